@@ -44,16 +44,6 @@ class Kr8s(Peer):
         observed: int | None = widget.raw.get("status", {}).get("observed")
         return observed
 
-    def generation_of(self, widget: Any) -> int:
-        """Return ``metadata.generation``."""
-        generation: int = widget.metadata.generation
-        return generation
-
-    def node_of(self, pod: Any) -> str:
-        """Return ``spec.nodeName``."""
-        node: str = pod.spec.nodeName
-        return node
-
     async def write_status(self, widget: Any, value: int) -> None:
         """Merge-patch the status."""
         await widget.async_patch({"status": {"observed": value}}, subresource="status")

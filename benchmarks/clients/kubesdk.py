@@ -101,16 +101,6 @@ class Kubesdk(Peer):
         observed: int | None = widget.status.observed if widget.status is not None else None
         return observed
 
-    def generation_of(self, widget: Any) -> int:
-        """Return ``metadata.generation``."""
-        generation: int = widget.metadata.generation
-        return generation
-
-    def node_of(self, pod: Any) -> str:
-        """Return ``spec.nodeName``."""
-        node: str = pod.spec.nodeName
-        return node
-
     async def write_status(self, widget: Any, value: int) -> None:
         """Patch the status. kubesdk has no status writes; a name that ends with ``/status`` reaches the subresource."""
         changed = replace(widget, status=TypedWidgetStatus(observed=value))

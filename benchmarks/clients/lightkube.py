@@ -53,16 +53,6 @@ class Lightkube(Peer):
         observed: int | None = (widget.status or {}).get("observed")
         return observed
 
-    def generation_of(self, widget: Any) -> int:
-        """Return ``metadata.generation``."""
-        generation: int = widget.metadata.generation
-        return generation
-
-    def node_of(self, pod: Any) -> str:
-        """Return ``spec.nodeName``."""
-        node: str = pod.spec.nodeName
-        return node
-
     async def write_status(self, widget: Any, value: int) -> None:
         """Merge-patch the status."""
         patch = {"status": {"observed": value}}

@@ -67,13 +67,15 @@ class Peer(ABC):
     def observed_of(self, widget: Any) -> int | None:
         """Return ``status.observed``."""
 
-    @abstractmethod
     def generation_of(self, widget: Any) -> int:
-        """Return ``metadata.generation``."""
+        """Return ``metadata.generation``, which most clients name so."""
+        generation: int = widget.metadata.generation
+        return generation
 
-    @abstractmethod
     def node_of(self, pod: Any) -> str:
-        """Return ``spec.nodeName``."""
+        """Return ``spec.nodeName``, which most clients name so."""
+        node: str = pod.spec.nodeName
+        return node
 
     @abstractmethod
     async def write_status(self, widget: Any, value: int) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from benchmarks import objects
 from benchmarks.protocol import Heartbeat
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.aio.garbage import tune_garbage_collector
@@ -34,40 +35,12 @@ PODS = 10_000
 
 
 def pod(number: int, version: int = 1) -> bytes:
-    """A Pod of about 5 kB, as a kubelet reports it."""
-    env = [{"name": f"VARIABLE_{n}", "value": f"value-{n}-{number}"} for n in range(20)]
-    container = {
-        "name": "main",
-        "image": "registry.example/team/app:1.2.3",
-        "env": env,
-        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
-        "volumeMounts": [{"name": f"v{n}", "mountPath": f"/data/{n}"} for n in range(6)],
-        "ports": [{"containerPort": 8080, "protocol": "TCP"}],
-    }
-    status = {
-        "phase": "Running",
-        "conditions": [{"type": kind, "status": "True"} for kind in ("Initialized", "Ready", "PodScheduled")],
-        "containerStatuses": [{"name": "main", "ready": True, "restartCount": 0, "image": "i", "imageID": "x" * 80}],
-        "podIP": "10.1.2.3",
-        "message": "m" * 900,
-    }
-    tree = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"pod-{number}",
-            "namespace": f"ns-{number % 50}",
-            "uid": f"00000000-0000-0000-0000-{number:012}",
-            "resourceVersion": str(number + version * PODS),
-            "labels": {"app": f"app-{number % 100}", "pod-template-hash": "5d4f8c7b9"},
-            "annotations": {"note": "n" * 1200},
-            "managedFields": [
-                {"manager": "kubelet", "operation": "Update", "fieldsV1": {f"f:{n}": {} for n in range(60)}}
-            ],
-        },
-        "spec": {"nodeName": f"node-{number % 200}", "containers": [container], "tolerations": [{"key": "k"}] * 4},
-        "status": status,
-    }
+    """Return a Pod of about 5 kB as a server sends it."""
+    tree = objects.pod(f"ns-{number % 50}", number)
+    tree["metadata"]["uid"] = f"00000000-0000-0000-0000-{number:012}"
+    tree["metadata"]["resourceVersion"] = str(number + version * PODS)
+    fields = {f"f:field-{index}": {} for index in range(140)}
+    tree["metadata"]["managedFields"] = [{"manager": "kubelet", "operation": "Update", "fieldsV1": fields}]
     return msgspec.json.encode(tree)
 
 
@@ -115,8 +88,8 @@ class Server:
         yield RawEvent("ERROR", b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}')
 
     async def get(self, key: ObjectKey) -> bytes:
-        """Not asked for here."""
-        raise NotImplementedError(key)
+        """Return a pod."""
+        return self.pods[int(key.name.rpartition("-")[2])]
 
     def describe(self) -> str:
         """Return the resource."""

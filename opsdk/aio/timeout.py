@@ -16,18 +16,24 @@ class ClockTimeoutError(TimeoutError):
 class ClockTimeout:
     """A timeout around a block. See `timeout`."""
 
-    __slots__ = ("_clock", "_ends_at", "_scope", "_seconds", "_timer", "_timer_at")
+    __slots__ = ("_cancelling", "_clock", "_ends_at", "_expired", "_seconds", "_task", "_timer", "_timer_at")
 
     def __init__(self, clock: Clock, seconds: float | None) -> None:
         self._clock = clock
         self._seconds = seconds
-        self._scope = asyncio.timeout(None)
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._expired = False
         self._timer: Timer | None = None
         self._ends_at = self._timer_at = 0.0
 
-    # A class and no generator: requests and reconciles enter one each, and a generator takes twice as long.
+    # A class and no generator, and not around `asyncio.timeout`: requests and reconciles enter one each. The rules of
+    # cancellation are those of `asyncio.timeout`.
     async def __aenter__(self) -> Self:
-        await self._scope.__aenter__()
+        task = self._task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a timeout needs a task around it")
+        self._cancelling = task.cancelling()
         self.restart(self._seconds)
         return self
 
@@ -35,12 +41,12 @@ class ClockTimeout:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cancel_timer()
-        try:
-            await self._scope.__aexit__(kind, error, trace)
-        except TimeoutError as passed:
-            error = passed
-        if isinstance(error, TimeoutError) and self._scope.expired():
-            # Also where the block made a TimeoutError of the cancellation.
+        if not self._expired:
+            return
+        assert self._task is not None
+        # Another cancellation of the task, before or since, is not this timeout's.
+        is_own = self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
+        if is_own or isinstance(error, TimeoutError):  # the block may have made a TimeoutError of the cancellation
             text = "timed out" if self._seconds is None else f"{self._seconds:g} s have passed"
             raise ClockTimeoutError(text) from error
 
@@ -49,7 +55,7 @@ class ClockTimeout:
 
         A later end only moves a number, so a stream may call it for each event.
         """
-        if seconds is None:
+        if seconds is None or self._expired:
             self._cancel_timer()
             return
         self._ends_at = self._clock.now() + seconds
@@ -59,7 +65,6 @@ class ClockTimeout:
 
     def _set_timer(self, seconds: float) -> None:
         self._timer_at = self._ends_at
-        # asyncio handles the cancellation; only the moment comes from the clock.
         self._timer = self._clock.call_later(seconds, self._on_timer)
 
     def _cancel_timer(self) -> None:
@@ -72,11 +77,13 @@ class ClockTimeout:
         if remaining > 0:
             self._set_timer(remaining)
         else:
-            self._scope.reschedule(0.0)
+            assert self._task is not None
+            self._timer, self._expired = None, True
+            self._task.cancel()
 
     def expired(self) -> bool:
         """Whether this timeout has passed."""
-        return self._scope.expired()
+        return self._expired
 
 
 def timeout(clock: Clock, seconds: float | None) -> ClockTimeout:

@@ -60,15 +60,14 @@ class WriteRecorder:
             for _, informer in informers:
                 informer.store.own.unknown_list = True
             return
-        answer = _decode(response)
         if isinstance(operation, Delete):
-            key = ObjectKey(namespace, operation.key.name)
+            key, answer = ObjectKey(namespace, operation.key.name), _decode(response)
             for kind, informer in informers:
                 _record_deletion(informer, key, response, answer, same_version=kind.gvk == mapping.gvk)
             return
         # The server makes the name from generateName.
-        name = operation.obj.metadata.name or (answer.metadata.name if answer.metadata is not None else "")
-        sole_change = _is_sole_change(operation, request, answer)
+        name = operation.obj.metadata.name or _metadata_of(response).name
+        sole_change = _is_sole_change(operation, request, response)
         for kind, informer in informers:
             whole = kind.metadata_only or not isinstance(operation.obj, PartialObjectMetadata)
             if kind.gvk == mapping.gvk and whole and operation.subresource in ("", "status"):
@@ -105,7 +104,7 @@ def _record_deletion(
         informer.store.own.record_unknown(key)
 
 
-def _is_sole_change(operation: Write, request: bytes, answer: _Answer) -> bool:
+def _is_sole_change(operation: Write, request: bytes, response: bytes) -> bool:
     """Whether the resource version of the answer is surely this write's.
 
     A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the
@@ -113,14 +112,14 @@ def _is_sole_change(operation: Write, request: bytes, answer: _Answer) -> bool:
     """
     if isinstance(operation, Create) and not operation.subresource:
         return True
-    before = _decode(request).metadata
-    after = answer.metadata
-    return bool(
-        before is not None
-        and after is not None
-        and before.resource_version
-        and before.resource_version != after.resource_version
-    )
+    if b'"resourceVersion"' not in request:  # most patches: nothing to decode
+        return False
+    before = _metadata_of(request).resource_version
+    return bool(before) and before != _metadata_of(response).resource_version
+
+
+def _metadata_of(body: bytes) -> _Metadata:
+    return _decode(body).metadata or _Metadata()
 
 
 def _decode(body: bytes) -> _Answer:

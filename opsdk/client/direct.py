@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 
 from opsdk.apimachinery.codec import decode, decode_list
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.kinds import Kind, kind_for
 from opsdk.apimachinery.object import (
     AnyObject,
     ObjectList,
@@ -157,6 +157,11 @@ class DirectClient:
 
         A Status response (evictions, bindings) and a subresource with another kind (scale) leave it unchanged.
         """
+        if isinstance(target, TypedObject) and target.gvk.kind:
+            # Nearly every response is the object: then its kind need not be read first.
+            with suppress(DecodeError):
+                assign(target, decode(response.body, kind_for(target.gvk, type(target))))
+                return target
         kind = _kind_of_response(response.body, type(target))
         if kind.gvk.kind == "Status" and kind.gvk.group == "" and target.kind != "Status":
             return target

@@ -1,11 +1,15 @@
 """Timeouts follow the clock they are given."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.aio.timeout import timeout
 from opsdk.testing.clock import ManualClock, settle
 from opsdk.testing.loop import VirtualLoop
@@ -85,3 +89,48 @@ async def _ends_of(steps: list[tuple[int, int | None]]) -> tuple[list[float], fl
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     return ended, ends_at
+
+
+@given(
+    st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4)),
+    st.sampled_from([None, 0, 1, 2, 3, 4]),
+    st.booleans(),
+)
+def test_it_cancels_as_asyncio_does(seconds: tuple[int, int, int], cancelled_at: int | None, swallows: bool) -> None:
+    """Nested timeouts and a cancellation from outside end alike with this timeout and with asyncio's."""
+    inner, outer, work = seconds
+
+    async def block(scope: Callable[[float], AbstractAsyncContextManager[object]]) -> list[str]:
+        ends = []
+        try:
+            async with scope(outer + 0.25):
+                try:
+                    async with scope(inner + 0.25):
+                        try:
+                            await asyncio.sleep(work)
+                        except asyncio.CancelledError:
+                            if not swallows:
+                                raise
+                        ends.append("inner block")
+                    await asyncio.sleep(1)
+                except TimeoutError:
+                    ends.append("inner timeout")
+                ends.append("outer block")
+        except TimeoutError:
+            ends.append("outer timeout")
+        task = asyncio.current_task()
+        assert task is not None
+        return [*ends, str(task.cancelling())]
+
+    async def outcome(scope: Callable[[float], AbstractAsyncContextManager[object]]) -> list[str]:
+        task = asyncio.create_task(block(scope))
+        if cancelled_at is not None:
+            asyncio.get_running_loop().call_later(cancelled_at, task.cancel)
+        await asyncio.wait([task])
+        return ["cancelled"] if task.cancelled() else task.result()
+
+    ends = []
+    for scope in (partial(timeout, LOOP_CLOCK), asyncio.timeout):
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            ends.append(runner.run(outcome(scope)))
+    assert ends[0] == ends[1]
