@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from benchmarks.clients.opsdk import Widget, children_of
 from benchmarks.objects import GROUP, KIND, VERSION, config_map, name_of, widget, widget_definition
+from benchmarks.quick import server
 from benchmarks.quick.counting import Counts, Profiler, in_counted_task
 from envtest import Environment
 from opsdk import Cluster, Context, ObjectMeta, Operator, Result, Unstructured
@@ -180,6 +181,7 @@ OPERATIONS: dict[str, Callable[[Environment, int], Awaitable[Counts]]] = {
     "event": event,
     "no-op pass over five children": noop_pass,
     "create": raw_create,
+    **server.OPERATIONS,
 }
 
 

@@ -39,7 +39,7 @@ def pod(number: int, version: int = 1) -> bytes:
     tree = objects.pod(f"ns-{number % 50}", number)
     tree["metadata"]["uid"] = f"00000000-0000-0000-0000-{number:012}"
     tree["metadata"]["resourceVersion"] = str(number + version * PODS)
-    fields = {f"f:field-{index}": {} for index in range(140)}
+    fields: objects.Tree = {f"f:field-{index}": {} for index in range(140)}
     tree["metadata"]["managedFields"] = [{"manager": "kubelet", "operation": "Update", "fieldsV1": fields}]
     return msgspec.json.encode(tree)
 

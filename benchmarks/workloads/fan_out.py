@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 import ssl
 import statistics
@@ -12,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import httptools
@@ -36,17 +38,47 @@ def resident(pid: int) -> float:
     return int(match.group(1)) / 1024
 
 
-async def per_second(count: int, work: Callable[[int], Awaitable[object]]) -> float:
-    """Return how many calls of `work` end in a second, `WRITES_AT_ONCE` at a time."""
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of a process so far, of user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What many requests took.
+
+    Attributes:
+        rate: requests a second, of client and server together.
+        server_cpu: the server's CPU seconds for each; it does not depend on the client, nor on a busy machine's queue.
+        client_cpu: the client's CPU seconds for each.
+    """
+
+    rate: float
+    server_cpu: float
+    client_cpu: float
+
+
+async def load(pid: int, count: int, work: Callable[[int], Awaitable[object]]) -> Load:
+    """Measure `count` calls of `work`, `WRITES_AT_ONCE` at a time, against the server with this process id."""
+    server, client, began = cpu_seconds(pid), time.process_time(), time.perf_counter()
+    await _many(count, work)
+    seconds = time.perf_counter() - began
+    return Load(
+        rate=count / seconds,
+        server_cpu=(cpu_seconds(pid) - server) / count,
+        client_cpu=(time.process_time() - client) / count,
+    )
+
+
+async def _many(count: int, work: Callable[[int], Awaitable[object]]) -> None:
     numbers = iter(range(count))
 
     async def lane() -> None:
         for number in numbers:
             await work(number)
 
-    began = time.perf_counter()
     await asyncio.gather(*(lane() for _ in range(WRITES_AT_ONCE)))
-    return count / (time.perf_counter() - began)
 
 
 def config_map(namespace: str, name: str, text: str) -> ConfigMap:
@@ -181,9 +213,13 @@ async def _sample(cluster: Cluster, config: Config, pid: int, ready_after: float
     began, count = time.perf_counter(), options["count"]
     values = {"ready": ready_after, "idle": resident(pid)}
     client = cluster.uncached
-    values["creates"] = await per_second(count, lambda n: client.create(config_map("default", f"c{n}", "a")))
-    values["updates"] = await per_second(count // 5, lambda n: client.update(config_map("default", f"c{n}", "b")))
-    values["gets"] = await per_second(count // 5, lambda n: client.get(ConfigMap, f"c{n}", namespace="default"))
+    loads = {
+        "creates": await load(pid, count, lambda n: client.create(config_map("default", f"c{n}", "a"))),
+        "updates": await load(pid, count // 5, lambda n: client.update(config_map("default", f"c{n}", "b"))),
+        "gets": await load(pid, count // 5, lambda n: client.get(ConfigMap, f"c{n}", namespace="default")),
+    }
+    for name, each in loads.items():
+        values |= {name: each.rate, f"{name}_server": each.server_cpu, f"{name}_client": each.client_cpu}
     before = resident(pid)
     values |= await fan_out(cluster, config, options["watchers"], options["writes"])
     values["watchers"] = resident(pid) - before
@@ -196,8 +232,8 @@ WORKLOAD = Workload(
     title="The embedded server",
     note=(
         "`envtest serve` with TLS in a process of its own; the writers and all watchers are one other process, so the "
-        "rates are those of both. Every watcher gets every event, in order. The last column is an environment in this "
-        "process, with sockets; 20 of them leave no file, task or thread."
+        "rates are those of both; the CPU columns separate the two. Every watcher gets every event, in order. The last "
+        "column is an environment in this process, with sockets; 20 of them leave no file, task or thread."
     ),
     clients=("opsdk",),
     variants=lambda scale: [
@@ -213,6 +249,11 @@ WORKLOAD = Workload(
         Metric(name="creates/s", value=named("creates"), lower_is_better=False, digits=0),
         Metric(name="updates/s", value=named("updates"), lower_is_better=False, digits=0),
         Metric(name="gets/s", value=named("gets"), lower_is_better=False, digits=0),
+        *(
+            Metric(name=f"{side} CPU us per {name}", value=named(f"{name}s_{side}", scale=1e6), digits=0)
+            for name in ("create", "update", "get")
+            for side in ("server", "client")
+        ),
         Metric(name="MB for the watchers", value=named("watchers"), digits=0),
         Metric(name="events/s", value=named("events_per_second"), lower_is_better=False, digits=0),
         Metric(name="environment ms", value=named("environment", scale=1e3), digits=1),

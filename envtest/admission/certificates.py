@@ -34,6 +34,7 @@ class SignerPermission(Plugin):
 
     def __init__(self, authorizer: Authorizer, *, path: str, verb: str) -> None:
         self._authorizer = authorizer
+        self.resources = (path,)
         self._path, self._verb = path, verb
 
     async def validate(self, attributes: Attributes) -> None:
@@ -70,6 +71,8 @@ def signing(authorizer: Authorizer) -> SignerPermission:
 
 class CertificateSubjectRestriction(Plugin):
     """Refuses client certificates of the group ``system:masters``."""
+
+    resources = (_REQUESTS,)
 
     async def validate(self, attributes: Attributes) -> None:
         """New requests for certificates of clients."""

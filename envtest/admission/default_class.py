@@ -31,6 +31,7 @@ class DefaultClass(Plugin):
     """
 
     def __init__(self, classes: ObjectCache, *, path: str, field: str, old: str, marks: Sequence[str]) -> None:
+        self.resources = (path,)
         self._classes = classes
         self._path, self._field, self._old, self._marks = path, field, old, marks
 

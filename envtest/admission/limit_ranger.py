@@ -24,6 +24,8 @@ _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 class LimitRanger(Plugin):
     """See the module; `ranges` are the limit ranges."""
 
+    resources = ("pods", "pods/resize", "persistentvolumeclaims")
+
     def __init__(self, ranges: ObjectCache) -> None:
         self._ranges = ranges
 

@@ -24,6 +24,8 @@ _AMOUNTS: Final = (("cpu", 1000), ("memory", 1))
 class _OnNode(Plugin):
     """Looks at resized pods that have a node; `nodes` are the nodes."""
 
+    resources = ("pods/resize",)
+
     def __init__(self, nodes: ObjectCache) -> None:
         self._nodes = nodes
 

@@ -18,6 +18,8 @@ _LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 class PodTopologyLabels(Plugin):
     """See the module; `nodes` are the nodes."""
 
+    resources = ("pods", "pods/binding")
+
     def __init__(self, nodes: ObjectCache) -> None:
         self._nodes = nodes
 

@@ -19,6 +19,8 @@ _NEVER_MIND: JsonObject = {"value": 0, "preemptionPolicy": "PreemptLowerPriority
 class Priority(Plugin):
     """See the module; `classes` are the priority classes."""
 
+    resources = ("pods", _CLASSES)
+
     def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes
 

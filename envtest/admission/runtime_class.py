@@ -20,6 +20,8 @@ _ALONE = "pod rejected: Pod Overhead set without corresponding RuntimeClass defi
 class RuntimeClass(Plugin):
     """See the module; `classes` are the runtime classes."""
 
+    resources = ("pods",)
+
     def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes
 

@@ -26,6 +26,8 @@ _LIFETIME: Final = 3607
 class ServiceAccount(Plugin):
     """See the module; `accounts` are the service accounts."""
 
+    resources = ("pods",)
+
     def __init__(self, accounts: ObjectCache) -> None:
         self._accounts = accounts
 

@@ -13,7 +13,7 @@ from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import ObjectCache
-from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.admission.plugin import Plugin, resource_path, writes
 from opsdk.structured_merge.value import JsonObject
 
 _FINALIZERS: Final[Mapping[str, str]] = {
@@ -26,10 +26,12 @@ _FINALIZERS: Final[Mapping[str, str]] = {
 class StorageObjectInUseProtection(Plugin):
     """Adds the protection finalizers to new volumes and claims."""
 
+    resources = tuple(_FINALIZERS)
+
     async def mutate(self, attributes: Attributes) -> None:
         """New claims, volumes and classes of their attributes."""
         info = attributes.served.info
-        finalizer = _FINALIZERS.get(f"{info.group}/{info.path}" if info.group else info.path)
+        finalizer = _FINALIZERS.get(resource_path(info))
         if finalizer is None or attributes.operation != "CREATE" or attributes.obj is None:
             return
         meta = attributes.obj["metadata"]
@@ -54,6 +56,8 @@ def size_of(claim: JsonObject) -> Quantity:
 
 class PersistentVolumeClaimResize(Plugin):
     """Claims grow where their class allows it; `classes` are the storage classes."""
+
+    resources = ("persistentvolumeclaims",)
 
     def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes

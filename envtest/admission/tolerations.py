@@ -20,6 +20,8 @@ _PATIENCE: Final = 300
 class DefaultTolerationSeconds(Plugin):
     """Adds tolerations of 300 s for not-ready and unreachable nodes."""
 
+    resources = ("pods",)
+
     async def mutate(self, attributes: Attributes) -> None:
         """Add the default tolerations to new and changed pods."""
         if not writes(attributes, "pods", "CREATE", "UPDATE") or attributes.obj is None:
@@ -39,6 +41,8 @@ class DefaultTolerationSeconds(Plugin):
 
 class TaintNodesByCondition(Plugin):
     """Nodes get no pods before they are ready."""
+
+    resources = ("nodes",)
 
     async def mutate(self, attributes: Attributes) -> None:
         """Add the not-ready taint to new nodes."""

@@ -157,13 +157,15 @@ def _array(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
     return read
 
 
-def _map(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
-    """The same of a map."""
+def _map(item: Decoder, go_type: str, nothing: Decoder, plain_type: type | None) -> Decoder:
+    """The same of a map; a value of `plain_type` is read as it is."""
 
     def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, dict):
             context.fail_type(value, go_type, GoKind.MAP)
             return {}
+        if plain_type is not None and {*map(type, value.values())} == {plain_type}:
+            return dict(value)
         entries = {}
         for key, part in value.items():
             context.path.append(INSIDE if context.from_memory else PathStep(key))
@@ -243,7 +245,7 @@ class Decoders:
                 below = schema["additionalProperties"]
                 item, part = self.of(below, default_go_type.partition("]")[2])
                 whole = default_go_type or f"map[string]{part}"
-                return _map(item, whole, _null_item(below, item)), whole
+                return _map(item, whole, _null_item(below, item), _plain_type(below)), whole
             case "object":
                 return _object, "map[string]interface {}"
             case _:
@@ -354,6 +356,13 @@ class _Field(msgspec.Struct, frozen=True):
 
 
 _PLAIN_TYPES: Mapping[str, type] = {"string": str, "boolean": bool}
+
+
+def _plain_type(schema: Mapping[str, JsonValue]) -> type | None:
+    """Return the Python type of the values that a schema reads as they are; None if each has to be looked at."""
+    return None if schema.get("format") == "byte" else _PLAIN_TYPES.get(schema.get("type", ""))
+
+
 _ZEROS: Mapping[str, JsonValue] = {"string": "", "integer": 0, "number": 0, "boolean": False}
 _SPECIAL_ZEROS: Mapping[str, JsonValue] = {"IntOrString": 0, "Quantity": "0"}
 
@@ -397,8 +406,7 @@ class StructDecoder:
         elif mark == SHOWN:
             zero = _SPECIAL_ZEROS.get(go_type.rpartition(".")[2], _ZEROS.get(schema.get("type", ""), {}))
         many = "additionalProperties" in schema or schema.get("type") == "array"
-        plain = None if schema.get("format") == "byte" else _PLAIN_TYPES.get(schema.get("type", ""))
-        return _Field(decode, mark, zero, many, plain)
+        return _Field(decode, mark, zero, many, _plain_type(schema))
 
     def __call__(self, value: JsonValue, context: DecodeContext) -> JsonValue:
         """Read one object."""

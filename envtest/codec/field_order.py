@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
 from envtest.data.fields import forms
@@ -10,6 +10,8 @@ from envtest.data.schemas import types
 from opsdk.structured_merge.value import JsonValue
 
 _REF = "#/components/schemas/"
+_PLANS_LIMIT = 256
+"""Objects of a type have few combinations of fields: the order of so many is remembered."""
 _LAST = 1 << 16
 """The place of what is not in the table."""
 
@@ -23,12 +25,20 @@ def arranger(name: str) -> Arrange:
     positions = {field: position for position, field in enumerate(forms(name))}
     parts: dict[str, Arrange] = {}
 
+    plans: dict[tuple[str, ...], Sequence[tuple[str, Arrange | None]]] = {}
+
     def arrange(tree: JsonValue) -> JsonValue:
         if not isinstance(tree, dict):
             return tree
+        keys = tuple(tree)
+        plan = plans.get(keys)
+        if plan is None:
+            plan = [(key, parts.get(key)) for key in sorted(keys, key=lambda key: positions.get(key, _LAST))]
+            if len(plans) < _PLANS_LIMIT:
+                plans[keys] = plan
         arranged = {}
-        for key in sorted(tree, key=lambda key: positions.get(key, _LAST)):
-            part, value = parts.get(key), tree[key]
+        for key, part in plan:
+            value = tree[key]
             arranged[key] = value if part is None or value is None else part(value)
         return arranged
 
@@ -55,5 +65,7 @@ def _part(schema: Mapping[str, JsonValue]) -> Arrange | None:
         return None if item is None else (lambda value: [item(part) for part in value])
     if "additionalProperties" in schema:
         each = _part(schema["additionalProperties"])
-        return lambda value: {key: each(value[key]) if each else value[key] for key in sorted(value)}
+        if each is None:
+            return lambda value: dict(sorted(value.items()))
+        return lambda value: {key: each(value[key]) for key in sorted(value)}
     return None

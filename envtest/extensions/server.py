@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
-from msgspec.structs import replace
+from msgspec import structs
 
 from envtest.codec.decoder import Decoders
 from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
@@ -171,7 +172,7 @@ class ExtensionServer:
                 continue
             try:
                 await store.delete(
-                    replace(context, namespace=meta.get("namespace", "")), meta["name"], DeleteRequestOptions()
+                    structs.replace(context, namespace=meta.get("namespace", "")), meta["name"], DeleteRequestOptions()
                 )
             except NotFoundError:
                 continue

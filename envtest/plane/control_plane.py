@@ -6,9 +6,8 @@ Upstream: pkg/controlplane/instance.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Network
-
-from msgspec.structs import replace
 
 from envtest.admission import plugins
 from envtest.data.messages import write_protobuf

@@ -34,7 +34,7 @@ class EventExpiry:
 
     def start(self) -> None:
         """Follow the storage; the TTL of existing Events starts now."""
-        self._storage.subscribe(self._follow)
+        self._storage.subscribe(self._follow, EVENTS)
         for key, value in self._storage.list(EVENTS).items:
             self._follow(StorageChange.of(key, value))
 

@@ -161,7 +161,7 @@ class FlowControl:
 
     def start(self) -> None:
         """Follow the storage."""
-        self._storage.subscribe(self._on_change)
+        self._storage.subscribe(self._on_change, SCHEMAS, LEVELS)
 
     async def aclose(self) -> None:
         """Stop; idempotent."""

@@ -23,8 +23,13 @@ def loop_random() -> random.Random:
 
 
 def loop_uuid4() -> str:
-    """Return a random UUID (version 4) from `loop_random`, as text. `uuid.UUID` takes four times as long."""
-    bits = loop_random().getrandbits(128) & _RANDOM_BITS | _VERSION_4
+    """Return a random UUID (version 4) from `loop_random`, as text."""
+    return uuid4_of(loop_random())
+
+
+def uuid4_of(rng: random.Random) -> str:
+    """Return a random UUID (version 4) from a generator, as text. `uuid.UUID` takes four times as long."""
+    bits = rng.getrandbits(128) & _RANDOM_BITS | _VERSION_4
     text = f"{bits:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

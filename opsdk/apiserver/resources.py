@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
-
-import msgspec
 
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -36,7 +35,8 @@ def shown_prefix(group: str, resource: str, *, custom: bool = False) -> str:
     return _PREFIXES.get(resource, f"{resource}/")
 
 
-class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceInfo:
     """One resource of one version.
 
     ``kind_group`` and ``kind_version`` are set where the body is of another group than the path, e.g. for scale.
@@ -59,25 +59,24 @@ class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     raw_field: str = ""
     """A field that is kept as the text in which it came (see `opsdk.apiserver.serializer.raw`)."""
 
-    @property
-    def api_version(self) -> str:
-        """The ``apiVersion`` of the path."""
-        return group_version(self.group, self.version)
+    api_version: str = field(init=False, repr=False, compare=False)
+    """The ``apiVersion`` of the path."""
+    kind_api_version: str = field(init=False, repr=False, compare=False)
+    """The ``apiVersion`` of the bodies."""
+    path: str = field(init=False, repr=False, compare=False)
+    """``pods`` or ``pods/status``."""
 
-    @property
-    def kind_api_version(self) -> str:
-        """The ``apiVersion`` of the bodies."""
-        if self.kind_group is None:
-            return self.api_version
-        return group_version(self.kind_group, self.kind_version or self.version)
-
-    @property
-    def path(self) -> str:
-        """``pods`` or ``pods/status``."""
-        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+    def __post_init__(self) -> None:
+        """Join the names, which each request reads several times."""
+        own = group_version(self.group, self.version)
+        of_kind = own if self.kind_group is None else group_version(self.kind_group, self.kind_version or self.version)
+        path = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        for name, text in (("api_version", own), ("kind_api_version", of_kind), ("path", path)):
+            object.__setattr__(self, name, text)
 
 
-class TableColumn(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumn:
     """A table column; only wide output shows priorities above zero."""
 
     name: str
@@ -118,7 +117,8 @@ class Printer(Protocol):
         return objects
 
 
-class DecodedBody(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class DecodedBody:
     """A body as the model understood it; `unknown` and `duplicates` hold problems of a strict decoding."""
 
     obj: JsonObject
@@ -199,23 +199,27 @@ class ResourceVersions(Protocol):
         ...
 
 
-class InstalledResource(msgspec.Struct):
+@dataclass(slots=True)
+class InstalledResource:
     """A resource with its storage and model, as handlers use it."""
 
     info: ResourceInfo
     storage: Any
     model: ResourceModel
-    verbs: tuple[str, ...] = msgspec.field(default=())
+    verbs: tuple[str, ...] = field(default=())
     storage_version: str = ""
     versions: ResourceVersions | None = None
+    field_manager: Any = field(default=None, init=False, repr=False, compare=False)
+    """The `FieldManager` of a built-in kind, once it was needed."""
 
-    @property
-    def custom(self) -> bool:
-        """Whether it belongs to custom resources, also where its type is built in, as that of scales."""
-        strategy = getattr(self.storage, "strategy", None)
-        return bool(getattr(strategy, "custom", False))
+    custom: bool = field(init=False, repr=False, compare=False)
+    """Whether it belongs to custom resources, also where its type is built in, as that of scales."""
+    convertible_to_table: bool = field(init=False, repr=False, compare=False)
+    """Whether there is a table form: storages that only create, such as access reviews, have none."""
 
-    @property
-    def convertible_to_table(self) -> bool:
-        """Whether there is a table form: storages that only create, such as access reviews, have none."""
-        return not hasattr(self.storage, "create") or hasattr(self.storage, "update") or hasattr(self.storage, "list")
+    def __post_init__(self) -> None:
+        """Look at the storage once: each request needs to know."""
+        storage = self.storage
+        self.custom = bool(getattr(getattr(storage, "strategy", None), "custom", False))
+        only_creates = hasattr(storage, "create") and not hasattr(storage, "update") and not hasattr(storage, "list")
+        self.convertible_to_table = not only_creates

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from opsdk.apimachinery.crd import schema_for
 from opsdk.apimachinery.meta import ObjectMeta

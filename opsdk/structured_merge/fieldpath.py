@@ -211,6 +211,12 @@ class FieldSet:
     def to_fields_v1(self) -> JsonObject:
         """Return the wire form in the server's key order. It is built once and shared: do not change it."""
         if self._wire is None:
+            first = _FIRSTS.setdefault(self, self)
+            if first is not self:
+                self._wire = first.to_fields_v1()
+                return self._wire
+            if len(_FIRSTS) > _FIRSTS_LIMIT:
+                del _FIRSTS[next(iter(_FIRSTS))]
             self._wire = self._encode()
             _WIRES.put(self._wire, self)
         return self._wire
@@ -276,9 +282,9 @@ class FieldSet:
 
     def union(self, other: FieldSet) -> FieldSet:
         """Return the paths of either set."""
-        if not other or self is other:
+        if other is EMPTY or self is other:
             return self
-        if not self:
+        if self is EMPTY:
             return other
         children = dict(self.children)
         for element, child in other.children.items():
@@ -303,19 +309,17 @@ class FieldSet:
 
     def difference(self, other: FieldSet) -> FieldSet:
         """The paths that are not in `other`. Paths below a path of `other` stay. Returns self if nothing changes."""
-        if not other or not self:
+        members, common = self.members - other.members, self.children.keys() & other.children.keys()
+        if not common and len(members) == len(self.members):
             return self
-        changed = {
-            element: self.children[element].difference(other.children[element])
-            for element in self.children.keys() & other.children.keys()
-        }
-        return self._without(self.members - other.members, changed)
+        changed = {element: self.children[element].difference(other.children[element]) for element in common}
+        return self._without(members, changed)
 
     __sub__ = difference
 
     def recursive_difference(self, other: FieldSet) -> FieldSet:
         """Return the paths that are neither in `other` nor below one of its paths. Returns self if nothing changes."""
-        if not other or not self:
+        if other is EMPTY or self is EMPTY:
             return self
         changed = {
             element: self.children[element].recursive_difference(other.children[element])
@@ -372,6 +376,10 @@ class FieldSetBuilder:
 
 EMPTY: Final = FieldSet()
 """The empty set."""
+
+_FIRSTS_LIMIT: Final = 4096
+_FIRSTS: Final[dict[FieldSet, FieldSet]] = {}
+"""The first of equal sets. Objects that are alike have equal sets, so their wire form is built and kept once."""
 
 _WIRES: Final = IdentityCache[FieldSet](limit=8192)
 """Sets by their wire form: the same wire forms come back with every write. A few KB for each manager."""

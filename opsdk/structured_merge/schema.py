@@ -72,6 +72,7 @@ class Schema:
         "_properties",
         "_resolve",
         "_schema",
+        "_zeros",
         "embedded",
         "list_keys",
         "patch_merge_key",
@@ -91,6 +92,7 @@ class Schema:
         self._fields: dict[str, Schema] = {}
         self._item: Schema | None = None
         self._key_defaults: JsonObject | None = None
+        self._zeros: Mapping[str, JsonValue | Schema] | None = None
         site = {**schema, **(context or {})}
         self.list_keys: tuple[str, ...] = tuple(site.get("x-kubernetes-list-map-keys") or ())
         strategies = str(site.get("x-kubernetes-patch-strategy") or "")
@@ -172,17 +174,26 @@ class Schema:
         """
         if self.topology is not Topology.STRUCT:
             return {} if self.topology in _OBJECTS else None
+        if self._zeros is None:
+            self._zeros = self._zero_fields()
         live_fields = like if isinstance(like, dict) else {}
         value: JsonObject = {name: None for name, item in live_fields.items() if item is None}
+        for name, part in self._zeros.items():
+            value[name] = part.zero(live_fields.get(name)) if isinstance(part, Schema) else part
+        return value
+
+    def _zero_fields(self) -> Mapping[str, JsonValue | Schema]:
+        """Return the zero value of each field that is present without being set; the schema of one that is a struct."""
+        zeros: dict[str, JsonValue | Schema] = {}
         for name, schema in self._properties.items():
             default = schema.get("default")
             if isinstance(default, dict):
-                value[name] = self.field(name).zero(live_fields.get(name))
+                zeros[name] = self.field(name)
             elif default is not None and (not default or name in self.required):
-                value[name] = type(default)()
+                zeros[name] = type(default)()
             elif name in self.required and not self._omits_empty:
-                value[name] = None
-        return value
+                zeros[name] = None
+        return zeros
 
     @property
     def _omits_empty(self) -> bool:

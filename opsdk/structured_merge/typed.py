@@ -224,6 +224,8 @@ _SAME: Final = Comparison(EMPTY, EMPTY, EMPTY)
 class _Change(Enum):
     """What happened to the value at an element. None means that only fields below may differ."""
 
+    __hash__ = object.__hash__  # members are singletons; an enum's own hash is ten times slower
+
     ADDED = "added"
     """The new value exists, the old one does not."""
     MODIFIED = "modified"
@@ -246,10 +248,12 @@ def compare(old: JsonValue, new: JsonValue, schema: Schema) -> Comparison:
 def _compare_at(old: JsonValue, new: JsonValue, schema: Schema, differences: _Differences, element: str) -> None:
     """Compare what stands at `element`; both kinds of a changed type are looked into."""
     if old is ABSENT:
-        differences.append((element, _Change.ADDED, Comparison(_all_fields(new, schema), EMPTY, EMPTY)))
+        fields = _all_fields(new, schema)
+        differences.append((element, _Change.ADDED, Comparison(fields, EMPTY, EMPTY) if fields else _SAME))
         return
     if new is ABSENT:
-        differences.append((element, _Change.REMOVED, Comparison(EMPTY, EMPTY, _all_fields(old, schema))))
+        fields = _all_fields(old, schema)
+        differences.append((element, _Change.REMOVED, Comparison(EMPTY, EMPTY, fields) if fields else _SAME))
         return
     leaf, below = _compare_below(old, new, schema)
     if leaf and not deep_equal(old, new):
@@ -276,8 +280,8 @@ def _all_fields(value: JsonValue, schema: Schema) -> FieldSet:
         if type(item) not in _PLAIN:
             below = _all_fields(item, schema.field(name))
             if below:
-                children[field_element(name)] = below
-    return FieldSet.from_parts(map(field_element, entries) if entries else (), children)
+                children["f:" + name] = below
+    return FieldSet.from_parts(["f:" + name for name in entries], children)
 
 
 def _compare_below(old: JsonValue, new: JsonValue, schema: Schema) -> tuple[bool, Comparison]:
@@ -325,8 +329,10 @@ def _compare_maps(before: JsonObject, after: JsonObject, schema: Schema, differe
             continue
         # Most fields are plain and the same: then neither the schema nor the path matters.
         kind = type(old)
-        if kind is not type(new) or kind not in _PLAIN or old != new:
-            _compare_at(old, new, schema.field(name), differences, field_element(name))
+        if old is ABSENT and type(new) in _PLAIN:
+            differences.append(("f:" + name, _Change.ADDED, _SAME))
+        elif kind is not type(new) or kind not in _PLAIN or old != new:
+            _compare_at(old, new, schema.field(name), differences, "f:" + name)
     for name, old in before.items():
         if name not in after:
             _compare_at(old, ABSENT, schema.field(name), differences, field_element(name))
@@ -336,16 +342,25 @@ def _comparison_of(differences: _Differences) -> Comparison:
     """Return the comparison for a value, from the differences of its parts."""
     if not differences:
         return _SAME
+    members: dict[_Change, list[str]] = {_Change.ADDED: [], _Change.MODIFIED: [], _Change.REMOVED: []}
+    added: dict[str, FieldSet] = {}
+    modified: dict[str, FieldSet] = {}
+    removed: dict[str, FieldSet] = {}
+    for element, change, below in differences:
+        if change is not None:
+            members[change].append(element)
+        if below is not _SAME:
+            if below.added:
+                added[element] = below.added
+            if below.modified:
+                modified[element] = below.modified
+            if below.removed:
+                removed[element] = below.removed
     return Comparison(
-        added=_set_of(differences, _Change.ADDED, {element: below.added for element, _, below in differences}),
-        modified=_set_of(differences, _Change.MODIFIED, {element: below.modified for element, _, below in differences}),
-        removed=_set_of(differences, _Change.REMOVED, {element: below.removed for element, _, below in differences}),
+        FieldSet.from_parts(members[_Change.ADDED], added),
+        FieldSet.from_parts(members[_Change.MODIFIED], modified),
+        FieldSet.from_parts(members[_Change.REMOVED], removed),
     )
-
-
-def _set_of(differences: _Differences, wanted: _Change, below: dict[str, FieldSet]) -> FieldSet:
-    members = [element for element, change, _ in differences if change is wanted]
-    return FieldSet.from_parts(members, {element: child for element, child in below.items() if child})
 
 
 def _as_list(value: JsonValue) -> list[JsonValue]:

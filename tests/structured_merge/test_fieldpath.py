@@ -23,6 +23,13 @@ def test_the_wire_form_comes_back(fields: FieldSet) -> None:
     assert FieldSet.from_fields_v1(json.loads(json.dumps(fields.to_fields_v1()))) == fields
 
 
+@given(st.lists(PATHS, max_size=6))
+def test_equal_sets_share_one_wire_form(paths: list[tuple[str, ...]]) -> None:
+    """Objects that are alike keep one wire form, whatever the order in which their fields came."""
+    one, other = FieldSet.of(*paths), FieldSet.of(*reversed(paths))
+    assert one.to_fields_v1() is other.to_fields_v1()
+
+
 @given(SETS)
 def test_a_set_is_its_paths(fields: FieldSet) -> None:
     """Iterating gives each path once, and each is contained."""

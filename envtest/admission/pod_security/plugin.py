@@ -12,7 +12,7 @@ from envtest.admission.pod_security.checks import Violation, violations
 from envtest.admission.pod_security.levels import PREFIX, LevelVersion, policy_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
-from opsdk.apiserver.admission.plugin import Plugin, writes
+from opsdk.apiserver.admission.plugin import Plugin, resource_path, writes
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST_PODS: Final = 3000
@@ -38,6 +38,8 @@ class PodSecurity(Plugin):
         namespace: returns a namespace, or None if it does not exist.
         pods: returns the pods of a namespace.
     """
+
+    resources = ("namespaces", "pods", "pods/ephemeralcontainers", "pods/resize", *_TEMPLATES)
 
     def __init__(
         self, namespace: Callable[[str], JsonObject | None], pods: Callable[[str], Sequence[JsonObject]]
@@ -66,7 +68,7 @@ class PodSecurity(Plugin):
             if attributes.old is None or bool(_judged(attributes.obj) != _judged(attributes.old)):
                 self._check_pod(attributes, attributes.obj, enforce=True)
         else:
-            path = _TEMPLATES.get(f"{info.group}/{info.path}" if info.group else info.path)
+            path = _TEMPLATES.get(resource_path(info))
             template = _at(attributes.obj, path) if path is not None else None
             if template is not None:
                 self._check_pod(attributes, template, enforce=False)

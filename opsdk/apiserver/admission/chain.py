@@ -5,11 +5,13 @@ Upstream: k8s.io/apiserver/pkg/admission/chain.go, k8s.io/kubernetes/pkg/kubeapi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from opsdk.apiserver.admission.attributes import Attributes
+from opsdk.apiserver.admission.plugin import Plugin, resource_path
+from opsdk.apiserver.resources import ResourceInfo
 
 PLUGIN_ORDER = (
     "NamespaceLifecycle",
@@ -56,12 +58,24 @@ class AdmissionInterface(Protocol):
         ...
 
 
+Phase = Callable[[Attributes], Awaitable[None]]
+_BOUND_LIMIT = 4096
+"""Custom resources come and go: this many resources are remembered."""
+
+
+class _Phases(NamedTuple):
+    """The methods of the plugins that concern one resource, in order."""
+
+    mutate: tuple[Phase, ...]
+    validate: tuple[Phase, ...]
+
+
 class Chain:
     """The plugins in the order of `PLUGIN_ORDER`; mutating plugins run again if one requests reinvocation."""
 
     def __init__(self, plugins: Mapping[str, AdmissionInterface] | None = None) -> None:
         self._named: dict[str, AdmissionInterface] = {}
-        self._ordered: tuple[AdmissionInterface, ...] = ()
+        self._bound: dict[tuple[str, str, str], _Phases] = {}
         for name, plugin in (plugins or {}).items():
             self.add(name, plugin)
 
@@ -86,18 +100,38 @@ class Chain:
     def _sort(self) -> None:
         places = {name: PLUGIN_ORDER.index(name if name in PLUGIN_ORDER else "") for name in self._named}
         self._named = dict(sorted(self._named.items(), key=lambda item: places[item[0]]))
-        self._ordered = tuple(self._named.values())
+        self._bound.clear()
+
+    def _phases(self, info: ResourceInfo) -> _Phases:
+        """Return the methods that concern a resource; selected at its first request, because most plugins do not."""
+        key = (info.group, info.resource, info.subresource)
+        phases = self._bound.get(key)
+        if phases is None:
+            if len(self._bound) >= _BOUND_LIMIT:
+                self._bound.clear()
+            path = resource_path(info)
+            plugins = [plugin for plugin in self._named.values() if _concerns(plugin, path)]
+            phases = self._bound[key] = _Phases(
+                mutate=tuple(p.mutate for p in plugins if type(p).mutate is not Plugin.mutate),
+                validate=tuple(p.validate for p in plugins if type(p).validate is not Plugin.validate),
+            )
+        return phases
 
     async def mutate(self, attributes: Attributes) -> None:
         """Each in turn."""
-        for plugin in self._ordered:
-            await plugin.mutate(attributes)
+        phases = self._phases(attributes.served.info)
+        for mutate in phases.mutate:
+            await mutate(attributes)
         if attributes.reinvoke and not attributes.is_reinvoke:
             attributes.is_reinvoke = True
-            for plugin in self._ordered:
-                await plugin.mutate(attributes)
+            for mutate in phases.mutate:
+                await mutate(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
         """Each in turn."""
-        for plugin in self._ordered:
-            await plugin.validate(attributes)
+        for validate in self._phases(attributes.served.info).validate:
+            await validate(attributes)
+
+
+def _concerns(plugin: AdmissionInterface, path: str) -> bool:
+    return not isinstance(plugin, Plugin) or plugin.resources is None or path in plugin.resources

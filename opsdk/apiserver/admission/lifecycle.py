@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
+from opsdk.apiserver.admission.plugin import Plugin
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 
-class NamespaceLifecycle:
+class NamespaceLifecycle(Plugin):
     """Args: `find` gives a namespace, or None where there is none."""
 
     def __init__(self, find: Callable[[str], JsonObject | None], namespaces: ResourceInfo) -> None:
@@ -38,6 +39,3 @@ class NamespaceLifecycle:
             field="metadata.namespace",
         )
         raise api_errors.forbidden(info, attributes.name, text, causes=(cause,))
-
-    async def validate(self, attributes: Attributes) -> None:
-        """Do nothing: the mutating phase has checked everything."""

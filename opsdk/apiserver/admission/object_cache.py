@@ -20,7 +20,7 @@ class ObjectCache:
         self._prefix = prefix
         self._found: dict[str, dict[str, JsonObject]] | None = None
         self._sorted: dict[str, tuple[JsonObject, ...]] = {}
-        storage.subscribe(self._changed)
+        storage.subscribe(self._changed, prefix)
 
     def __repr__(self) -> str:
         return f"<ObjectCache objects under {self._prefix}>"

@@ -96,7 +96,7 @@ class Aggregator(Closing):
         """Load the stored ``APIService`` objects and follow their changes."""
         for key, value in self._store.storage.list(self._store.prefix).items:
             self._take(StorageChange.of(key, value))
-        self._store.storage.subscribe(self._take)
+        self._store.storage.subscribe(self._take, *self._watched)
 
     async def aclose(self) -> None:
         """End every call; idempotent."""

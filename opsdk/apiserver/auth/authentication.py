@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.http.server.request import HttpRequest
+from opsdk.structured_merge.identity_cache import IdentityCache
 
 _NOT_KNOWN = "invalid bearer token"
 
@@ -109,7 +110,15 @@ def authenticated(user: User) -> User:
     """Return the user with the group ``system:authenticated``."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
+    return _AUTHENTICATED.get_or_compute(user, _with_group)
+
+
+def _with_group(user: User) -> User:
     return replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+_AUTHENTICATED: Final = IdentityCache[User](limit=256)
+"""Fixed tokens and certificates lead to the same user with every request."""
 
 
 class UnionAuthenticator:

@@ -6,7 +6,7 @@ Upstream: k8s.io/apiserver/pkg/authorization/authorizer/interfaces.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -69,12 +69,16 @@ class RuleResolver(Protocol):
         ...
 
 
+_ALLOWED: Final = Decision(allowed=True)
+_NO_OPINION: Final = Decision(allowed=False)
+
+
 class PrivilegedGroup:
     """Everything for those in the group of masters, no opinion on others."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """Yes, for masters."""
-        return Decision(allowed=MASTERS in attributes.user.groups)
+        return _ALLOWED if MASTERS in attributes.user.groups else _NO_OPINION
 
 
 class UnionAuthorizer:

@@ -148,6 +148,8 @@ class ObservingAuthorizer:
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._seen: dict[ObservedUse, bool] = {}
+        self._recorded: set[tuple[object, ...]] = set()
+        """What a use is made of, and the outcome: most requests are like one before, and add nothing."""
 
     def __repr__(self) -> str:
         return f"<ObservingAuthorizer of {len(self._seen)} uses before {self._authorizer!r}>"
@@ -155,12 +157,25 @@ class ObservingAuthorizer:
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """See `Authorizer`."""
         decision = await self._authorizer.authorize(attributes)
+        key = (
+            *(attributes.user.name, attributes.verb, attributes.namespace, attributes.group, attributes.resource),
+            attributes.subresource,
+            "" if attributes.resource_request else attributes.path,
+            decision.allowed,
+        )
+        if key not in self._recorded:
+            if len(self._recorded) >= _LIMIT:
+                self._recorded.clear()
+            self._recorded.add(key)
+            self._record(attributes, decision)
+        return decision
+
+    def _record(self, attributes: AuthorizerAttributes, decision: Decision) -> None:
         use = ObservedUse.of(attributes)
         if attributes.verb in ("get", "create") and any(rule.allows(attributes) for rule in FOR_EVERYBODY):
-            return decision
+            return
         if len(self._seen) < _LIMIT or use in self._seen:
             self._seen[use] = decision.allowed or self._seen.get(use, False)
-        return decision
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """See `RuleResolver`."""
@@ -171,6 +186,7 @@ class ObservingAuthorizer:
     def clear(self) -> None:
         """Drop all records."""
         self._seen.clear()
+        self._recorded.clear()
 
     def users(self) -> Sequence[str]:
         """The users of all requests."""

@@ -34,7 +34,7 @@ class RbacAuthorizer:
             for prefix in (*_ROLES, *_BINDINGS):
                 for key, value in self._storage.list(prefix).items:
                     self._take(StorageChange.of(key, value))
-            self._storage.subscribe(self._take)
+            self._storage.subscribe(self._take, _GROUP)
         return self._policy
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
@@ -106,7 +104,7 @@ async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
         raise unrecognized(info.kind, _no_type(tree, f"Go value of type {_TYPE_META}"), raw)
     if info.raw_field and media == JSON:
         keep_text(tree, info.raw_field, raw)
-    return replace(parsed, tree=tree, raw=raw)
+    return ParsedDocument(tree, parsed.complaints, parsed.yaml, raw)
 
 
 def read_protobuf(served: InstalledResource, raw: bytes) -> JsonObject:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -66,13 +65,14 @@ class FilterChain:
 
     def wrap(self, handler: Handler) -> Handler:
         """The handler behind all filters."""
-        for filter_name in reversed(self._filters):
-            handler = partial(_pass, filter_name.filter, handler)
+        for named in reversed(self._filters):
+            handler = _behind(named.filter, handler)
         return handler
 
 
-async def _pass(through: Filter, handler: Handler, call: Call) -> HttpResponse:
-    return await through(call, handler)
+def _behind(through: Filter, handler: Handler) -> Handler:
+    """Return the handler behind a filter: no coroutine of its own, because each request passes every filter."""
+    return lambda call: through(call, handler)
 
 
 # ------------------------------------------------------------------ the filters
@@ -94,10 +94,13 @@ async def headers(call: Call, handler: Handler) -> HttpResponse:
     call.audit_id = call.http.header("audit-id") or loop_uuid4()
     response = await handler(call)
     response.headers += [("audit-id", call.audit_id), *call.headers]
-    if not any(name == "cache-control" for name, _ in response.headers):
-        response.add_header("cache-control", "no-cache, private")
-    for value in warning_headers(call.warnings):
-        response.add_header("warning", value)
+    for name, _ in response.headers:
+        if name == "cache-control":
+            break
+    else:
+        response.headers.append(("cache-control", "no-cache, private"))
+    if call.warnings:
+        response.headers += [("warning", value) for value in warning_headers(call.warnings)]
     return response
 
 

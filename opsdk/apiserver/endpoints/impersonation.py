@@ -38,7 +38,7 @@ _REMEMBERED = 1024
 
 def requested_user(request: HttpRequest) -> User | None:
     """Return the user of the headers; None without headers. Raises `BadRequestError` without a user name."""
-    if not any(name.startswith(_HEADER) for name in request.headers):
+    if _HEADER not in "\n".join(request.headers):
         return None
     extra: dict[str, tuple[str, ...]] = {}
     for name in request.headers:
@@ -236,7 +236,7 @@ class Impersonation:
         """The first question that is answered with no, and why; None where all are allowed."""
         questions = list(mode.attributes(attributes.user, target))
         if mode.on:
-            questions.insert(0, replace(attributes, verb=f"impersonate-on:{mode.on}:{attributes.verb}"))
+            questions.insert(0, msgspec.structs.replace(attributes, verb=f"impersonate-on:{mode.on}:{attributes.verb}"))
         for question in questions:
             decision = await self._authorizer.authorize(question)
             if not decision.allowed:

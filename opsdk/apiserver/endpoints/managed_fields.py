@@ -11,6 +11,7 @@ from functools import cache
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.fieldmanager.version_converter import Convert
+from opsdk.apiserver.registry.context import rfc3339
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ApiError
 from opsdk.http.server.response import encode_json
@@ -26,11 +27,20 @@ def manager_name(call: Call, requested: str) -> str:
 
 def stamp(call: Call) -> str:
     """The time of a write."""
-    return call.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(call.clock.wall())
 
 
 def field_manager(served: InstalledResource, convert: Convert | None = None) -> FieldManager:
-    """The field manager of a resource or subresource."""
+    """The field manager of a resource or subresource. That of a built-in kind never changes and is built once."""
+    if not served.model.typed or convert is not None:
+        return _new_field_manager(served, convert)
+    if served.field_manager is None:
+        served.field_manager = _new_field_manager(served, None)
+    manager: FieldManager = served.field_manager
+    return manager
+
+
+def _new_field_manager(served: InstalledResource, convert: Convert | None) -> FieldManager:
     versions = served.versions
     return FieldManager(
         shape=served.model.shape,
@@ -103,4 +113,6 @@ async def record_update(
 ) -> JsonObject:
     """The new object with its managedFields brought up to date."""
     who, now = manager_name(call, requested), stamp(call)
+    if served.versions is None:
+        return field_manager(served).update(live, new, manager=who, now=now)
     return await with_field_manager(served, lambda manager: manager.update(live, new, manager=who, now=now))

@@ -31,10 +31,11 @@ class AcceptedMediaType:
     write: Callable[[JsonObject], bytes] | None = field(default=None, compare=False)
     """How a body is written, where it is neither JSON nor YAML."""
 
-    @property
-    def kind(self) -> str:
-        """The kind of the transformation asked for, e.g. ``Table``; empty for the object as it is."""
-        return self.params.get("as", "")
+    kind: str = field(default="", init=False, compare=False)
+    """The kind of the transformation asked for, e.g. ``Table``; empty for the object as it is."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", self.params.get("as", ""))
 
     @property
     def group(self) -> str:

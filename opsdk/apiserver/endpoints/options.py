@@ -208,6 +208,8 @@ class WriteQueryOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_options(query: Query, kind: str, *, known_causes: Sequence[Cause] = ()) -> WriteQueryOptions:
     """Read and check the options; `kind` names the options object in errors. `known_causes` are reported first."""
+    if not query.raw and not known_causes:
+        return WriteQueryOptions(tree={"kind": kind, "apiVersion": "meta.k8s.io/v1"})
     causes = list(known_causes)
     dry_runs = query.all("dryRun")
     causes.extend(dry_run_problems(dry_runs))

@@ -48,15 +48,12 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
     """
     # A part that is empty is a part; only slashes at the end go without saying.
     parts = path.strip("/").split("/")
-    other = RequestInfo(is_resource=False, verb=method.lower(), method=method, path=path)
-    if parts[0] not in ("api", "apis") or path.startswith("//"):
-        return other
     start = 2 if parts[0] == "api" else 3
-    if len(parts) <= start:
-        return other
-    group = "" if parts[0] == "api" else parts[1]
-    if parts[0] == "apis" and not group:
-        return other
+    grouped = parts[0] == "apis"
+    known_prefix = (grouped or parts[0] == "api") and not path.startswith("//")
+    if not known_prefix or len(parts) <= start or (grouped and not parts[1]):
+        return RequestInfo(is_resource=False, verb=method.lower(), method=method, path=path)
+    group = parts[1] if grouped else ""
     rest = parts[start:]
     verb = _VERBS.get(method, "")
     watching = rest[0] == "watch" and len(rest) > 1

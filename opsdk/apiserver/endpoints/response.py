@@ -5,9 +5,11 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/response.go (v1.36).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -96,25 +98,49 @@ def wants_pretty(call: Call) -> bool:
     return call.http.header("user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
-def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -> AcceptedMediaType:
+class ServedKinds(enum.Enum):
+    """The transformations that a resource offers."""
+
+    NONE = "none"
+    """Errors are never transformed."""
+    WITH_TABLE = "with table"
+    """Tables and metadata."""
+    WITHOUT_TABLE = "without table"
+    """Metadata only, as access reviews have no table form."""
+
+    __hash__ = object.__hash__  # members are singletons; an enum's own hash is ten times slower
+
+
+def _preferred(call: Call, binary: frozenset[str], kinds: ServedKinds = ServedKinds.NONE) -> AcceptedMediaType:
     """What the client likes best; what it wrote is answered in JSON if it takes that, as everybody can read it."""
     header, streams = call.http.header("accept"), call.info.verb == "watch"
     if call.http.method != "GET":
         with suppress(NotAcceptableError):
-            return negotiate(header, kinds, streams=streams)
-    accepted = negotiate(header, kinds, binary=binary, streams=streams)
+            return _negotiated(header, kinds, NOTHING, streams)
+    accepted = _negotiated(header, kinds, binary, streams)
     return replace(accepted, write=call.protobuf) if accepted.media == PROTOBUF else accepted
 
 
-_WITHOUT_TABLE = {kind: versions for kind, versions in OBJECT_KINDS.items() if kind != "Table"}
+_KINDS: Final[Mapping[ServedKinds, Kinds]] = {
+    ServedKinds.NONE: {},
+    ServedKinds.WITH_TABLE: OBJECT_KINDS,
+    ServedKinds.WITHOUT_TABLE: {kind: versions for kind, versions in OBJECT_KINDS.items() if kind != "Table"},
+}
+
+
+@lru_cache(maxsize=512)
+def _negotiated(header: str, kinds: ServedKinds, binary: frozenset[str], streams: bool) -> AcceptedMediaType:
+    """Negotiate with a cache: a client sends the same header with every request."""
+    return negotiate(header, _KINDS[kinds], binary=binary, streams=streams)
 
 
 def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
     """Negotiate the response's encoding; raises before the request has an effect."""
     typed = served.model.typed
     binary = NOTHING if call.protobuf is None else TYPED if typed and not served.custom else METADATA
+    kinds = ServedKinds.WITH_TABLE if served.convertible_to_table else ServedKinds.WITHOUT_TABLE
     try:
-        accepted = _preferred(call, binary, OBJECT_KINDS if served.convertible_to_table else _WITHOUT_TABLE)
+        accepted = _preferred(call, binary, kinds)
     except NotAcceptableError:
         if not served.custom:
             raise

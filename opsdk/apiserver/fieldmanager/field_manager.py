@@ -5,7 +5,7 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/fieldmanager.go (v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from opsdk.apiserver.fieldmanager.managed_fields import (
     APPLY,
     UPDATE,
     Managed,
+    ManagedFieldsEntry,
     ManagerKey,
     decode_entries,
     entries_of,
@@ -22,6 +23,7 @@ from opsdk.apiserver.fieldmanager.managed_fields import (
     with_entries,
     without_entries,
 )
+from opsdk.apiserver.fieldmanager.structure import UnboundedStructureError, structure_of
 from opsdk.apiserver.fieldmanager.updater import OwnershipUpdater
 from opsdk.apiserver.fieldmanager.version_converter import Convert, VersionConverter
 from opsdk.errors import ApiError, BadRequestError, DecodeError, PatchError
@@ -39,6 +41,9 @@ BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
 ANCIENT_CHANGES: Final = "ancient-changes"
 """Owns what the folded updaters owned."""
+
+_STRUCTURES_LIMIT: Final = 128
+"""So many structures of new objects are remembered, each a few KB at most."""
 
 _SMD: Final = " to smd typed"
 
@@ -80,6 +85,7 @@ class FieldManager:
         self._subresource = subresource
         self._unconvertible = unconvertible
         self._loose = live_may_be_invalid
+        self._by_structure: dict[Hashable, FieldSet] = {}
         versions = VersionConverter(shape, api_version, convert=convert, shapes=shapes)
         self._updater = OwnershipUpdater(versions, ignored=reset_fields, ignored_in=reset_in)
 
@@ -91,6 +97,8 @@ class FieldManager:
         """
         managed = self._owners_for_update(live, new)
         bare = without_entries(new)
+        if live is None and not managed:
+            return self._create(bare, manager, now)
         if not managed and live is not None and get_path(live, ["metadata", "uid"], ""):
             return bare
         before = without_entries(live) if live is not None else self._zero(new)
@@ -102,6 +110,30 @@ class FieldManager:
             return bare  # an object that fits no type of its owners must be writable: better no owners than wrong ones
         result = with_entries(bare, owners)
         return keep_times(live, result) if live is not None else result
+
+    def _create(self, new: JsonObject, manager: str, now: str) -> JsonObject:
+        """`new` as created by `manager`, who owns all of its fields."""
+        try:
+            fields = self._fields_of_new(new)
+        except (ApiError, PatchError):
+            return new  # as in `update`
+        if not fields:
+            return new
+        key = ManagerKey.of(manager, UPDATE, self._api_version, self._subresource)
+        return with_entries(new, {key: ManagedFieldsEntry(fields=fields, api_version=self._api_version, time=now)})
+
+    def _fields_of_new(self, new: Object) -> FieldSet:
+        try:
+            structure = structure_of(new)
+        except UnboundedStructureError:
+            return self._updater.fields_of_new(self._zero(new), new)
+        fields = self._by_structure.get(structure)
+        if fields is None:
+            fields = self._updater.fields_of_new(self._zero(new), new)
+            if len(self._by_structure) >= _STRUCTURES_LIMIT:
+                del self._by_structure[next(iter(self._by_structure))]
+            self._by_structure[structure] = fields
+        return fields
 
     def apply(self, live: Object | None, config: Object, *, manager: str, force: bool, now: str) -> JsonObject:
         """Return `live` (None: to be created) after `manager` applied `config`.
@@ -221,6 +253,8 @@ def describe_object(obj: Object) -> str:
 
 def fold_updaters(managed: Managed) -> Managed:
     """At most `MAX_UPDATE_MANAGERS` updaters: the oldest of each version become one, `ANCIENT_CHANGES`."""
+    if len(managed) <= MAX_UPDATE_MANAGERS:
+        return managed
     updaters = sorted((key for key in managed if key.operation == UPDATE), key=lambda key: (managed[key].time, *key))
     surplus = len(updaters) - MAX_UPDATE_MANAGERS
     folded = dict(managed)

@@ -84,7 +84,7 @@ def encode_entries(managed: Managed) -> list[JsonObject]:
         return key.operation, owner.time, key.manager, owner.api_version, key.subresource
 
     entries: list[JsonObject] = []
-    for key, owner in sorted(managed.items(), key=order):
+    for key, owner in sorted(managed.items(), key=order) if len(managed) > 1 else managed.items():
         entry: JsonObject = {"manager": key.manager, "operation": key.operation, "apiVersion": owner.api_version}
         if owner.time:
             entry["time"] = owner.time
@@ -111,10 +111,11 @@ def without_entries(obj: Mapping[str, JsonValue]) -> JsonObject:
 
 def with_entries(obj: Mapping[str, JsonValue], managed: Managed) -> JsonObject:
     """Return the object with these entries; without ``managedFields`` if there is none."""
-    bare = without_entries(obj)
     if not managed:
-        return bare
-    return {**bare, "metadata": {**(bare.get("metadata") or {}), "managedFields": encode_entries(managed)}}
+        return without_entries(obj)
+    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name != "managedFields"}
+    metadata["managedFields"] = encode_entries(managed)
+    return {**obj, "metadata": metadata}
 
 
 _SERVER_SET = frozenset(

@@ -47,11 +47,18 @@ class OwnershipUpdater:
         """Return the owners after `key` updated `live` to `new`: it alone owns the changed fields."""
         self._check_versions(live, managed)
         rest, change = self._move(live, new, managed, skip=None, force=True)
-        taken = change.modified.union(change.added).recursive_difference(self._ignored).difference(NEVER_OWNED)
+        taken = self._taken(change)
         if not taken:
             return rest
         before = rest[key].fields if key in rest else EMPTY
         return {**rest, key: ManagedFieldsEntry(fields=before.union(taken), api_version=self._version, time=now)}
+
+    def fields_of_new(self, zero: Object, new: Object) -> FieldSet:
+        """Return the fields that the creator of `new` owns; `zero` is the object before anything was set."""
+        return self._taken(compare(zero, new, self._shape).without(self._ignored))
+
+    def _taken(self, change: Comparison) -> FieldSet:
+        return change.modified.union(change.added).recursive_difference(self._ignored).difference(NEVER_OWNED)
 
     def apply(
         self, live: Object, config: Object, managed: Managed, key: ManagerKey, *, force: bool, exempt: FieldSet = EMPTY

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable
+from datetime import datetime
 
 import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.randomness import loop_random
+from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
 
 
@@ -33,8 +33,18 @@ class Context(msgspec.Struct, kw_only=True):
 
     def timestamp(self) -> str:
         """Return the current time in whole seconds, in RFC 3339."""
-        return self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return rfc3339(self.clock.wall())
 
     def new_uid(self) -> str:
         """A fresh random uid."""
-        return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
+        return uuid4_of(self.rng)
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return a UTC time in whole seconds.
+
+    >>> from datetime import UTC, datetime
+    >>> rfc3339(datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC))
+    '2026-01-02T03:04:05Z'
+    """
+    return f"{moment.isoformat()[:19]}Z"  # strftime takes five times as long

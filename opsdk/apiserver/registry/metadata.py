@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
@@ -28,7 +29,8 @@ def generated_name(prefix: str, rng: random.Random) -> str:
 def wipe(meta: JsonObject) -> None:
     """Drop what only the server sets."""
     for key in _SERVER_SET:
-        meta.pop(key, None)
+        if key in meta:
+            del meta[key]
 
 
 def validate(strategy: Strategy, meta: JsonObject, namespace: str) -> list[Cause]:
@@ -53,6 +55,8 @@ def _validate_common(strategy: Strategy, meta: JsonObject) -> list[Cause]:
 
 def _validate_finalizers(strategy: Strategy, meta: JsonObject) -> list[Cause]:
     finalizers: list[str] = meta.get("finalizers") or []
+    if not finalizers:
+        return []
     causes = list(_finalizers(finalizers))
     for index, name in enumerate(finalizers if strategy.core_metadata else ()):
         if "/" not in name and name not in _STANDARD_FINALIZERS:
@@ -84,11 +88,14 @@ def validate_embedded(meta: JsonObject) -> list[Cause]:
 
 
 def _validate_shared(meta: JsonObject) -> list[Cause]:
-    return [
-        *_labels(meta.get("labels") or {}, "metadata.labels"),
-        *annotation_causes(meta.get("annotations") or {}, "metadata.annotations"),
-        *_owners(meta.get("ownerReferences") or []),
-    ]
+    causes: list[Cause] = []
+    if labels := meta.get("labels"):
+        causes += _labels(labels, "metadata.labels")
+    if annotations := meta.get("annotations"):
+        causes += annotation_causes(annotations, "metadata.annotations")
+    if owners := meta.get("ownerReferences"):
+        causes += _owners(owners)
+    return causes
 
 
 def labels(values: Mapping[str, str], field: str) -> list[Cause]:
@@ -98,10 +105,22 @@ def labels(values: Mapping[str, str], field: str) -> list[Cause]:
 
 def _labels(values: Mapping[str, str], field: str) -> Iterator[Cause]:
     for key, value in sorted(values.items()):
+        if len(key) + len(value) < _CACHED_LENGTH and _is_label(key, value):
+            continue
         for text in validation.qualified_name(key):
             yield api_errors.invalid_value(field, key, text)
         for text in validation.label_value(value):
             yield api_errors.invalid_value(field, value, text)
+
+
+_CACHED_LENGTH = 256
+"""Longer labels are rare, and would fill the memory."""
+
+
+@lru_cache(maxsize=4096)
+def _is_label(key: str, value: str) -> bool:
+    """Whether a label is valid; cached, because many objects have the same labels."""
+    return not validation.qualified_name(key) and not validation.label_value(value)
 
 
 def annotation_problems(annotations: Mapping[str, str]) -> list[Cause]:

@@ -111,6 +111,10 @@ class DecodingWatch:
         """See `StorageWatch`."""
         return None if self._change is not None else self._inner.progress()
 
+    def interrupt(self) -> None:
+        """See `StorageWatch`; a conversion is not interrupted, but the next wait is."""
+        self._inner.interrupt()
+
     def close(self) -> None:
         """See `StorageWatch`."""
         self._inner.close()

@@ -264,12 +264,9 @@ class GenericStore:
                 raise api_errors.plain("resourceVersion should not be set on objects to be created")
             meta.pop("resourceVersion", None)
         key = self.key(context.namespace, meta["name"])
-        try:
-            self.storage.get(key)
-        except KeyNotFoundError:
-            pass
-        else:
-            raise KeyExistsError(key)
+        allocates = type(self.strategy).before_create is not Strategy.before_create
+        if context.dry_run or allocates or self.codec is not None:  # else the storage's own check comes in time
+            self._check_absent(key)
         if context.dry_run:
             return await self._read(await self._write(obj))
         stored_object = await self._write(obj)
@@ -277,6 +274,13 @@ class GenericStore:
         stored = self.storage.create(key, stored_object)
         await self.strategy.after_create(context, stored)
         return await self._recall(stored)
+
+    def _check_absent(self, key: str) -> None:
+        try:
+            self.storage.get(key)
+        except KeyNotFoundError:
+            return
+        raise KeyExistsError(key)
 
     # -------------------------------------------------------------- updating
     async def update(

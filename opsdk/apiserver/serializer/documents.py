@@ -26,6 +26,8 @@ MAX_DEPTH: Final = 200
 _LONG_NUMBER = re.compile(rb"\d{18}|[eE]\+?\d{3}")
 HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 _INT64 = 2**63
+_DECODER: Final = msgspec.json.Decoder()
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 class SyntaxProblemError(Exception):
@@ -76,6 +78,9 @@ class _Pairs(list[tuple[str, JsonValue]]):
 
 def parse_json(raw: bytes) -> ParsedDocument:
     """JSON, telling of keys that occur twice."""
+    tree = _parse_canonical(raw)
+    if tree is not None:
+        return ParsedDocument(tree)
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:
         depth = 0
         for mark in re.finditer(rb'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]', raw, re.DOTALL):
@@ -105,6 +110,21 @@ def parse_json(raw: bytes) -> ParsedDocument:
     if b"\\u" in raw:
         tree = _without_surrogates(tree)
     return ParsedDocument(tree, complaints)
+
+
+def _parse_canonical(raw: bytes) -> JsonObject | None:
+    """Return the object in the compact form that Go's and opsdk's clients send; None for any other text.
+
+    What is encoded to the same bytes has no key twice, no escape and no number that Go reads in another way. Decoding
+    and encoding is several times as fast as the parser that reports all that.
+    """
+    if raw[:1] != b"{" or raw.count(b"{") + raw.count(b"[") > MAX_DEPTH or _LONG_NUMBER.search(raw):
+        return None
+    try:
+        tree: JsonObject = _DECODER.decode(raw)
+        return tree if _ENCODER.encode(tree) == raw.rstrip(b"\n") else None
+    except (msgspec.DecodeError, msgspec.EncodeError, UnicodeError, RecursionError):
+        return None
 
 
 def _no_constant(name: str) -> JsonValue:

@@ -29,6 +29,9 @@ Journal = Callable[[Sequence[StorageChange], int], None]
 """Makes changes and the revision after them durable, all or none, before they are visible; raises if it cannot."""
 
 
+Listener = Callable[[StorageChange], None]
+
+
 class _Bucket(msgspec.Struct):
     """One resource: its objects, their keys in order, what happened lately, and who watches."""
 
@@ -36,6 +39,8 @@ class _Bucket(msgspec.Struct):
     objects: dict[str, JsonObject] = msgspec.field(default_factory=dict)
     keys: list[str] = msgspec.field(default_factory=list)
     watches: set[QueueWatch] = msgspec.field(default_factory=set)
+    listeners: tuple[Listener, ...] | None = None
+    """The listeners to this bucket; None until the next change selects them."""
     shared: bool = False
     """Whether a snapshot holds the same objects: they are copied before the next change."""
 
@@ -52,8 +57,7 @@ class _Bucket(msgspec.Struct):
 
 def bucket_of(key: str) -> str:
     """The first two parts of a key."""
-    group, resource, *_ = key.split("/", 2)
-    return f"{group}/{resource}"
+    return key[: key.index("/", key.index("/") + 1)]
 
 
 def with_revision(value: JsonObject, revision: int) -> JsonObject:
@@ -110,7 +114,7 @@ class MemoryStorage:
         self._compacted = 0
         self._journal = journal
         self._buckets: dict[str, _Bucket] = {}
-        self._listeners: list[Callable[[StorageChange], None]] = []
+        self._listeners: Sequence[tuple[Listener, tuple[str, ...]]] = ()
 
     def __repr__(self) -> str:
         count = sum(len(b.objects) for b in self._buckets.values())
@@ -221,7 +225,7 @@ class MemoryStorage:
         for watch in tuple(bucket.watches):
             if change.key.startswith(watch.prefix):
                 watch.offer(change)
-        for listener in tuple(self._listeners):
+        for listener in self._listeners_of(bucket, change.key):
             listener(change)
 
     # -------------------------------------------------------------- watches and history
@@ -290,7 +294,7 @@ class MemoryStorage:
             bucket.replace_all(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
         self.fail_watches(lambda watch: CompactedError(watch.after, revision))
         for change in changes:
-            for listener in tuple(self._listeners):
+            for listener in self._listeners_of(self._bucket(change.key), change.key):
                 listener(change)
         return changes
 
@@ -313,14 +317,29 @@ class MemoryStorage:
             for watch in tuple(bucket.watches):
                 watch.fail(error(watch))
 
-    def subscribe(self, listener: Callable[[StorageChange], None]) -> None:
+    def subscribe(self, listener: Listener, *prefixes: str) -> None:
         """See `Storage.subscribe`."""
-        self._listeners.append(listener)
+        self._set_listeners([*self._listeners, (listener, prefixes)])
 
-    def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:
+    def unsubscribe(self, listener: Listener) -> None:
         """See `Storage.unsubscribe`."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._set_listeners([entry for entry in self._listeners if entry[0] != listener])
+
+    def _set_listeners(self, listeners: Sequence[tuple[Listener, tuple[str, ...]]]) -> None:
+        self._listeners = listeners
+        for bucket in self._buckets.values():
+            bucket.listeners = None
+
+    def _listeners_of(self, bucket: _Bucket, key: str) -> tuple[Listener, ...]:
+        """Return the listeners to the bucket of a key; selected once, because most follow one bucket of a hundred."""
+        if bucket.listeners is None:
+            whole = f"{bucket_of(key)}/"
+            bucket.listeners = tuple(
+                listener
+                for listener, prefixes in self._listeners
+                if not prefixes or whole.startswith(prefixes) or any(prefix.startswith(whole) for prefix in prefixes)
+            )
+        return bucket.listeners
 
     def close(self) -> None:
         """See `Storage.close`."""

@@ -52,6 +52,10 @@ class FutureRevisionError(StorageError):
         super().__init__(f"revision {requested} is newer than {current}")
 
 
+class WatchInterruptedError(StorageError):
+    """`StorageWatch.interrupt` ended a wait for the next change; no change is lost."""
+
+
 class ChangeType(enum.Enum):
     """The kind of a change."""
 
@@ -146,6 +150,13 @@ class StorageWatch(Protocol):
         """The revision up to which all changes were read; None while some are waiting."""
         ...
 
+    def interrupt(self) -> None:
+        """Make the wait for the next change, or the next such wait, raise `WatchInterruptedError`.
+
+        A reader with a deadline waits without a task of its own in this way. Changes that wait are returned first.
+        """
+        ...
+
     def close(self) -> None:
         """End; idempotent."""
         ...
@@ -205,8 +216,11 @@ class Storage(Protocol):
         """
         ...
 
-    def subscribe(self, listener: Callable[[StorageChange], None]) -> None:
-        """Call `listener` with every change of every bucket, in order; it must not block or raise."""
+    def subscribe(self, listener: Callable[[StorageChange], None], *prefixes: str) -> None:
+        """Call `listener` with every change in the buckets of `prefixes` (none: of all), in order.
+
+        A bucket may hold keys without that prefix too. The listener must not block or raise.
+        """
         ...
 
     def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:

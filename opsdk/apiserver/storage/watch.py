@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from opsdk.apiserver.storage.ports import StorageChange
+from opsdk.apiserver.storage.ports import StorageChange, WatchInterruptedError
 
 
 class QueueWatch:
@@ -35,7 +35,7 @@ class QueueWatch:
         self._current = current
         self._on_close = on_close
         self._wake = asyncio.Event()
-        self._closed = False
+        self._closed = self._interrupted = False
 
     def __repr__(self) -> str:
         state = "overflowed" if self.overflowed else "closed" if self._closed else "open"
@@ -62,6 +62,11 @@ class QueueWatch:
         """The store's revision if nothing waits."""
         return None if self._queue or self._failure is not None else self._current()
 
+    def interrupt(self) -> None:
+        """See `StorageWatch.interrupt`."""
+        self._interrupted = True
+        self._wake.set()
+
     def fail(self, error: Exception) -> None:
         """End with an error; waiting changes are dropped."""
         if not self._closed:
@@ -86,6 +91,9 @@ class QueueWatch:
                 raise failure
             if self._closed:
                 raise StopAsyncIteration
+            if self._interrupted:
+                self._interrupted = False
+                raise WatchInterruptedError
             self._wake.clear()
             await self._wake.wait()
         return self._queue.popleft()

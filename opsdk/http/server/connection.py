@@ -20,6 +20,7 @@ from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, App, Receive, Scope, Send
 from opsdk.http.server import request_rules
 from opsdk.http.server.exchange import ServerExchange
+from opsdk.http.server.request import DECODED_HEADERS
 from opsdk.http.server.request_rules import MALFORMED, Refusal
 from opsdk.http.server.service import Service
 from opsdk.http.server.upgrade import UpgradedStream
@@ -73,6 +74,7 @@ class ServerConnection(asyncio.Protocol):
             lenient_data_after_close=True,
         )
         self._partial_method = b""
+        self._first_bytes = b""
         self._head: _Head | None = None
         self._incoming: ServerExchange | None = None
         self._queue: deque[ServerExchange | Refusal] = deque()
@@ -119,10 +121,40 @@ class ServerConnection(asyncio.Protocol):
         if self._read_closed:
             return
         if self._head is None and self._incoming is None:
+            if not self._partial_method:
+                if self._accept_known(data):
+                    return
+                self._first_bytes = data
             data = self._read_method(data)
             if not data:
                 return
         self._parse(data)
+        self._first_bytes = b""
+
+    def _accept_known(self, data: bytes) -> bool:
+        """Accept a whole request whose header block was parsed before. False: the parser has to read it."""
+        request = self._service.heads.find(data)
+        if request is None:
+            return False
+        method, path, raw_path, query, head, body = request
+        scope: Scope = {
+            **self._scope,
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "headers": head.headers,
+            DECODED_HEADERS: head.decoded,
+        }
+        keep_alive = not self._service.draining
+        app = self._service.app
+        exchange = ServerExchange(self, scope, app, keep_alive=keep_alive, expects=False, length=head.length)
+        if body:
+            exchange.take(body)
+        exchange.end_body()
+        self._enqueue(exchange)
+        return True
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -285,6 +317,9 @@ class ServerConnection(asyncio.Protocol):
             expects=expects and scope["http_version"] != "1.0",
             length=int(lengths[0]) if lengths else None,
         )
+        if self._first_bytes and exchange.keep_alive and not expectations:
+            self._service.heads.learn(self._first_bytes, head.headers)
+        self._first_bytes = b""
         self._incoming = exchange
         self._enqueue(exchange)
 
@@ -431,7 +466,11 @@ class ServerConnection(asyncio.Protocol):
             return
         self._read(on=True)
         if self._transport is not None and self._transport.can_write_eof():
-            self._transport.write_eof()
+            try:
+                self._transport.write_eof()
+            except OSError:  # the client has reset the connection, so no byte of the response can arrive
+                self.abort()
+                return
         self._loop.call_later(_LINGER, self._close)
 
     def _close(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Protocol
 
@@ -16,7 +18,8 @@ DISCARD_LIMIT = 256 * 1024
 Upstream: net/http/transfer.go (maxPostHandlerReadBytes)."""
 
 
-_STATUSES = frozenset(HTTPStatus)
+_PHRASES = {int(status): status.phrase.encode() for status in HTTPStatus}
+_breaks_lines = re.compile(rb"[\r\n]").search
 
 
 class ServerConnectionPort(Protocol):
@@ -94,6 +97,7 @@ class ServerExchange:
         self._chunked = False
         self._remaining = 0
         self._no_body = False
+        self._head = b""
 
     def __repr__(self) -> str:
         return f"<ServerExchange {self.scope['method']} {self.scope['path']}>"
@@ -165,12 +169,11 @@ class ServerExchange:
     def _start(self, message: Message) -> None:
         status, headers = message["status"], list(message.get("headers", ()))
         self.started = True
-        length = next((int(value) for name, value in headers if name == b"content-length"), None)
+        length, closes, dated = _framing(headers)
         self._no_body = self.scope["method"] == "HEAD" or status in (204, 304) or status < 200
         modern = self.scope["http_version"] != "1.0"
         self._chunked = length is None and modern and not self._no_body
         self._remaining = length or 0
-        closes = any(name == b"connection" and b"close" in value.lower() for name, value in headers)
         # Without a length, an HTTP/1.0 response ends with the connection.
         ends = length is None and not modern and not self._no_body
         # A connection whose request body is mostly unread is not kept.
@@ -178,10 +181,12 @@ class ServerExchange:
             self._expects or self._length is None or self._length - self._received >= DISCARD_LIMIT
         )
         self.keep_alive = self.keep_alive and not closes and not ends and not unread
-        phrase = HTTPStatus(status).phrase.encode() if status in _STATUSES else b"status code %d" % status
+        phrase = _PHRASES.get(status) or b"status code %d" % status
         lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, phrase)]
-        lines += [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
-        if not any(name == b"date" for name, _ in headers):
+        lines += [b"%b: %b" % header for header in headers]
+        if any(map(_breaks_lines, lines)):
+            lines[1:] = [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
+        if not dated:
             lines.append(b"date: " + self._connection.date())
         if self._chunked:
             lines.append(b"transfer-encoding: chunked")
@@ -189,19 +194,26 @@ class ServerExchange:
             lines.append(b"connection: close")
         elif not modern and self.keep_alive:
             lines.append(b"connection: keep-alive")
-        self._connection.write(b"\r\n".join((*lines, b"", b"")))
+        head = b"\r\n".join((*lines, b"", b""))
+        if length is None:
+            self._connection.write(head)
+        else:
+            self._head = head  # sent with the body: one system call and one TLS record
 
     def _part(self, body: bytes, *, more: bool) -> None:
+        head, self._head = self._head, b""
         if self._no_body:
             self._remaining = 0
+            if head:
+                self._connection.write(head)
         elif self._chunked:
             ended = b"" if more else b"0\r\n\r\n"
             if body or ended:
                 self._connection.write(b"%x\r\n%b\r\n%b" % (len(body), body, ended) if body else ended)
         else:
             self._remaining -= len(body)
-            if body:
-                self._connection.write(body)
+            if head or body:
+                self._connection.write(head + body)
         if not more:
             if self._remaining:
                 raise RuntimeError("the response is shorter or longer than its Content-Length")
@@ -215,6 +227,20 @@ class ServerExchange:
             return False
         self._part(b"", more=False)
         return True
+
+
+def _framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[int | None, bool, bool]:
+    """Return the first Content-Length, whether the connection closes, and whether there is a date."""
+    length: int | None = None
+    closes = dated = False
+    for name, value in headers:
+        if name == b"content-length" and length is None:
+            length = int(value)
+        elif name == b"connection":
+            closes = closes or b"close" in value.lower()
+        elif name == b"date":
+            dated = True
+    return length, closes, dated
 
 
 def _one_line(value: bytes) -> bytes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from opsdk.errors import BadRequestError, TooLargeError
 from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, Receive, Scope
@@ -18,8 +19,9 @@ class Query:
     def __init__(self, raw: str = "") -> None:
         self.raw = raw
         self._values: dict[str, list[str]] = {}
-        for name, value in query_pairs(raw):
-            self._values.setdefault(name, []).append(value)
+        if raw:
+            for name, value in query_pairs(raw):
+                self._values.setdefault(name, []).append(value)
 
     def get(self, name: str, default: str = "") -> str:
         """Return the first value, or `default`."""
@@ -35,6 +37,44 @@ class Query:
 
     def __repr__(self) -> str:
         return f"Query({self.raw!r})"
+
+
+_NAMES: Final = {
+    name.encode(): name
+    for name in (
+        "accept", "accept-encoding", "audit-id", "authorization", "connection", "content-length", "content-type",
+        "host", "user-agent",
+    )
+}  # fmt: skip
+"""The headers of most requests, decoded."""
+
+
+DECODED_HEADERS: Final = "opsdk.decoded_headers"
+"""Key of the scope for the result of `decode_headers`, where the server has it already."""
+
+DecodedHeaders = tuple[Mapping[str, str], Mapping[str, list[str]]]
+
+
+def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> DecodedHeaders:
+    """Return headers by lower-case name, and the values of those that are repeated.
+
+    >>> decode_headers([(b"Host", b"x"), (b"a", b"1"), (b"a", b"2")])
+    ({'host': 'x', 'a': '1, 2'}, {'a': ['1', '2']})
+    """
+    pairs = list(raw)
+    names = [_NAMES.get(name) or name.decode("latin-1").lower() for name, _ in pairs]
+    # A server passes no value with a line end, so all values are decoded at once.
+    values = b"\n".join([value for _, value in pairs]).decode("latin-1").split("\n")
+    if len(values) != len(pairs):
+        values = [value.decode("latin-1") for _, value in pairs]
+    headers = dict(zip(names, values, strict=True))
+    repeated: dict[str, list[str]] = {}
+    if len(headers) < len(pairs):
+        for name, value in zip(names, values, strict=True):
+            repeated.setdefault(name, []).append(value)
+        repeated = {name: several for name, several in repeated.items() if len(several) > 1}
+        headers |= {name: ", ".join(several) for name, several in repeated.items()}
+    return headers, repeated
 
 
 @dataclass(slots=True)
@@ -73,14 +113,7 @@ class HttpRequest:
     @classmethod
     def from_scope(cls, scope: Scope, receive: Receive) -> HttpRequest:
         """Return the request of an ASGI scope."""
-        headers: dict[str, str] = {}
-        repeated: dict[str, list[str]] = {}
-        for raw_name, raw_value in scope.get("headers", ()):
-            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-            if name in headers:
-                repeated.setdefault(name, [headers[name]]).append(value)
-                value = f"{headers[name]}, {value}"
-            headers[name] = value
+        headers, repeated = scope.get(DECODED_HEADERS) or decode_headers(scope.get("headers", ()))
         client = scope.get("client")
         extensions = scope.get("extensions") or {}
         return cls(

@@ -79,14 +79,15 @@ def values(headers: Headers, name: bytes) -> list[bytes]:
 
 def tokens(headers: Headers, name: bytes) -> set[bytes]:
     """Return the comma-separated tokens of a header, in lower case."""
-    return {word.strip().lower() for value in values(headers, name) for word in value.split(b",")}
+    lists = values(headers, name)
+    return {word.strip().lower() for value in lists for word in value.split(b",")} if lists else set()
 
 
 def check_head(method: bytes, version: str, headers: Headers) -> Refusal | None:
     """Return the error response for a request head, or None if it is valid."""
     if not version.startswith("1."):
         return MALFORMED if version == "0.9" else Refusal(505, "unsupported protocol version")
-    if any(_BAD_VALUE.search(value) for _, value in headers):
+    if _BAD_VALUE.search(b"\t".join([value for _, value in headers])):
         return MALFORMED
     hosts = values(headers, b"host")
     if len(hosts) > 1:
@@ -95,8 +96,8 @@ def check_head(method: bytes, version: str, headers: Headers) -> Refusal | None:
         return Refusal(400, "missing required Host header")
     if hosts and not _HOST.fullmatch(hosts[0]):
         return Refusal(400, "malformed Host header")
-    codings = [value.lower() for value in values(headers, b"transfer-encoding")]
-    if version == "1.0" or codings in ([], [b"chunked"]):
+    codings = values(headers, b"transfer-encoding")
+    if not codings or version == "1.0" or (len(codings) == 1 and codings[0].lower() == b"chunked"):
         return None
     return Refusal(501, "Unsupported transfer encoding")
 
@@ -132,7 +133,7 @@ def read_target(method: bytes, target: bytes) -> tuple[str, bytes, bytes] | None
         )
     if _BAD_ESCAPE.search(rest):
         return None
-    return unquote_to_bytes(rest).decode("utf-8", "replace"), rest, query
+    return (unquote_to_bytes(rest) if b"%" in rest else rest).decode("utf-8", "replace"), rest, query
 
 
 def query_pairs(raw: str) -> Iterable[tuple[str, str]]:

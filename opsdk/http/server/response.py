@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 
@@ -74,9 +75,14 @@ def text_response(text: str, *, status: int = 200, content_type: str = "text/pla
     return HttpResponse(status, [("content-type", content_type)], text.encode())
 
 
+@lru_cache(maxsize=1024)
+def _raw_name(name: str) -> bytes:
+    return name.lower().encode("latin-1")
+
+
 async def send_start(response: HttpResponse, send: Send, *, length: int | None) -> None:
     """Send status line and headers. `length` None means chunked."""
-    headers = [(name.lower().encode("latin-1"), value.encode("utf-8", "replace")) for name, value in response.headers]
+    headers = [(_raw_name(name), value.encode("utf-8", "replace")) for name, value in response.headers]
     if length is not None:
         headers.append((b"content-length", str(length).encode()))
     await send({"type": "http.response.start", "status": response.status, "headers": headers})

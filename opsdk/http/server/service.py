@@ -12,6 +12,7 @@ from typing import Protocol
 
 from opsdk.http.asgi_types import App
 from opsdk.http.server.exchange import ServerExchange
+from opsdk.http.server.known_heads import KnownHeads
 
 _LOG = logging.getLogger("opsdk.http.server")
 
@@ -33,6 +34,7 @@ class Service:
 
     Attributes:
         draining: the server stops: each connection closes after its current response.
+        heads: the header blocks that any connection has parsed.
     """
 
     def __init__(self, app: App) -> None:
@@ -40,6 +42,7 @@ class Service:
         self.connections: set[StoppableConnection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.draining = False
+        self.heads = KnownHeads()
         self._empty: asyncio.Event | None = None
         self._second = 0
         self._date = b""
@@ -72,9 +75,10 @@ class Service:
         """Run the application for a request, in a new task. `on_failure` is called if the response is incomplete."""
         task = asyncio.get_running_loop().create_task(self._run(exchange, on_failure))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
 
     async def _run(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             await exchange.app(exchange.scope, exchange.receive, exchange.send)
         except asyncio.CancelledError:
@@ -82,5 +86,7 @@ class Service:
             exchange.finish()
         except Exception:  # noqa: BLE001 - no request may stop the server
             _LOG.exception("the application failed on %r", exchange)
+        finally:
+            self.tasks.discard(task)  # not a done callback: the loop would run one more handle for each request
         if not exchange.complete and not exchange.disconnected:
             on_failure()

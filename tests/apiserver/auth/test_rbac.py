@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -248,5 +249,5 @@ def test_reasons_name_the_binding_and_the_missing_role() -> None:
     assert policy.decide(ask).reason == f'RBAC: [{gone}, role.rbac.authorization.k8s.io "r" not found]'
     policy.put_role("n", "r", [PolicyRule(verbs=("get",), groups=("",), resources=("pods",))])
     assert policy.decide(ask).reason == 'RBAC: allowed by RoleBinding "c/n" of Role "r" to Group "g"'
-    assert policy.decide(replace(ask, verb="list")).reason == f"RBAC: {gone}"
+    assert policy.decide(msgspec.structs.replace(ask, verb="list")).reason == f"RBAC: {gone}"
     assert policy.rules_for(user, "n")[1] == [gone]

@@ -26,6 +26,41 @@ def test_json_is_read_as_it_was_written(tree: object) -> None:
     assert parse_json(json.dumps(tree).encode()) == ParsedDocument(tree)
 
 
+class Pairs(list[tuple[str, object]]):
+    """An object whose keys may be repeated."""
+
+
+OBJECTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec="utf-8"), max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.lists(st.tuples(KEYS, inner), max_size=4).map(Pairs),
+    max_leaves=20,
+)
+
+
+def written(tree: object) -> str:
+    """Write compact JSON with the keys as they are."""
+    if isinstance(tree, Pairs):
+        return f"{{{','.join(f'{json.dumps(key)}:{written(value)}' for key, value in tree)}}}"
+    if isinstance(tree, list):
+        return f"[{','.join(map(written, tree))}]"
+    return json.dumps(tree, ensure_ascii=False)
+
+
+@given(st.lists(st.tuples(KEYS, OBJECTS), max_size=4).map(Pairs))
+def test_compact_objects_are_read_as_spaced_ones(tree: Pairs) -> None:
+    """The short way for compact bodies has the values, the complaints and the errors of the long one."""
+
+    def read(raw: bytes) -> object:
+        try:
+            parsed = parse_json(raw)
+        except SyntaxProblemError as error:
+            return type(error)
+        return parsed.complaints, json.dumps(parsed.tree)
+
+    raw = written(tree).encode()
+    assert read(raw) == read(b" " + raw)
+
+
 @given(TREES)
 def test_yaml_is_read_as_it_was_written(tree: object) -> None:
     """The same for YAML, as the server writes it."""

@@ -21,6 +21,7 @@ from opsdk.apiserver.storage.ports import (
     Remove,
     StorageChange,
     StoragePreconditions,
+    WatchInterruptedError,
 )
 from opsdk.apiserver.storage.sqlite import SqliteStorage
 from opsdk.structured_merge.value import JsonObject
@@ -269,3 +270,44 @@ def test_every_remembered_revision_can_be_listed(steps: list[tuple[bool, int]]) 
         snapshots[storage.current_rv] = list(storage.list(P).items)
     for revision, items in snapshots.items():
         assert list(storage.list(P, revision=revision).items) == items
+
+
+BUCKETS = ("core/pods/", "core/podtemplates/", "rbac.io/roles/", "rbac.io/bindings/")
+PREFIXES = st.sampled_from((*BUCKETS, "rbac.io/", "core/pods/ns/"))
+
+
+@given(st.lists(st.lists(PREFIXES, max_size=2), max_size=4), st.lists(st.sampled_from(BUCKETS), max_size=6))
+def test_a_listener_hears_the_changes_of_its_buckets(listeners: list[list[str]], writes: list[str]) -> None:
+    """All of them and no other bucket's, in order; without a prefix those of every bucket; none after the end."""
+    storage, heard = MemoryStorage(), [list[str]() for _ in listeners]
+    callbacks = [lambda change, log=log: log.append(change.key) for log in heard]
+    for callback, prefixes in zip(callbacks, listeners, strict=True):
+        storage.subscribe(callback, *prefixes)
+    keys = [f"{bucket}ns/{number}" for number, bucket in enumerate(writes)]
+    for key, bucket in zip(keys, writes, strict=True):
+        storage.create(key, obj(bucket))
+    for log, prefixes in zip(heard, listeners, strict=True):
+        buckets = {b for b in BUCKETS if not prefixes or any(b.startswith(p) or p.startswith(b) for p in prefixes)}
+        assert log == [key for key, bucket in zip(keys, writes, strict=True) if bucket in buckets]
+    for callback in callbacks:
+        storage.unsubscribe(callback)
+    storage.create("core/pods/ns/last", obj("last"))
+    assert not any("core/pods/ns/last" in log for log in heard)
+
+
+async def test_an_interrupted_wait_loses_no_change(storage: MemoryStorage) -> None:
+    """An interruption ends one wait, now or later; changes that are there come first."""
+    watch = storage.watch(P)
+    waiting = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0)
+    watch.interrupt()
+    with pytest.raises(WatchInterruptedError):
+        await waiting
+    watch.interrupt()
+    put(storage, "a")
+    assert (await anext(watch)).key == f"{P}a"
+    with pytest.raises(WatchInterruptedError):
+        await anext(watch)
+    put(storage, "b")
+    assert (await anext(watch)).key == f"{P}b"
+    watch.close()

@@ -9,12 +9,26 @@ from server_client import MERGE, Caller
 
 from envtest.admission.plugins import PluginSelection
 from envtest.environment import Environment
+from opsdk.apiserver.admission.attributes import Attributes
+from opsdk.apiserver.admission.plugin import Plugin, resource_path
+from opsdk.apiserver.endpoints.call import Call
+from opsdk.apiserver.endpoints.request_info import parse_request
+from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ConfigError
+from opsdk.http.asgi_types import Message
+from opsdk.http.server.request import HttpRequest, Query
 from opsdk.structured_merge.value import JsonObject
 
 CORE = "/api/v1/namespaces/default"
 STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
 RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+async def _no_body() -> Message:
+    return {"type": "http.disconnect"}
+
+
+REQUEST = HttpRequest("GET", "/", Query(), {}, _no_body)
 
 
 def pod(name: str, **spec: Any) -> JsonObject:
@@ -127,3 +141,36 @@ async def test_new_nodes_take_no_pods_yet() -> None:
     async with Environment() as env:
         made = await Caller(env)("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
         assert made.json["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+
+
+async def test_a_plugin_does_nothing_outside_its_resources() -> None:
+    """The chain may leave a plugin out for a resource that it does not name: it would neither change nor refuse."""
+    async with Environment(admission_plugins=["ServiceAccount"]) as env:
+        plane = env.plane
+        limited = [p for p in plane.admission.plugins.values() if isinstance(p, Plugin) and p.resources is not None]
+        assert len(limited) > 10
+        for served in plane.core.installed():
+            for operation in ("CREATE", "UPDATE", "DELETE", "CONNECT"):
+                await _check_untouched(limited, served, operation)
+
+
+async def _check_untouched(plugins: list[Plugin], served: InstalledResource, operation: str) -> None:
+    tree: JsonObject = {"metadata": {"name": "a", "namespace": "default"}, "spec": {}, "status": {}}
+    call = Call(http=REQUEST, info=parse_request("GET", "/", Query()))
+    for plugin in plugins:
+        if resource_path(served.info) in (plugin.resources or ()):
+            continue
+        attributes = Attributes(
+            call=call,
+            served=served,
+            operation=operation,
+            namespace="default",
+            name="a",
+            obj=None if operation == "DELETE" else tree,
+            old=None if operation in ("CREATE", "CONNECT") else tree,
+        )
+        before = attributes.obj
+        await plugin.mutate(attributes)
+        await plugin.validate(attributes)
+        assert attributes.obj is before
+        assert not call.warnings

@@ -22,7 +22,7 @@ def validate_config_map(obj: JsonObject) -> Iterator[Cause]:
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     yield from validate_keys("data", data, binary)
     yield from validate_keys("binaryData", binary, {})
-    size = sum(len(v.encode()) for v in data.values()) + decoded_size(binary)
+    size = sum(map(len, map(str.encode, data.values()))) + decoded_size(binary)
     if size > MAX_SIZE:
         yield api_errors.too_long("[]", MAX_SIZE)
 

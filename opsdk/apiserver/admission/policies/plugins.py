@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import policy_exempt
+from opsdk.apiserver.admission.plugin import Plugin
 from opsdk.apiserver.admission.policies.matcher import PolicyDependencies
 from opsdk.apiserver.admission.policies.policy_source import PolicySource
 
 
-class MutatingPolicies:
+class MutatingPolicies(Plugin):
     """``MutatingAdmissionPolicy``."""
 
     def __init__(self, policies: PolicySource, ports: PolicyDependencies) -> None:
@@ -27,19 +28,13 @@ class MutatingPolicies:
 
         await mutate(attributes, bound, self._ports)
 
-    async def validate(self, attributes: Attributes) -> None:
-        """Nothing."""
 
-
-class ValidatingPolicies:
+class ValidatingPolicies(Plugin):
     """``ValidatingAdmissionPolicy``."""
 
     def __init__(self, policies: PolicySource, ports: PolicyDependencies) -> None:
         self._policies = policies
         self._ports = ports
-
-    async def mutate(self, attributes: Attributes) -> None:
-        """Nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""

@@ -150,7 +150,7 @@ class PolicySource:
         self._load = load
         self._bound: tuple[PolicyHook, ...] | None = None
         self._known: dict[tuple[str, int], AdmissionPolicy] = {}
-        storage.subscribe(self._changed)
+        storage.subscribe(self._changed, *prefixes)
 
     def __repr__(self) -> str:
         return f"<PolicySource policies under {self._prefixes[0]}>"

@@ -86,7 +86,7 @@ class WebhookSource:
         self._prefix = prefix
         self._load = load
         self._hooks: tuple[WebhookAccessor, ...] | None = None
-        storage.subscribe(self._changed)
+        storage.subscribe(self._changed, prefix)
 
     def __repr__(self) -> str:
         return f"<WebhookSource webhooks under {self._prefix}>"

@@ -14,6 +14,7 @@ from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import exempt, selects_object
+from opsdk.apiserver.admission.plugin import Plugin
 from opsdk.apiserver.admission.reinvocation import Reinvocation
 from opsdk.apiserver.admission.versioned_attributes import (
     Equivalents,
@@ -153,7 +154,7 @@ def _failed(hook: WebhookAccessor, message: str) -> _FailedError:
 
 
 # ------------------------------------------------------------------ mutating
-class MutatingWebhooks:
+class MutatingWebhooks(Plugin):
     """One after another, each sees what those before it made of the object.
 
     Args:
@@ -190,9 +191,6 @@ class MutatingWebhooks:
                 rounds.previously_invoked.add(hook.uid)
         rounds.last_output = attributes.obj
 
-    async def validate(self, attributes: Attributes) -> None:
-        """Nothing."""
-
     async def _apply_patch(
         self, attributes: Attributes, invocation: _WebhookInvocation, response: WebhookResponse
     ) -> bool:
@@ -226,7 +224,7 @@ class MutatingWebhooks:
 
 
 # ------------------------------------------------------------------ validating
-class ValidatingWebhooks:
+class ValidatingWebhooks(Plugin):
     """The ValidatingAdmissionWebhook plugin: it calls all webhooks at once, and the first refusal wins.
 
     Args:
@@ -237,9 +235,6 @@ class ValidatingWebhooks:
         self._hooks = hooks
         self._ports = ports
         self._caller = _Caller(ports, mutating=False)
-
-    async def mutate(self, attributes: Attributes) -> None:
-        """Nothing."""
 
     async def validate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`; all are waited for, so that none goes on after the answer."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from opsdk.aio.alarm import Alarm
+from opsdk.aio.clock import Timer
 from opsdk.aio.randomness import loop_random
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
@@ -25,7 +26,13 @@ from opsdk.apiserver.registry.rest import ListQuery
 from opsdk.apiserver.registry.storage_codec import UndecodableObjectError
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.protobuf_writer import watch_frame
-from opsdk.apiserver.storage.ports import ChangeType, CompactedError, StorageChange, StorageWatch
+from opsdk.apiserver.storage.ports import (
+    ChangeType,
+    CompactedError,
+    StorageChange,
+    StorageWatch,
+    WatchInterruptedError,
+)
 from opsdk.errors import ApiError, ServerTimeoutError
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.http.server.websocket import wants_websocket
@@ -161,42 +168,40 @@ class _Stream:
                 watch.close()
 
     async def _live(self, watch: StorageWatch) -> AsyncGenerator[bytes, None]:
-        pending = asyncio.ensure_future(_next(watch))
         bookmark = self._next_bookmark() if self._options.bookmarks else self._end + 1
-        alarm = Alarm(self._clock, min(bookmark, self._end))
+        timer = self._interrupt_at(watch, min(bookmark, self._end))
         try:
             while self._clock.now() < self._end:
-                if not pending.done():
-                    await asyncio.wait((pending, alarm.future), return_when=asyncio.FIRST_COMPLETED)
-                if alarm.fired:
-                    # A change that is in hand counts as read, so no bookmark may overtake it.
-                    due = self._clock.now() >= bookmark and not pending.done()
+                try:
+                    changes = [await anext(watch)]
+                except WatchInterruptedError:
+                    # Changes that wait are read before, so no bookmark may overtake them.
+                    due = self._clock.now() >= bookmark
                     if due and (line := self._bookmark(watch)):
                         yield line
                     bookmark = self._next_bookmark() if due else bookmark
-                    alarm.set(min(bookmark, self._end))
-                if not pending.done():
+                    timer = self._interrupt_at(watch, min(bookmark, self._end))
                     continue
-                try:
-                    change = pending.result()
+                except StopAsyncIteration:
+                    return
                 except UndecodableObjectError:
                     # Nothing may be passed over: the stream waits until the object can be read.
                     await self._wait_before_retry()
-                    pending = asyncio.ensure_future(_next(watch))
                     continue
                 except (ApiError, CompactedError) as error:
                     yield self._line(_error_event(error))
                     return
-                if change is None:
-                    return
-                # A burst goes out in pieces, not line by line: a task and a system call for each would cost more.
-                if lines := b"".join(map(self._changed, (change, *watch.ready(_AT_ONCE)))):
+                # A burst goes out in pieces, not line by line: a system call for each would cost more.
+                changes += watch.ready(_AT_ONCE)
+                if lines := b"".join(map(self._changed, changes)):
                     yield lines
-                pending = asyncio.ensure_future(_next(watch))
+                if len(changes) > _AT_ONCE:
+                    await asyncio.sleep(0)  # a long backlog must not keep the loop from other requests
         finally:
-            alarm.cancel()
-            pending.cancel()
-            await asyncio.gather(pending, return_exceptions=True)
+            timer.cancel()
+
+    def _interrupt_at(self, watch: StorageWatch, time: float) -> Timer:
+        return self._clock.call_later(max(time - self._clock.now(), 0.0), watch.interrupt)
 
     async def _wait_before_retry(self) -> None:
         alarm = Alarm(self._clock, min(self._clock.now() + _AGAIN, self._end))
@@ -222,8 +227,10 @@ class _Stream:
 
     def _changed(self, change: StorageChange) -> bytes:
         selection, storage = self._options.selection, self._served.storage
-        now = change.value is not None and storage.matches(selection, change.value)
-        before = change.previous is not None and storage.matches(selection, change.previous)
+        now, before = change.value is not None, change.previous is not None
+        if not selection.everything:
+            now = change.value is not None and storage.matches(selection, change.value)
+            before = change.previous is not None and storage.matches(selection, change.previous)
         event = select(change, now=now, before=before)
         return b"" if event is None else self._line(event)
 
@@ -270,10 +277,3 @@ _LIMIT = 256
 _BODIES = IdentityCache[bytes](limit=_LIMIT)
 _FRAMES = IdentityCache[bytes](limit=_LIMIT)
 """Objects as JSON and as protobuf: made for the first watcher and shared by all."""
-
-
-async def _next(watch: StorageWatch) -> StorageChange | None:
-    try:
-        return await anext(watch)
-    except StopAsyncIteration:
-        return None

@@ -1,0 +1,118 @@
+"""A request with a known header block is read as the parser reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.http.server.application import asgi
+from opsdk.http.server.known_heads import KnownHeads
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, json_response
+from opsdk.http.server.server import ServeOptions, WebServer
+
+HEADERS = [(b"host", b"x"), (b"accept", b"*/*"), (b"content-length", b"3")]
+BLOCK = b"Host: x\r\nAccept:*/*\r\nContent-Length: 3\r\n"
+REQUEST = b"POST /a%20b?c=d HTTP/1.1\r\n" + BLOCK + b"\r\nabc"
+
+
+async def describe(request: HttpRequest) -> HttpResponse:
+    """Return everything that the request was read as."""
+    body = (await request.body(1 << 20)).decode("latin-1")
+    headers = {**request.headers, "several": [request.values(name) for name in request.headers]}
+    return json_response([request.method, request.path, request.query.raw, headers, body])
+
+
+async def responses(requests: list[bytes]) -> list[str]:
+    """Send requests on one connection, each after the response to the one before; return the bodies."""
+    bodies: list[str] = []
+    async with WebServer(asgi(describe), ServeOptions()) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for request in requests:
+            writer.write(request)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            bodies.append((await reader.readexactly(length)).decode())
+        writer.close()
+    return bodies
+
+
+ODD = [
+    REQUEST,
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /?a=1&a=%zz HTTP/1.1\r\nHost: x\r\nX-Twice: 1\r\nx-twice: 2\r\n\r\n",
+    b"DELETE /x HTTP/1.1\r\nHost: x\r\nX-Folded: a\r\n b\r\n\r\n",
+    b"PUT /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+    b"POST /x HTTP/1.1\r\nHost: x\r\nX-Latin: \xe9\r\n\r\n",
+    b"GET http://other/y?z HTTP/1.1\r\nHost: x\r\nConnection: keep-alive\r\n\r\n",
+    b"PURGE /x HTTP/1.1\r\nHost: x\r\n\r\n",
+]
+
+
+@pytest.mark.realtime
+async def test_a_repeated_request_is_read_as_the_first() -> None:
+    """Whether the parser or the known block reads a request makes no difference, in any order of requests."""
+    first = await responses(ODD)
+    again = await responses([*ODD, *reversed(ODD), *ODD])
+    assert again == [*first, *reversed(first), *first]
+    assert json.loads(first[0])[:3] == ["POST", "/a b", "c=d"]
+
+
+def known() -> KnownHeads:
+    """Return blocks after one request."""
+    heads = KnownHeads()
+    heads.learn(REQUEST, HEADERS)
+    return heads
+
+
+def test_a_known_block_needs_the_whole_request_and_nothing_more() -> None:
+    """A request that is cut, or followed by another, is left to the parser."""
+    heads = known()
+    request = heads.find(REQUEST)
+    assert request is not None
+    assert (request.method, request.path, request.query, request.body) == ("POST", "/a b", b"c=d", b"abc")
+    assert request.head.decoded == ({"host": "x", "accept": "*/*", "content-length": "3"}, {})
+    assert not any(heads.find(REQUEST[:cut]) for cut in range(len(REQUEST)))
+    assert heads.find(REQUEST + REQUEST) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b"POST", b"CONNECT"), (b"/a", b"*"), (b"1.1", b"1.0"), (b"Host", b"host"), (b"%20", b"%zz"), (b"/a", b"/\xe9")],
+)
+def test_other_requests_are_left_to_the_parser(before: bytes, after: bytes) -> None:
+    """Another method, version, block or a target that may be wrong."""
+    assert known().find(REQUEST.replace(before, after, 1)) is None
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"Host: x\r\nExpect: 100-continue",
+        b"Host: x\r\nConnection: close",
+        b"Host: x\r\nA: b\r\n c",
+        b"Host: x\nA: b",
+        b"Host: " + b"x" * 4096,
+    ],
+)
+def test_blocks_with_a_meaning_for_the_connection_are_not_learnt(block: bytes) -> None:
+    """Headers that change framing or connection, folded lines and very long blocks are read anew each time."""
+    heads = KnownHeads()
+    pairs = [line.partition(b":") for line in block.replace(b"\r\n ", b" ").replace(b"\n", b"\r\n").split(b"\r\n")]
+    request = b"GET / HTTP/1.1\r\n" + block + b"\r\n\r\n"
+    heads.learn(request, [(name.strip().lower(), value.strip()) for name, _, value in pairs])
+    assert heads.find(request) is None
+
+
+@given(st.binary(max_size=80))
+def test_no_bytes_are_taken_for_a_known_request(data: bytes) -> None:
+    """Arbitrary bytes are left to the parser, alone and behind a request."""
+    heads = known()
+    assert heads.find(data) is None
+    if data:
+        assert heads.find(REQUEST + data) is None
