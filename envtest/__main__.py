@@ -23,8 +23,11 @@ from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.endpoints.request_deadline import read_duration
 from opsdk.errors import ConfigError
-from opsdk.testing.simulation.link import Link
-from opsdk.testing.simulation.plan_file import play, read_plan
+from opsdk.loading import on_first_use
+
+with on_first_use:
+    from opsdk.testing.simulation import link as links
+    from opsdk.testing.simulation import plan_file
 
 # Seconds between looks at the parent process.
 _PARENT_POLL = 0.5
@@ -62,6 +65,10 @@ def parser() -> argparse.ArgumentParser:
 
 async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
     """Start the server and return the message to print."""
+    # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage
+    # again and again would take a fifth of the time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
     environment = Environment(
         data_dir=options.data_dir,
@@ -74,17 +81,14 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
         disable_admission_plugins=options.disable_admission_plugins,
         compaction_interval=options.etcd_compaction_interval,
     )
-    steps = read_plan(options.faults, options.seed) if options.faults else ()
+    steps = plan_file.read_plan(options.faults, options.seed) if options.faults else ()
     env = await stack.enter_async_context(environment)
-    # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage
-    # again and again would take a fifth of the time.
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    link = Link(env.server.app, seed=options.seed, max_latency=0.0, hot_requests=0) if options.faults else None
+    link = links.Link(env.server.app, seed=options.seed, max_latency=0.0, hot_requests=0) if options.faults else None
     web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls, app=link)
     if link is not None:
         tasks = await stack.enter_async_context(TaskOwner("faults"))
-        tasks.start(play(link, steps), name="play")
+        tasks.start(plan_file.play(link, steps), name="play")
     if options.exit_with_parent:
         tasks = await stack.enter_async_context(TaskOwner("parent"))
         tasks.start(_stop_with_parent(os.getppid()), name="watch")

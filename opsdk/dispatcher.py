@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from opsdk.aio.backoff import Backoff, BackoffState
@@ -47,22 +47,20 @@ _MAX_FAILURES = 8
 _PREDICATE = "a predicate, whose event passes,"
 
 
-@dataclass(slots=True)
-class _PendingEvent:
+class _PendingEvent(msgspec.Struct):
     """An event that the handler failed to map."""
 
     event: AnyEvent
     failures: int = 0
 
 
-@dataclass(slots=True)
-class _PendingRetries:
+class _PendingRetries(msgspec.Struct):
     """The pending events of one object, oldest first."""
 
-    events: list[_PendingEvent] = field(default_factory=list)
+    events: list[_PendingEvent] = msgspec.field(default_factory=list)
     last_success: AnyEvent | None = None
     """Latest event handled successfully; tells a poison event from a handler outage."""
-    waits: BackoffState = field(default_factory=_RETRY.start)
+    waits: BackoffState = msgspec.field(default_factory=_RETRY.start)
 
     def merged(self) -> AnyEvent:
         """Return one event from the first pending state to the last."""

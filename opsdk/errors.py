@@ -61,7 +61,6 @@ Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import msgspec
@@ -131,8 +130,7 @@ class OpsdkError(Exception):
 
 
 # ------------------------------------------------------------------ error responses
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """One cause in a ``Status`` object, such as one invalid field (``StatusCause``)."""
 
     reason: str = ""
@@ -140,8 +138,7 @@ class Cause:
     field: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Details:
+class Details(msgspec.Struct, frozen=True, kw_only=True):
     """The ``details`` of a ``Status`` object (``StatusDetails``).
 
     As on the wire, ``kind`` holds the plural resource for most reasons and the kind for ``Invalid``.

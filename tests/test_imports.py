@@ -1,6 +1,9 @@
-"""The house has no rings: no module, by whatever way round, imports itself."""
+"""The house has no rings: no module, by whatever way round, imports itself. And what the first import loads."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
 
 import grimp
 
@@ -37,3 +40,67 @@ def rings(graph: grimp.ImportGraph) -> list[list[str]]:
 def test_no_import_cycles() -> None:
     """Imports inside functions and for type checkers count too."""
     assert rings(grimp.build_graph("opsdk", "envtest")) == []
+
+
+LOADED = """
+import sys
+{statement}
+from opsdk.loading import _LazyModule
+print(*(name for name, module in sys.modules.items() if type(module) is not _LazyModule))
+"""
+UNUSED = {
+    "cachetools",
+    "dataclasses",
+    "email",
+    "html",
+    "http",
+    "httptools",
+    "httpx",
+    "importlib.metadata",
+    "json",
+    "prometheus_client",
+    "tempfile",
+    "urllib.request",
+    "yaml",
+    "opsdk.aio.watchdog",
+    "opsdk.api.core.v1",
+    "opsdk.apimachinery.crd",
+    "opsdk.cache.informer",
+    "opsdk.children.applier",
+    "opsdk.cluster.cluster",
+    "opsdk.http",
+    "opsdk.leader_election.leader_elector",
+    "opsdk.manager.manager",
+    "opsdk.rbac.permissions",
+    "opsdk.recorder.recorder",
+    "opsdk.rest.discovery",
+    "opsdk.webhook.configurations",
+    "opsdk.webhook.server",
+}
+"""What an operator declares without."""
+
+
+def loaded(statement: str) -> list[str]:
+    """The modules whose code has run after a statement in a fresh interpreter."""
+    program = LOADED.format(statement=statement)
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    return process.stdout.split()
+
+
+def test_the_four_names_load_little() -> None:
+    """A program that declares an operator loads its vocabulary, and nothing that only some operators use."""
+    modules = loaded("from opsdk import Operator, Object, Model, Context")
+    assert sorted(name for name in modules if name in UNUSED) == []
+    assert len([name for name in modules if name.split(".")[0] == "opsdk"]) <= 65
+
+
+def test_a_server_loads_no_cel_and_no_yaml() -> None:
+    """Rules, YAML bodies, certificates, metrics and fault plans are loaded when there are some."""
+    unused = {"cryptography", "dateutil", "opsdk.cel.environment", "opsdk.testing.simulation.link", "prometheus_client"}
+    modules = loaded("import envtest.__main__")
+    assert sorted(name for name in modules if name in {*unused, "yaml", "opsdk.rest.transport"}) == []
+
+
+def test_a_module_that_is_not_used_does_not_run() -> None:
+    """`import opsdk` alone loads a table of names."""
+    assert [name for name in loaded("import opsdk") if name.split(".")[0] == "opsdk"] == ["opsdk", "opsdk.loading"]

@@ -39,7 +39,8 @@ from opsdk.testing.running import running
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
 from opsdk.webhook.handlers import AdmissionContext
-from opsdk.webhook.server import WebhookServer, WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
+from opsdk.webhook.server import WebhookServer
 
 NAMESPACE = "default"
 CONFIGURATION = "pages-validating"

@@ -6,8 +6,9 @@ Upstream: pkg/kubeapiserver/options/plugins.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol, Self
+
+import msgspec
 
 from envtest.admission.certificates import CertificateSubjectRestriction, approval, signing
 from envtest.admission.default_class import default_ingress_class, default_storage_class
@@ -143,8 +144,7 @@ _MAKERS: Final[Mapping[str, Maker]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginSelection:
+class PluginSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The plugins to enable in addition to the default ones, and those to disable."""
 
     enabled: frozenset[str] = frozenset()

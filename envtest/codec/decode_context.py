@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Self
+
+import msgspec
 
 from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.errors import DecodeError
@@ -53,12 +54,11 @@ INSIDE = PathStep("")
 """Where something is inside of a map, for the reader of objects in memory: it does not tell the key."""
 
 
-@dataclass(slots=True)
-class DecodeContext:
+class DecodeContext(msgspec.Struct):
     """The position of the reader in the document, and the errors up to there."""
 
-    problems: list[str] = field(default_factory=list)
-    path: list[str] = field(default_factory=list)
+    problems: list[str] = msgspec.field(default_factory=list)
+    path: list[str] = msgspec.field(default_factory=list)
     skipped_path_parts: int = 0
     """So many parts of the path lie above what Go's decoder reads: it does not name them."""
     struct: str = ""

@@ -13,9 +13,10 @@ import base64
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+import msgspec
 
 from envtest.codec.decode_context import INSIDE, DecodeContext, GoKind, PathStep
 from envtest.codec.quantities import canonical
@@ -336,8 +337,7 @@ SPECIAL: dict[str, Decoder] = {
 """Types with a wire form of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(msgspec.Struct, frozen=True):
     decode: Decoder
     mark: str
     """See `envtest.data.fields`."""

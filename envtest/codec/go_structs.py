@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -11,8 +12,7 @@ Shape = Mapping[str, JsonValue]
 """The fields of a type in order: each with its zero, with the `Schema` inside, or with a `NullablePart`."""
 
 
-@dataclass(frozen=True, slots=True)
-class NullablePart:
+class NullablePart(msgspec.Struct, frozen=True):
     """A field behind a pointer or in a list: null if it is not set."""
 
     shape: Shape

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from envtest.controllers.objects import controller_of
 from envtest.controllers.programs import missing_image, program_of
@@ -34,8 +36,7 @@ class State(enum.Enum):
     """Marked as deleted; the next state is always that it is gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """One rule: pods in state `at` that match change to state `to` after `delay` seconds.
 
     Attributes:
@@ -57,7 +58,7 @@ class Stage:
 
     at: State
     to: State | None
-    selector: Mapping[str, str] = field(default_factory=dict)
+    selector: Mapping[str, str] = msgspec.field(default_factory=dict)
     namespace: str = ""
     owner: str = ""
     delay: float = 0.0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import cache
+
+import msgspec
 
 from envtest.data.table import read_table
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.structured_merge.value import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class ServedResourceRow:
+class ServedResourceRow(msgspec.Struct, frozen=True):
     """One row of the table of served resources."""
 
     info: ResourceInfo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from envtest.data.table import read_table
@@ -15,7 +15,7 @@ _BETWEEN = re.compile(r" (?![^(]*\))")
 _ENUM = re.compile(r"([\w:-]+)\((.*)\)")
 
 
-class Types:
+class Types(Mapping[str, JsonObject]):
     """Schemas by name, parsed lazily."""
 
     def __init__(self, text: str) -> None:
@@ -34,6 +34,18 @@ class Types:
     def __iter__(self) -> Iterator[str]:
         return iter(self._blocks)
 
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __getitem__(self, name: str) -> JsonObject:
+        schema = self.schema(name)
+        if schema is None:
+            raise KeyError(name)
+        return schema
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._blocks
+
     def name_of(self, group: str, version: str, kind: str) -> str | None:
         """The schema of a kind."""
         return self._kinds.get((group, version, kind))
@@ -44,10 +56,6 @@ class Types:
         if schema is None and name in self._blocks:
             schema = self._parsed[name] = _parse_type(self._blocks[name])
         return schema
-
-    def all(self) -> dict[str, JsonObject]:
-        """Every schema by name."""
-        return {name: schema for name in self._blocks if (schema := self.schema(name)) is not None}
 
 
 def _parse_type(block: str) -> JsonObject:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
+from msgspec import structs
 
 from envtest.codec.decoder import Decoders
 from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
@@ -42,8 +45,7 @@ _LAST_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 _SUB_VERBS = ("get", "patch", "update")
 
 
-@dataclass(slots=True)
-class _ServedDefinition:
+class _ServedDefinition(msgspec.Struct):
     """A definition and what was compiled from it."""
 
     definition: JsonObject
@@ -170,7 +172,7 @@ class ExtensionServer:
                 continue
             try:
                 await store.delete(
-                    replace(context, namespace=meta.get("namespace", "")), meta["name"], DeleteRequestOptions()
+                    structs.replace(context, namespace=meta.get("namespace", "")), meta["name"], DeleteRequestOptions()
                 )
             except NotFoundError:
                 continue

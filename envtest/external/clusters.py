@@ -15,12 +15,13 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 from unittest import SkipTest
 
 import msgspec
+from msgspec.structs import replace
 
 from envtest.external import kubectl
 from envtest.external.processes import Process, ProcessOptions

@@ -8,15 +8,15 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from envtest.plane.kubeconfig import write_private
 from opsdk.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """The output and the exit code of a command."""
 
     code: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+
+import msgspec
 
 from envtest.data.resources import ServedResourceRow
 from envtest.groups.admissionregistration import defaulting as admissionregistration_defaulting
@@ -45,12 +46,13 @@ from opsdk.apiserver.resources import Printer, TableColumn
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-@dataclass(slots=True)
-class Catalogue:
+class Catalogue(msgspec.Struct):
     """Strategies, defaults and printers by ``group/resource``; the generated tables cover other kinds."""
 
-    strategies: Mapping[str, Callable[[ServedResourceRow, bool], GeneratedStrategy]] = field(default_factory=dict)
-    defaults: Mapping[str, Defaults] = field(default_factory=dict)
+    strategies: Mapping[str, Callable[[ServedResourceRow, bool], GeneratedStrategy]] = msgspec.field(
+        default_factory=dict
+    )
+    defaults: Mapping[str, Defaults] = msgspec.field(default_factory=dict)
 
     def strategy(self, row: ServedResourceRow, *, has_status: bool) -> GeneratedStrategy:
         """Return the strategy of a resource."""

@@ -6,8 +6,9 @@ Upstream: pkg/kubeapiserver/authenticator/config.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator, TokenChecker
@@ -26,8 +27,7 @@ _KEYS = "/openid/v1/jwks"
 _CACHED = ("cache-control", "public, max-age=3600")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessOptions:
+class AccessOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of authentication and authorization.
 
     Attributes:

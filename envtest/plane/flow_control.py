@@ -8,10 +8,10 @@ Upstream: k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import msgspec
 from cachetools import LRUCache
 
 from envtest.data.flowcontrol import GROUP
@@ -33,8 +33,7 @@ _MANAGER = "api-priority-and-fairness-config-consumer-v1"
 _REMEMBERED = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(msgspec.Struct, frozen=True):
     """A compiled FlowSchema."""
 
     name: str

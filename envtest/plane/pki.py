@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from opsdk.apiserver.auth.authentication import Authenticator
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
@@ -19,8 +20,7 @@ PROXY_NAME = f"envtest-{PROXIES}"
 """The common name of the authority that an environment makes for proxies."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(msgspec.Struct, frozen=True):
     """A certificate and its key, both PEM."""
 
     cert: bytes
@@ -56,8 +56,7 @@ class CertificateAuthority(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PKI:
+class PKI(msgspec.Struct, frozen=True, kw_only=True):
     """Existing keys and CAs (PEM). The environment creates those that are None; an empty CA file trusts no certificate.
 
     Attributes:

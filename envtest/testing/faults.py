@@ -14,6 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from envtest.testing.effect import Effect
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
@@ -33,8 +35,7 @@ SIMULATED = frozenset({"system:kube-controller-manager", "system:node:node-1"})
 _GROUPS = {"write": WRITES, "read": READS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestMatch:
+class RequestMatch(msgspec.Struct, frozen=True, kw_only=True):
     """Selects requests; an empty field matches any value.
 
     Attributes:

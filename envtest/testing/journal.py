@@ -10,8 +10,9 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from envtest.testing.differences import Difference, differences
 from envtest.testing.faults import SIMULATED
@@ -26,8 +27,7 @@ _READS = frozenset({"get", "list", "watch"})
 _FILTER = "journal"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
+class Writer(msgspec.Struct, frozen=True, kw_only=True):
     """The source of a write: user, field manager and verb."""
 
     user: str
@@ -57,8 +57,7 @@ def written_by(writer: Writer) -> Iterator[None]:
         _WRITER.reset(token)
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(msgspec.Struct, frozen=True):
     """A reference to one object."""
 
     group: str
@@ -77,8 +76,7 @@ class Ref:
         return f"{what} {self.namespace}/{self.name}" if self.namespace else f"{what} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One write.
 
     Attributes:
@@ -116,8 +114,7 @@ class Entry:
         return f"{rendered}: {', '.join(map(str, self.diff[:5])) or 'no difference'}"
 
 
-@dataclass(frozen=True, slots=True)
-class StartUp:
+class StartUp(msgspec.Struct, frozen=True):
     """The start of an environment. Its writes are ignored.
 
     Attributes:
@@ -133,8 +130,7 @@ class StartUp:
         return entry.revision <= self.revision or (entry.writer.user in OWN_USERS and entry.key in self.keys)
 
 
-@dataclass(frozen=True, slots=True)
-class HotLoop:
+class HotLoop(msgspec.Struct, frozen=True):
     """One writer that repeatedly writes one object while no other writer changes anything."""
 
     writer: Writer
@@ -154,8 +150,7 @@ class HotLoop:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Fight:
+class Fight(msgspec.Struct, frozen=True):
     """Writers that overwrite one field in turns."""
 
     ref: Ref

@@ -6,13 +6,13 @@ Upstream: k8s.io/apimachinery/pkg/util/wait/backoff.go (v1.36)
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.aio.randomness import loop_random
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of an exponential backoff. All times are in seconds.
 
     Attributes:
@@ -34,14 +34,13 @@ class Backoff:
         return BackoffState(policy=self, rng=rng or loop_random())
 
 
-@dataclass(slots=True)
-class BackoffState:
+class BackoffState(msgspec.Struct):
     """The state of one sequence of attempts."""
 
     policy: Backoff
     rng: random.Random
     tries: int = 0
-    _last: float | None = field(default=None, repr=False)
+    _last: float | None = None
 
     def next(self, now: float) -> float:
         """Return the delay before the next attempt, in seconds from `now`."""

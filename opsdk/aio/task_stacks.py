@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 # An await chain is rarely deeper than 30; a defect must not make the page endless.
 _MAX_DEPTH = 100
 _ATTRIBUTES = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskState:
+class TaskState(msgspec.Struct, frozen=True, kw_only=True):
     """One task.
 
     Attributes:

@@ -5,11 +5,10 @@ Upstream: k8s.io/client-go/util/flowcontrol/throttle.go (v1.36)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True)
-class TokenBucket:
+class TokenBucket(msgspec.Struct):
     """Allows `qps` events a second on average, and `burst` at once."""
 
     qps: float

@@ -13,8 +13,9 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
+
+import msgspec
 
 from opsdk.aio.closing import Closing
 
@@ -24,8 +25,7 @@ log = logging.getLogger(__name__)
 _PINGS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True, kw_only=True):
     """The event loop did not run its tasks for a while.
 
     Attributes:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 from cachetools import TTLCache
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -20,8 +20,7 @@ from opsdk.apimachinery.gvk import GroupKind, GroupResource, GroupVersion, Group
 from opsdk.errors import NoMatchError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestMapping:
+class RestMapping(msgspec.Struct, frozen=True, kw_only=True):
     """The resource of a kind.
 
     Attributes:
@@ -45,8 +44,7 @@ class RestMapping:
     subresources: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedResource:
+class ServedResource(msgspec.Struct, frozen=True, kw_only=True):
     """The result of discovery.
 
     Attributes:
@@ -55,7 +53,7 @@ class ServedResource:
     """
 
     mappings: Sequence[RestMapping] = ()
-    failures: Mapping[GroupVersion, str] = field(default_factory=dict)
+    failures: Mapping[GroupVersion, str] = msgspec.field(default_factory=dict)
 
     def failure_of(self, group: str, version: str = "") -> str:
         """Return why the discovery of a group (or one version) failed; empty if it succeeded."""

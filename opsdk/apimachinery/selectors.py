@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Self
+
+import msgspec
+from msgspec.structs import replace
 
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.errors import UsageError
@@ -49,8 +51,7 @@ def _check_label(key: str, values: tuple[str, ...]) -> None:
             raise UsageError(f"{value!r} is not a label value: letters, digits, '-', '_' and '.', at most 63")
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One requirement on a label. `values` is sorted for IN and NOT_IN."""
 
     key: str
@@ -87,8 +88,7 @@ class Requirement:
                 return f"{self.key}{self.operator.value}{self.values[0]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """A label selector: all requirements must match. An empty selector matches every object.
 
     >>> s = Selector.parse("app=web,tier notin (cache, db),!legacy")
@@ -257,8 +257,7 @@ def _parse_values(tokens: _Tokens) -> tuple[str, ...]:
 
 
 # ------------------------------------------------------------------ fields
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
+class FieldRequirement(msgspec.Struct, frozen=True):
     """One requirement on a field: equal or, if `negated`, not equal."""
 
     field: str
@@ -270,8 +269,7 @@ class FieldRequirement:
         return f"{self.field}{'!=' if self.negated else '='}{escaped}"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
+class FieldSelector(msgspec.Struct, frozen=True):
     """A field selector: all requirements must match. The server or the index decides which fields are supported.
 
     >>> str(FieldSelector.parse("metadata.name=a,status.phase!=Running"))

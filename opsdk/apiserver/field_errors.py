@@ -6,9 +6,10 @@ Upstream: k8s.io/apimachinery/pkg/util/validation/field/errors.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from opsdk.errors import Cause, Details, InvalidError
 from opsdk.structured_merge.go_format import go_json, go_quote, go_scalar
@@ -71,8 +72,7 @@ _WITHOUT_VALUE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """One invalid field.
 
     >>> print(FieldError(FieldErrorType.INVALID, "spec.replicas", -1, "must not be negative"))

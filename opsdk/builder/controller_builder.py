@@ -6,8 +6,9 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, Self, TypeVar, cast
+
+import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -22,20 +23,22 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
+from opsdk.loading import on_first_use
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
 from opsdk.predicates import PredicateFunc
-from opsdk.rbac.declared import ControllerKinds
-from opsdk.rbac.rules import RbacRule
 from opsdk.sources import EventSource, KindSource, SyncPolicy
 from opsdk.telemetry.records import TelemetryHook
+
+with on_first_use:
+    from opsdk.rbac import declared as rbac_declared
+    from opsdk.rbac import rules as rbac_rules
 
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U", bound=AnyObject)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchSpec:
+class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Another kind that a controller watches.
 
     Attributes:
@@ -51,8 +54,7 @@ class WatchSpec:
     sync_policy: SyncPolicy | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnsSpec:
+class OwnsSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A kind whose objects the reconciled object owns.
 
     Attributes:
@@ -114,7 +116,7 @@ class ControllerBuilder(Generic[T]):
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
-        self._rules: tuple[RbacRule, ...] = ()
+        self._rules: tuple[rbac_rules.RbacRule, ...] = ()
         self._reconciler: ReconcilerDeclaration | None = None
         self.controller: Controller | None = None
         """What `build` or `complete` made. A controller that is only declared does nothing."""
@@ -182,7 +184,7 @@ class ControllerBuilder(Generic[T]):
         self._finalizers[name] = function
         return self
 
-    def rbac(self, *rules: RbacRule) -> Self:
+    def rbac(self, *rules: rbac_rules.RbacRule) -> Self:
         """Declare what the reconciler needs beside what the declaration implies, see `opsdk.rbac.declared`."""
         self._rules += rules
         return self
@@ -211,10 +213,10 @@ class ControllerBuilder(Generic[T]):
         kind = self._kind.name if self._kind is not None else "no kind"
         return f"<ControllerBuilder {self._name or kind}{f', {self.place}' if self.place else ''}>"
 
-    def declared_kinds(self) -> ControllerKinds:
+    def declared_kinds(self) -> rbac_declared.ControllerKinds:
         """Return what rules depend on. Sources of another cluster are left out."""
         sources = [s for s in self._sources if isinstance(s, KindSource) and s.cache is self._cache]
-        return ControllerKinds(
+        return rbac_declared.ControllerKinds(
             kind=self._kind,
             owns=tuple(kind_of(owned.kind) for owned in self._owns),
             watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),

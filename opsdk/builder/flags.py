@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
-from opsdk.rbac.review import RbacCheck
+from opsdk.rbac.check import RbacCheck
 from opsdk.webhook.certificates.options import SelfSigned
 
 _PREFIX = "OPSDK_"

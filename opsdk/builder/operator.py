@@ -8,62 +8,64 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
-from prometheus_client import CollectorRegistry
+from msgspec.structs import replace
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
-from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchSpec
-from opsdk.builder.election import ElectionFactory, can_use_thread
-from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.rbac import operator_rules
-from opsdk.cache.metrics import InformerCollector
-from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
-from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
-from opsdk.controller.controller import Controller
-from opsdk.controller.declaration import inspect_reconciler
-from opsdk.controller.finalizers import FinalizerFunction
-from opsdk.controller.journal import Journal
-from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.reconcile import Result
 from opsdk.errors import CacheError, OpsdkError, UsageError
-from opsdk.event.request import Request
-from opsdk.handlers import is_async
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import default_identity
-from opsdk.manager.manager import Manager, Phase
-from opsdk.manager.process import ExitGuard, run_program
-from opsdk.manager.signals import stop_on_signals
-from opsdk.predicates import PredicateFunc
-from opsdk.rbac.declared import ControllerKinds
-from opsdk.rbac.permissions import RuleSet
-from opsdk.rbac.review import PermissionReviewer, RbacCheck, RuleCheck
-from opsdk.rbac.rules import RbacRule
-from opsdk.recorder.recorder import EventRecorder
-from opsdk.rest.config import Config
-from opsdk.sources import EventSource
+from opsdk.loading import on_first_use
+from opsdk.rbac.check import RbacCheck
 from opsdk.structured_merge.value import JsonObject
-from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
-from opsdk.webhook.builder import WebhookBuilder
-from opsdk.webhook.certificates.injection import declared_targets
-from opsdk.webhook.certificates.options import SelfSigned
-from opsdk.webhook.configurations import WebhookClientConfig
-from opsdk.webhook.server import WebhookServer
+
+with on_first_use:
+    from opsdk import handlers
+    from opsdk import predicates as event_predicates
+    from opsdk import sources as event_sources
+    from opsdk.aio import watchdog as stall_watchdog
+    from opsdk.builder import controller_builder as builders
+    from opsdk.builder import election as operator_election
+    from opsdk.builder import manifests
+    from opsdk.builder import rbac as operator_rbac
+    from opsdk.cache import metrics as informer_metrics
+    from opsdk.client import client as clients
+    from opsdk.cluster import cluster as clusters
+    from opsdk.controller import controller as controllers
+    from opsdk.controller import declaration as declarations
+    from opsdk.controller import finalizers as finalizing
+    from opsdk.controller import journal as journals
+    from opsdk.controller import journal_format
+    from opsdk.controller import reconcile as reconciling
+    from opsdk.event import request as requests
+    from opsdk.leader_election import leader_election_record, leader_elector
+    from opsdk.manager import deferred, process, signals
+    from opsdk.manager import manager as managers
+    from opsdk.rbac import declared as rbac_declared
+    from opsdk.rbac import permissions as rbac_permissions
+    from opsdk.rbac import review as rbac_review
+    from opsdk.rbac import rules as rbac_rules
+    from opsdk.recorder import recorder as event_recorder
+    from opsdk.rest import config as rest_config
+    from opsdk.telemetry import context as telemetry_context
+    from opsdk.telemetry import prometheus_library as library
+    from opsdk.webhook import builder as webhook_builder
+    from opsdk.webhook import configurations
+    from opsdk.webhook import server as webhook_server
+    from opsdk.webhook.certificates import injection
+    from opsdk.webhook.certificates import options as certificate_options
 
 log = SafeLogger(__name__)
 
@@ -79,18 +81,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _ReconcilerOptions(TypedDict, total=False):
     """Keywords of `Operator.reconciler`."""
 
-    owns: Sequence[KindLike[AnyObject] | OwnsSpec]
-    watches: Sequence[WatchSpec]
-    predicates: Sequence[PredicateFunc]
-    event_filter: Sequence[PredicateFunc]
-    sources: Sequence[EventSource | Callable[[Operator], EventSource]]
-    finalizers: Mapping[str, FinalizerFunction]
-    rbac: Sequence[RbacRule]
+    owns: Sequence[KindLike[AnyObject] | builders.OwnsSpec]
+    watches: Sequence[builders.WatchSpec]
+    predicates: Sequence[event_predicates.PredicateFunc]
+    event_filter: Sequence[event_predicates.PredicateFunc]
+    sources: Sequence[event_sources.EventSource | Callable[[Operator], event_sources.EventSource]]
+    finalizers: Mapping[str, finalizing.FinalizerFunction]
+    rbac: Sequence[rbac_rules.RbacRule]
     name: str
     options: ControllerOptions | None
 
 
-_Reconciled = Coroutine[Any, Any, Result | None]
+_Reconciled: TypeAlias = "Coroutine[Any, Any, reconciling.Result | None]"
 
 
 class ReconcilerDecorator(Generic[T]):
@@ -107,14 +109,14 @@ class ReconcilerDecorator(Generic[T]):
     ) -> Callable[[T, Context], _Reconciled]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[Request, Context], _Reconciled]
-    ) -> Callable[[Request, Context], _Reconciled]: ...
+        self, target: Callable[[requests.Request, Context], _Reconciled]
+    ) -> Callable[[requests.Request, Context], _Reconciled]: ...
     @overload
     def __call__(self, target: Callable[[T], _Reconciled]) -> Callable[[T], _Reconciled]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[Request], _Reconciled]
-    ) -> Callable[[Request], _Reconciled]: ...
+        self, target: Callable[[requests.Request], _Reconciled]
+    ) -> Callable[[requests.Request], _Reconciled]: ...
     @overload
     def __call__(self, target: type[U]) -> type[U]: ...
     def __call__(self, target: Any) -> Any:
@@ -125,9 +127,9 @@ class ReconcilerDecorator(Generic[T]):
                 raise UsageError(
                     f"{target.__name__} is not a reconciler: it needs `async def reconcile(self, request)`"
                 )
-            inspect_reconciler(partial(method, None), self._kind)
+            declarations.inspect_reconciler(partial(method, None), self._kind)
         else:
-            inspect_reconciler(target, self._kind)
+            declarations.inspect_reconciler(target, self._kind)
         self._declare(target)
         return target
 
@@ -158,27 +160,30 @@ class Operator:
         self.name = name
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
-        self._builders: list[Callable[[Operator], ControllerBuilder[Any]]] = []
+        self._builders: list[Callable[[Operator], builders.ControllerBuilder[Any]]] = []
         self._kinds: list[Kind[Any]] = []
-        self._webhooks: list[WebhookBuilder[Any]] = []
-        self.webhook_server: WebhookServer | None = None
+        self._webhooks: list[webhook_builder.WebhookBuilder[Any]] = []
+        self.webhook_server: webhook_server.WebhookServer | None = None
         """Serves the declared webhooks; None before `prepare`, and without webhooks."""
-        self._made: list[ControllerBuilder[Any]] = []
-        self.journal = Journal(size=self.options.journal_size)
+        self._made: list[builders.ControllerBuilder[Any]] = []
+        self.journal = journals.Journal(size=self.options.journal_size)
         """What the last reconciles read and wrote, and why they ran."""
-        self.registry = CollectorRegistry()
-        """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
-        self._rules: list[RbacRule] = []
-        self._declared: list[ControllerKinds] = []
+        self._rules: list[rbac_rules.RbacRule] = []
+        self._declared: list[Callable[[], rbac_declared.ControllerKinds]] = []
         self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
-        self._cluster: Cluster | None = None
+        self._cluster: clusters.Cluster | None = None
         self._owns_cluster = True
-        self._manager: Manager | None = None
+        self._manager: managers.Manager | None = None
         self._election: Closing | None = None
-        self._watchdog: Watchdog | None = None
+        self._watchdog: stall_watchdog.Watchdog | None = None
+
+    @cached_property
+    def registry(self) -> library.CollectorRegistry:
+        """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
+        return library.CollectorRegistry()
 
     # -------------------------------------------------------------- declarations
     @overload
@@ -226,22 +231,22 @@ class Operator:
         elif not options.get("name"):
             raise UsageError("a controller without a kind needs a name: pass name=...")
         self._finalizers.update(options.get("finalizers", {}))
+        owns = tuple(kind_of(o.kind if isinstance(o, builders.OwnsSpec) else o) for o in options.get("owns", ()))
+        watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
+        has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
-            ControllerKinds(
-                kind=declared_kind,
-                owns=tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ())),
-                watches=tuple(kind_of(watch.kind) for watch in options.get("watches", ())),
-                has_finalizers=bool(options.get("finalizers")),
-                rules=tuple(options.get("rbac", ())),
+            lambda: rbac_declared.ControllerKinds(
+                kind=declared_kind, owns=owns, watches=watches, has_finalizers=has_finalizers, rules=rules
             )
         )
         return ReconcilerDecorator(
             declared_kind, lambda target: self._builders.append(partial(_declare, declared_kind, options, target))
         )
 
-    def rbac(self, *rules: RbacRule) -> None:
+    def rbac(self, *rules: rbac_rules.RbacRule) -> None:
         """Declare what no single reconciler needs: for setup functions, runnables and webhooks.
 
+        >>> from opsdk.rbac.rules import RbacRule
         >>> operator = Operator("example")
         >>> operator.rbac(RbacRule("get", "nodes"))
         >>> print(operator.rules())
@@ -249,7 +254,7 @@ class Operator:
         """
         self._rules += rules
 
-    def rules(self, *, namespace: str = "default") -> RuleSet:
+    def rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
         """Return every permission that is declared or implied, see `opsdk.rbac.declared`.
 
         Before `prepare`, controllers of `setup` functions are missing. Rules without namespaces get those of the cache.
@@ -259,20 +264,22 @@ class Operator:
                 configuration of a prepared operator name another one.
         """
         prepared = self._cluster is not None
-        return operator_rules(
+        return operator_rbac.operator_rules(
             self.options,
             name=self.name,
             namespace=self.cluster.config.namespace if prepared else namespace,
-            controllers=[builder.declared_kinds() for builder in self._made] if prepared else self._declared,
+            controllers=[builder.declared_kinds() for builder in self._made]
+            if prepared
+            else [kinds() for kinds in self._declared],
             declared=self._rules,
-            injected=injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
+            injected=manifests.injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
         )
 
     def add_hook(self, hook: TelemetryHook) -> None:
         """Let a hook receive the telemetry of the next `start`, beside the hooks that `start` or `run` gets."""
         self._hooks.append(hook)
 
-    def webhook_for(self, kind: KindLike[T]) -> WebhookBuilder[T]:
+    def webhook_for(self, kind: KindLike[T]) -> webhook_builder.WebhookBuilder[T]:
         """Return a builder for webhooks of `kind`. The operator completes it; a webhook server then runs beside it.
 
         >>> from opsdk.api.core.v1 import ConfigMap
@@ -282,7 +289,7 @@ class Operator:
         >>> operator = Operator("example")
         >>> _ = operator.webhook_for(ConfigMap).with_defaulter(set_label)
         """
-        builder = WebhookBuilder[Any](clock=self._clock).for_(kind)
+        builder = webhook_builder.WebhookBuilder[Any](clock=self._clock).for_(kind)
         self._webhooks.append(builder)
         return builder
 
@@ -291,7 +298,7 @@ class Operator:
 
         Raises `UsageError` for an ``async`` function: nothing runs yet. Add a runnable for work with ``await``.
         """
-        if is_async(function):
+        if handlers.is_async(function):
             raise UsageError(
                 f"{function.__qualname__} is async: a setup function is a plain def; add a runnable instead"
             )
@@ -300,7 +307,7 @@ class Operator:
 
     def controller_for(
         self, kind: KindLike[T], *, name: str = "", options: ControllerOptions | None = None
-    ) -> ControllerBuilder[T]:
+    ) -> builders.ControllerBuilder[T]:
         """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
         if options is None:
             options = self.options.controller
@@ -309,12 +316,12 @@ class Operator:
                 options = replace(options, max_concurrent_reconciles=workers)
         return self.controller(name, options=options).for_(kind)
 
-    def controller(self, name: str, *, options: ControllerOptions | None = None) -> ControllerBuilder[Any]:
+    def controller(self, name: str, *, options: ControllerOptions | None = None) -> builders.ControllerBuilder[Any]:
         """Return a builder for a controller without a reconciled kind. Call it as `controller_for`."""
         caller = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
         while caller.f_globals.get("__name__") == __name__ and caller.f_back is not None:
             caller = caller.f_back
-        builder = ControllerBuilder[Any](
+        builder = builders.ControllerBuilder[Any](
             self.cluster,
             manager=self.manager,
             name=name,
@@ -334,21 +341,21 @@ class Operator:
         return bool(self._setups)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> clusters.Cluster:
         """The cluster. Raises `UsageError` before the operator is started."""
         if self._cluster is None:
             raise UsageError("the operator is not started: call run() or start() to create its cluster")
         return self._cluster
 
     @property
-    def manager(self) -> Manager:
+    def manager(self) -> managers.Manager:
         """The manager. Raises `UsageError` before the operator is started."""
         if self._manager is None:
             raise UsageError("the operator is not started: call run() or start() to create its manager")
         return self._manager
 
     @property
-    def client(self) -> Client:
+    def client(self) -> clients.Client:
         """The client: reads from the cache, writes to the server."""
         return self.cluster.client
 
@@ -357,19 +364,19 @@ class Operator:
         return await self.cluster.applier().apply(desired, owner=owner, force=force)
 
     @property
-    def recorder(self) -> EventRecorder:
+    def recorder(self) -> event_recorder.EventRecorder:
         """Writes Events."""
         return self.cluster.recorder
 
     # -------------------------------------------------------------- life cycle
     def prepare(
         self,
-        config: Config,
+        config: rest_config.Config,
         *,
-        cluster: Cluster | None = None,
+        cluster: clusters.Cluster | None = None,
         hooks: Sequence[TelemetryHook] = (),
         clock: Clock = LOOP_CLOCK,
-    ) -> Manager:
+    ) -> managers.Manager:
         """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it.
 
         A given `cluster` is used as it is: its owner starts and closes it.
@@ -378,14 +385,14 @@ class Operator:
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._made = []
-        manager = self._manager = Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
+        manager = self._manager = managers.Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
         self._owns_cluster = cluster is None
         if cluster is None:
-            cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
-            manager.add(cluster, phase=Phase.CACHES)
+            cluster = clusters.Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+            manager.add(cluster, phase=managers.Phase.CACHES)
         self._cluster = cluster
-        manager.metrics.registry.register(self.registry)
-        manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
+        manager.metrics.add_collector(lambda: self.registry)
+        manager.metrics.add_collector(lambda: informer_metrics.InformerCollector(self.cluster.cache.health))
         manager.use_client(self._cluster.uncached)
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
@@ -393,7 +400,7 @@ class Operator:
             self._use_election(manager, config, clock)
         manager.debug.add(
             "reconciles",
-            lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
+            lambda: [journal_format.record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
             description="the last reconciles: causes, reads, requests, result",
         )
         if self._webhooks:
@@ -410,17 +417,25 @@ class Operator:
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
             )
-        if o.rbac_check is not RbacCheck.OFF:
-            reviewer = PermissionReviewer(self.cluster.transport, self.scheme)
-            check = RuleCheck(reviewer, self.rules(), mode=o.rbac_check, role=self.name, clock=clock)
-            manager.add(check, phase=Phase.WEBHOOKS if o.rbac_check is RbacCheck.ERROR else Phase.OTHERS)
+        self._review_rules(manager)
         return manager
+
+    def _review_rules(self, manager: managers.Manager) -> None:
+        def check() -> rbac_review.RuleCheck:
+            reviewer = rbac_review.PermissionReviewer(self.cluster.transport, self.scheme)
+            return rbac_review.RuleCheck(reviewer, self.rules(), mode=mode, role=self.name, clock=self._clock)
+
+        mode = self.options.rbac_check
+        if mode is RbacCheck.ERROR:
+            manager.add(check(), phase=managers.Phase.WEBHOOKS)
+        elif mode is RbacCheck.WARN:
+            manager.add(deferred.DeferredRunnable(check, clock=self._clock))
 
     async def start(
         self,
-        config: Config,
+        config: rest_config.Config,
         *,
-        cluster: Cluster | None = None,
+        cluster: clusters.Cluster | None = None,
         hooks: Sequence[TelemetryHook] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
@@ -477,12 +492,12 @@ class Operator:
         """
         from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
-        setup_logging(log_level, log_format, levels=log_levels)
+        telemetry_context.setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
         timeout = self.options.manager.shutdown_timeout
-        guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
+        guard = process.ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
         try:
-            run_program(self._run(config, guard, hooks))
+            process.run_program(self._run(config, guard, hooks))
         finally:
             guard.disarm()
 
@@ -511,7 +526,7 @@ class Operator:
             sys.exit(f"{self.name}: {error}")
 
     @property
-    def controllers(self) -> dict[str, Controller]:
+    def controllers(self) -> dict[str, controllers.Controller]:
         """The controllers by name. Empty before the operator is prepared."""
         return {b.controller.name: b.controller for b in self._made if b.controller is not None}
 
@@ -529,7 +544,7 @@ class Operator:
         """Whether webhooks are declared, so that a webhook server runs."""
         return bool(self._webhooks)
 
-    def definitions(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
+    def definitions(self, client_config: configurations.WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.
 
         Args:
@@ -539,9 +554,11 @@ class Operator:
         Raises:
             UsageError: versions are converted, and nothing says how the API server reaches the webhook server.
         """
-        return operator_definitions(self.custom_kinds(), self._webhooks, self._client_config(client_config))
+        return manifests.operator_definitions(self.custom_kinds(), self._webhooks, self._client_config(client_config))
 
-    def webhook_configurations(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
+    def webhook_configurations(
+        self, client_config: configurations.WebhookClientConfig | None = None
+    ) -> list[JsonObject]:
         """Return the configurations of the declared admission webhooks; empty without any.
 
         Args:
@@ -556,9 +573,11 @@ class Operator:
         if client_config is None:
             text = "set WebhookServerOptions.certificates, or pass client_config"
             raise UsageError(f"the API server must call this operator: {text}")
-        return operator_configurations(self._webhooks, client_config, name=self._configurations_name)
+        return manifests.operator_configurations(self._webhooks, client_config, name=self._configurations_name)
 
-    def _client_config(self, client_config: WebhookClientConfig | None) -> WebhookClientConfig | None:
+    def _client_config(
+        self, client_config: configurations.WebhookClientConfig | None
+    ) -> configurations.WebhookClientConfig | None:
         """Return `client_config`, or what the options say for an operator with webhooks."""
         certificates = self.options.webhook.certificates
         if client_config is None and certificates is not None and self._webhooks:
@@ -570,17 +589,19 @@ class Operator:
         certificates = self.options.webhook.certificates
         return (certificates.configurations if certificates is not None else "") or self.name
 
-    async def _run(self, config: Config, guard: ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
-        watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
+    async def _run(self, config: rest_config.Config, guard: process.ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
+        watchdog = self._watchdog = stall_watchdog.Watchdog(
+            limit=self.options.watchdog_limit, on_stall=self._record_stall
+        )
         manager = self.prepare(config, hooks=hooks)
         manager.on_stop(guard.arm)
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
-            with stop_on_signals(manager.stop, on_signal=guard.arm):
+            with signals.stop_on_signals(manager.stop, on_signal=guard.arm):
                 await self.start_prepared()
 
-    def _serve_webhooks(self, manager: Manager) -> None:
-        server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)
+    def _serve_webhooks(self, manager: managers.Manager) -> None:
+        server = self.webhook_server = webhook_server.WebhookServer(self.options.webhook, hook=manager.hook)
         for builder in self._webhooks:
             builder.complete(server)
         if (options := self.options.webhook.certificates) is not None:
@@ -588,13 +609,15 @@ class Operator:
         manager.add(server)
         manager.add_readyz_check("webhooks", server.check_started)
 
-    def _issue_certificates(self, manager: Manager, server: WebhookServer, options: SelfSigned) -> None:
+    def _issue_certificates(
+        self, manager: managers.Manager, server: webhook_server.WebhookServer, options: certificate_options.SelfSigned
+    ) -> None:
         from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
 
         certificates = CertificateManager(
             self.cluster.uncached,
             replace(options, namespace=options.namespace or self.cluster.config.namespace),
-            targets=declared_targets(
+            targets=injection.declared_targets(
                 server.registrations, server.converted_definitions, name=self._configurations_name
             ),
             client_ca_file=self.options.webhook.client_ca_file,
@@ -605,7 +628,7 @@ class Operator:
         manager.add(certificates)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)
 
-    def _record_stall(self, stall: Stall) -> None:
+    def _record_stall(self, stall: stall_watchdog.Stall) -> None:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))
 
     def _lost_lease(self) -> str:
@@ -614,18 +637,20 @@ class Operator:
         recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self.options.lease_duration
         return str(stall) if recent else ""
 
-    def _use_election(self, manager: Manager, config: Config, clock: Clock) -> None:
+    def _use_election(self, manager: managers.Manager, config: rest_config.Config, clock: Clock) -> None:
         o = self.options
-        options = LeaderElectionOptions(
+        options = leader_election_record.LeaderElectionOptions(
             name=o.leader_election_id or self.name,
             namespace=o.leader_election_namespace or config.namespace,
-            identity=default_identity(),
+            identity=leader_elector.default_identity(),
             lease_duration=o.lease_duration,
             renew_deadline=o.renew_deadline,
             retry_period=o.retry_period,
         )
-        factory = ElectionFactory(config, options, scheme=self.scheme, hook=manager.hook, explain=self._lost_lease)
-        if o.leader_election_thread and can_use_thread(config, clock):
+        factory = operator_election.ElectionFactory(
+            config, options, scheme=self.scheme, hook=manager.hook, explain=self._lost_lease
+        )
+        if o.leader_election_thread and operator_election.can_use_thread(config, clock):
             election = factory.in_thread(o.leader_election_max_stall)
             self._election = election
             manager.use_election(election)
@@ -652,7 +677,7 @@ class Operator:
 
 def _declare(
     kind: Kind[Any] | None, options: _ReconcilerOptions, target: Any, operator: Operator
-) -> ControllerBuilder[Any]:
+) -> builders.ControllerBuilder[Any]:
     """Return the builder for one `Operator.reconciler`."""
     name, controller_options = options.get("name", ""), options.get("options")
     if kind is not None:
@@ -665,7 +690,7 @@ def _declare(
     for watch in options.get("watches", ()):
         builder.watches(watch)
     for source in options.get("sources", ()):
-        builder.watches_source(source if isinstance(source, EventSource) else source(operator))
+        builder.watches_source(source if isinstance(source, event_sources.EventSource) else source(operator))
     for finalizer, function in options.get("finalizers", {}).items():
         builder.finalizer(finalizer, function)
     builder.with_event_filter(*options.get("event_filter", ()))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
-from opsdk.cluster.cluster import ClusterOptions
+import msgspec
+
+from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.options import ControllerOptions
-from opsdk.manager.manager import ManagerOptions
-from opsdk.rbac.review import RbacCheck
-from opsdk.webhook.server import WebhookServerOptions
+from opsdk.manager.options import ManagerOptions
+from opsdk.options import Options
+from opsdk.rbac.check import RbacCheck
+from opsdk.webhook.options import WebhookServerOptions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorOptions:
+class OperatorOptions(Options, frozen=True, kw_only=True):
     """Options of an `Operator`. Times are in seconds.
 
     Attributes:
@@ -45,7 +46,7 @@ class OperatorOptions:
     cluster: ClusterOptions = ClusterOptions()
     controller: ControllerOptions = ControllerOptions()
     webhook: WebhookServerOptions = WebhookServerOptions()
-    max_concurrent_reconciles_by_kind: Mapping[str, int] = field(default_factory=dict)
+    max_concurrent_reconciles_by_kind: Mapping[str, int] = msgspec.field(default_factory=dict)
     leader_election: bool = False
     leader_election_id: str = ""
     leader_election_namespace: str = ""

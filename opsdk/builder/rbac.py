@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from opsdk.builder.options import OperatorOptions
-from opsdk.manager.http import is_enabled
+from opsdk.loading import on_first_use
+from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
-from opsdk.webhook.certificates.injection import InjectionTarget
-from opsdk.webhook.certificates.options import SelfSigned
+
+with on_first_use:
+    from opsdk.webhook.certificates import injection
+    from opsdk.webhook.certificates import options as certificate_options
 
 
 def operator_rules(
@@ -21,7 +24,7 @@ def operator_rules(
     namespace: str,
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
-    injected: Sequence[InjectionTarget] | None = None,
+    injected: Sequence[injection.InjectionTarget] | None = None,
 ) -> RuleSet:
     """Return everything that an operator may do. Pure.
 
@@ -44,7 +47,9 @@ def operator_rules(
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
 
 
-def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:
+def certificate_rules(
+    options: certificate_options.SelfSigned, targets: Iterable[injection.InjectionTarget], namespace: str
+) -> Iterable[RbacRule]:
     """Return what `opsdk.webhook.certificates` sends. Only the create of the Secret cannot be limited to its name.
 
     Args:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import finish

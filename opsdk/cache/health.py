@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from opsdk.errors import OpsdkError
 
@@ -22,8 +22,7 @@ class InformerState(Enum):
     """Synced once, but without a watch for longer than `CacheOptions.stale_after`: reads return old objects."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InformerHealth:
+class InformerHealth(msgspec.Struct, frozen=True, kw_only=True):
     """The health of one informer at one moment.
 
     Attributes:
@@ -69,7 +68,7 @@ class InformerHealth:
 
     def as_json(self) -> dict[str, object]:
         """Return all fields, and `ready`, with a JSON form."""
-        fields: dict[str, object] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields: dict[str, object] = msgspec.structs.asdict(self)
         last_error = None if self.last_error is None else str(self.last_error)
         return {**fields, "state": self.state.value, "ready": self.ready, "last_error": last_error}
 

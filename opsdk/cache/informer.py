@@ -13,7 +13,6 @@ import functools
 import logging
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from opsdk.aio.backoff import Backoff
@@ -44,6 +43,7 @@ from opsdk.errors import (
     UnauthorizedError,
     UsageError,
 )
+from opsdk.options import Options
 from opsdk.telemetry.failures import FunctionFailures
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -59,8 +59,7 @@ _MAX_MEASURED = 4096
 _DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InformerOptions:
+class InformerOptions(Options, frozen=True, kw_only=True):
     """Options of an `Informer`. Times are in seconds.
 
     Attributes:

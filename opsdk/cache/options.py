@@ -9,22 +9,27 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cache/cache.go (defaultOpts)
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
-from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
-from opsdk.cache.entry import Transform
 from opsdk.errors import UsageError
+from opsdk.loading import on_first_use
+from opsdk.options import Options
+
+with on_first_use:
+    from opsdk.apimachinery import rest_mapper
+    from opsdk.cache import entry as cache_entry
 
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceOptions:
+class NamespaceOptions(Options, frozen=True, kw_only=True):
     """Cache options for one namespace. None inherits.
 
     Attributes:
@@ -36,7 +41,7 @@ class NamespaceOptions:
 
     label_selector: Selector | None = None
     field_selector: FieldSelector | None = None
-    transform: Transform | None = None
+    transform: cache_entry.Transform | None = None
     resync: float | None = None
 
 
@@ -44,8 +49,7 @@ Namespaces = Collection[str] | Mapping[str, NamespaceOptions]
 """The namespaces to cache, optionally with options for each. `ALL_NAMESPACES` stands for those that are not named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByObject:
+class ByObject(Options, frozen=True, kw_only=True):
     """Cache options for one kind. None inherits the value of `CacheOptions`.
 
     Attributes:
@@ -60,7 +64,7 @@ class ByObject:
     namespaces: Namespaces | None = None
     label_selector: Selector | None = None
     field_selector: FieldSelector | None = None
-    transform: Transform | None = None
+    transform: cache_entry.Transform | None = None
     resync: float | None = None
 
 
@@ -70,8 +74,7 @@ ByKind = (
 """Options by kind. A mapping is invariant in its keys, so each form is named, and classes are `Any`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheOptions:
+class CacheOptions(Options, frozen=True, kw_only=True):
     """Options of a `Cache`. Times are in seconds.
 
     Attributes:
@@ -93,8 +96,8 @@ class CacheOptions:
     namespaces: Namespaces = ()
     label_selector: Selector = Selector()
     field_selector: FieldSelector = FieldSelector()
-    transform: Transform | None = None
-    by_kind: ByKind = field(default_factory=dict)
+    transform: cache_entry.Transform | None = None
+    by_kind: ByKind = msgspec.field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
     page_size: int = 500
@@ -113,8 +116,7 @@ class CacheOptions:
         return {kind if isinstance(kind, GroupVersionKind) else kind_of(kind).gvk: options for kind, options in items}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheScope:
+class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
     """What one informer lists, watches and keeps."""
 
     gvk: GroupVersionKind
@@ -122,7 +124,7 @@ class CacheScope:
     label_selector: Selector
     field_selector: FieldSelector
     metadata_only: bool
-    transform: Transform | None
+    transform: cache_entry.Transform | None
     resync: float
 
 
@@ -134,7 +136,9 @@ def no_namespaces(gvk: GroupVersionKind) -> UsageError:
     return UsageError(f"{gvk} is cluster-scoped: its cache options cannot name namespaces")
 
 
-def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool = False) -> dict[str, CacheScope]:
+def scopes(
+    options: CacheOptions, mapping: rest_mapper.RestMapping, *, metadata_only: bool = False
+) -> dict[str, CacheScope]:
     """Return the scopes of a kind's informers by namespace. Raises `UsageError` for contradictory options."""
     own = options.by_gvk().get(mapping.gvk, ByObject())
     if own.namespaces and not mapping.namespaced:

@@ -13,8 +13,9 @@ Resource versions of one collection are compared as numbers (KEP-5504). Writes w
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
@@ -32,8 +33,7 @@ def revision_of(resource_version: str) -> int | None:
     return int(resource_version) if resource_version.isdecimal() else None
 
 
-@dataclass(frozen=True, slots=True)
-class PendingWrite:
+class PendingWrite(msgspec.Struct, frozen=True):
     """The result of a write that the watch has not shown.
 
     Attributes:

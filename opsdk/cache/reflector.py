@@ -18,7 +18,6 @@ Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
 
@@ -62,8 +61,7 @@ class ReflectorState(Enum):
     """Waiting after a failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListPage:
+class ListPage(msgspec.Struct, frozen=True):
     """Next action: read a page of the latest state.
 
     Attributes:
@@ -75,8 +73,7 @@ class ListPage:
     limit: int = 500
 
 
-@dataclass(frozen=True, slots=True)
-class WatchFrom:
+class WatchFrom(msgspec.Struct, frozen=True):
     """Next action: watch.
 
     Attributes:
@@ -88,8 +85,7 @@ class WatchFrom:
     initial_events: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Next action: wait `seconds`, then do `then`."""
 
     seconds: float
@@ -99,8 +95,7 @@ class Wait:
 Action = ListPage | WatchFrom | Wait
 
 
-@dataclass(slots=True)
-class ReflectorStep:
+class ReflectorStep(msgspec.Struct):
     """The effects of an input: deltas, failures of objects, and the next action (None: continue to read).
 
     Attributes:
@@ -112,7 +107,7 @@ class ReflectorStep:
 
     deltas: Sequence[Delta] = ()
     replaced: Iterator[tuple[Delta, ...]] | None = None
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = msgspec.field(default_factory=list)
     next: Action | None = None
     synced: bool = False
     """True at the end of a list: the store is complete."""

@@ -6,9 +6,10 @@ Upstream: github.com/google/cel-go/checker/checker.go.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from opsdk.cel import types
 from opsdk.cel.declarations import Functions, Overload
@@ -27,8 +28,7 @@ from opsdk.cel.syntax import (
 from opsdk.cel.types import Bindings, Type, TypeKind
 
 
-@dataclass(frozen=True, slots=True)
-class CheckerScope:
+class CheckerScope(msgspec.Struct, frozen=True):
     """What an expression may refer to."""
 
     variables: Mapping[str, Type]
@@ -36,8 +36,7 @@ class CheckerScope:
     functions: Functions
 
 
-@dataclass(slots=True)
-class Checked:
+class Checked(msgspec.Struct):
     """What the checker found; keys are ids of nodes.
 
     Attributes:
@@ -48,12 +47,12 @@ class Checked:
         statics: calls whose target is part of the function's name.
     """
 
-    types: dict[int, Type] = field(default_factory=dict)
-    variables: dict[int, str] = field(default_factory=dict)
-    constants: dict[int, Type] = field(default_factory=dict)
-    overloads: dict[int, tuple[str, tuple[Overload, ...]]] = field(default_factory=dict)
-    statics: set[int] = field(default_factory=set)
-    structs: dict[int, Type] = field(default_factory=dict)
+    types: dict[int, Type] = msgspec.field(default_factory=dict)
+    variables: dict[int, str] = msgspec.field(default_factory=dict)
+    constants: dict[int, Type] = msgspec.field(default_factory=dict)
+    overloads: dict[int, tuple[str, tuple[Overload, ...]]] = msgspec.field(default_factory=dict)
+    statics: set[int] = msgspec.field(default_factory=set)
+    structs: dict[int, Type] = msgspec.field(default_factory=dict)
 
 
 _LIBRARY_OBJECTS: Final = "kubernetes."

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from opsdk.cel.macros import Macros
 from opsdk.cel.syntax import Expr
@@ -35,8 +36,7 @@ def scaled(amount: int, factor: float) -> int:
 
 
 # ------------------------------------------------------------------ estimates
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """Between the least and the most of a size or of a cost; sums and products stop at `MAX_MESSAGE_BYTES`.
 
     >>> Range(1, 2) + Range(0, MOST)
@@ -70,8 +70,7 @@ ONE: Final = exactly(1)
 UNKNOWN: Final = Range(0, MOST)
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(msgspec.Struct, frozen=True):
     """An argument as cost estimates see it.
 
     Attributes:
@@ -99,8 +98,7 @@ class Sizes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CallEstimate:
+class CallEstimate(msgspec.Struct, frozen=True):
     """What a call costs beside its arguments, and how large its result is."""
 
     cost: Range
@@ -115,8 +113,7 @@ Cost = Callable[[Sequence[Value], Value], int]
 
 
 # ------------------------------------------------------------------ functions
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overload:
+class Overload(msgspec.Struct, frozen=True, kw_only=True):
     """One form of a function.
 
     Attributes:
@@ -141,13 +138,12 @@ class Overload:
 Functions = Mapping[str, Sequence[Overload]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class Library(msgspec.Struct, frozen=True, kw_only=True):
     """Functions, macros and constants that belong together."""
 
-    functions: Functions = field(default_factory=dict)
-    macros: Macros = field(default_factory=dict)
-    types: Mapping[str, Type] = field(default_factory=dict)
+    functions: Functions = msgspec.field(default_factory=dict)
+    macros: Macros = msgspec.field(default_factory=dict)
+    types: Mapping[str, Type] = msgspec.field(default_factory=dict)
 
 
 def merged(libraries: Iterable[Library]) -> Library:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
+
+import msgspec
 
 from opsdk.cel.checker import Checked, CheckerScope, check
 from opsdk.cel.declarations import MOST, Library, Range, merged
@@ -23,8 +24,7 @@ from opsdk.cel.types import Type, Value
 from opsdk.errors import CelCompileError, CelEvaluationError
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationResult:
+class EvaluationResult(msgspec.Struct, frozen=True):
     """How an evaluation ended: with a value or an error, and what it cost until then."""
 
     value: Value

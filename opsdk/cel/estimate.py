@@ -6,8 +6,9 @@ Upstream: github.com/google/cel-go/checker/cost.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from opsdk.cel.checker import Checked, qualified_name
 from opsdk.cel.declarations import (
@@ -42,8 +43,7 @@ def estimate_cost(tree: Expr, checked: Checked, hint: SizeHint) -> Range:
     return _Estimator(checked, hint).visit(tree)
 
 
-@dataclass(frozen=True, slots=True)
-class _Contents:
+class _Contents(msgspec.Struct, frozen=True):
     """The sizes of a container's keys (or indices) and values."""
 
     is_list: bool
@@ -55,8 +55,7 @@ class _Contents:
         return None if other is None else _Contents(self.is_list, self.key | other.key, self.value | other.value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Local:
+class _Local(msgspec.Struct, frozen=True):
     path: tuple[str, ...]
     size: Range | None
     contents: _Contents | None

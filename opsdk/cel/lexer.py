@@ -6,9 +6,10 @@ Upstream: github.com/google/cel-go/parser/gen/CEL.g4.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from opsdk.cel.source import Issue
 
@@ -36,8 +37,7 @@ class TokenKind(Enum):
     """An operator, a bracket, or one of the words ``in``, ``true``, ``false``, ``null``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """One token and where it begins."""
 
     kind: TokenKind

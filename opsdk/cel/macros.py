@@ -6,9 +6,10 @@ Upstream: github.com/google/cel-go/parser/macro.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from opsdk.cel.syntax import CallNode, Comprehension, Expr, Ident, ListOf, Literal, MapEntryNode, MapOf, Select
 from opsdk.cel.types import BOOL, INT, Type, Value
@@ -129,8 +130,7 @@ Expander = Callable[[Builder, Expr | None, tuple[Expr, ...]], Expr | None]
 """Writes a call out; None leaves it a call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """What call a macro replaces: its name, the number of arguments, and whether it is a method."""
 
     name: str

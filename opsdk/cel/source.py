@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 NOWHERE = -1
 """The offset of an issue that concerns the whole expression."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Issue:
+class Issue(msgspec.Struct, order=True, frozen=True):
     """Something wrong at an offset (in code points)."""
 
     at: int

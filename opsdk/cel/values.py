@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import ClassVar, Final
 
+import msgspec
+
 from opsdk.cel import types
 from opsdk.cel.types import Type, TypeKind, Value
 from opsdk.errors import CelEvaluationError
@@ -25,8 +27,7 @@ class UInt(int):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Duration:
+class Duration(msgspec.Struct, order=True, frozen=True):
     """A length of time in nanoseconds."""
 
     nanoseconds: int

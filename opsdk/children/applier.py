@@ -7,12 +7,11 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, Final, TypeVar
 
 import msgspec
 from cachetools import LRUCache
+from msgspec.structs import replace
 
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
@@ -34,6 +33,7 @@ from opsdk.apimachinery.object import (
 )
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
 from opsdk.children.desired import check_desired
+from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation, explain
 from opsdk.children.field_types import FieldType
 from opsdk.children.inferred_types import inferred_type
@@ -63,20 +63,7 @@ _DELETE_ATTEMPTS: Final = 5
 """A pruned object may change between read and delete. More changes than this are another writer's loop."""
 
 
-class Drift(Enum):
-    """What `Applier` does when another manager changed a field that it had applied."""
-
-    REPAIR = "repair"
-    """Apply the desired value again."""
-    LEAVE = "leave"
-    """Keep the other manager's value. The drift is explained once for each version of the object.
-
-    After a restart, a new desired field that another manager owns counts as drift too.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class _Declared:
+class _Declared(msgspec.Struct, frozen=True):
     """A desired object, prepared for comparison."""
 
     gvk: GroupVersionKind
@@ -87,8 +74,7 @@ class _Declared:
     resolved: ResolvedType | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Residue:
+class _Residue(msgspec.Struct, frozen=True):
     """Digests of the differences that an apply left.
 
     Attributes:
@@ -117,8 +103,7 @@ def _differences_digest(differences: Sequence[ApplyDifference]) -> bytes:
 _NOTHING: Final = _Residue()
 
 
-@dataclass(frozen=True, slots=True)
-class _Settled:
+class _Settled(msgspec.Struct, frozen=True):
     """The outcome of the last apply or comparison of one object.
 
     Attributes:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from opsdk.children.defaults import KEPT_IF_EMPTY, fill_defaults
 from opsdk.children.field_types import FieldType, Form
@@ -43,8 +44,7 @@ class DifferenceKind(Enum):
     """The earlier apply used another API version."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyDifference:
+class ApplyDifference(msgspec.Struct, frozen=True):
     """A field that an apply would change. `live` and `desired` may be `ABSENT`."""
 
     kind: DifferenceKind
@@ -53,8 +53,7 @@ class ApplyDifference:
     desired: JsonValue = ABSENT
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyComparison:
+class ApplyComparison(msgspec.Struct, frozen=True):
     """The result of `compare`.
 
     Attributes:
@@ -181,12 +180,11 @@ _OBJECTS: Final = frozenset({Topology.STRUCT, Topology.MAP})
 _ITEMS: Final = frozenset({Topology.LIST_SET, Topology.LIST_MAP})
 
 
-@dataclass(slots=True)
-class _Values:
+class _Values(msgspec.Struct):
     """Walks the desired values beside the live ones."""
 
-    differences: list[ApplyDifference] = field(default_factory=list)
-    respelled: list[Path] = field(default_factory=list)
+    differences: list[ApplyDifference] = msgspec.field(default_factory=list)
+    respelled: list[Path] = msgspec.field(default_factory=list)
     """Fields whose live text differs from the desired one, with the same meaning."""
 
     def compare_fields(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind
@@ -51,8 +51,7 @@ class ApplyReason(Enum):
 _ORDER: Final = list(ApplyReason)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FieldChange:
+class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a write.
 
     Attributes:
@@ -87,8 +86,7 @@ class FieldChange:
         return values
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why one object is written, or why a drift is left as it is.
 
     Attributes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.structured_merge.value import JsonObject
@@ -16,8 +17,7 @@ REF: Final = "#/components/schemas/"
 """Precedes the names of types in references, as in OpenAPI documents."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltInKind:
+class BuiltInKind(msgspec.Struct, frozen=True):
     """What the server's discovery tells about a kind.
 
     Attributes:

@@ -6,7 +6,6 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (v1.36)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -31,8 +30,7 @@ STATUS: Final = FieldSet.of(("f:status",))
 """The status, which is a subresource of most kinds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerEntry:
+class OwnerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of ``managedFields``.
 
     Attributes:

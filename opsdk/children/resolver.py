@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import TypedObject
@@ -17,8 +18,7 @@ from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedType:
+class ResolvedType(msgspec.Struct, frozen=True):
     """A kind's type.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -41,8 +40,7 @@ _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}
 _SET_BY_SERVER = frozenset({"managedFields", "creationTimestamp", "generation", "selfLink"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTarget:
+class RequestTarget(msgspec.Struct, frozen=True):
     """The object or collection that a request addresses."""
 
     mapping: RestMapping

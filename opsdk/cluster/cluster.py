@@ -6,67 +6,51 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cluster/cluster.go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+import contextvars
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import finish
-from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache
 from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
-from opsdk.cache.options import CacheOptions, CacheScope
+from opsdk.cache.options import CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
-from opsdk.children.applier import Applier, Drift
-from opsdk.children.explanation import Explanation
+from opsdk.children.drift import Drift
 from opsdk.client.client import Client
 from opsdk.client.decorators.activity import RecordRequests
-from opsdk.client.decorators.dry_run import DryRun
-from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
-from opsdk.client.options import FieldValidation
 from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
+from opsdk.cluster.options import ClusterOptions
 from opsdk.errors import UsageError
-from opsdk.recorder.recorder import EventRecorder
+from opsdk.loading import on_first_use
 from opsdk.rest.config import Config
-from opsdk.rest.discovery import Discovery
-from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.activity import current_activity
 from opsdk.telemetry.records import TelemetryHook
+
+with on_first_use:
+    from opsdk.children import applier as appliers
+    from opsdk.children import explanation as explanations
+    from opsdk.client.decorators import dry_run as dry_runs
+    from opsdk.client.decorators import field_owner as field_owners
+    from opsdk.recorder import recorder as event_recorder
+    from opsdk.rest import discovery, discovery_mapper
 
 if TYPE_CHECKING:
     import httpx
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """Options of a `Cluster`.
-
-    Attributes:
-        cache: what is cached.
-        disable_cache_for: kinds that are always read from the server.
-        field_owner: the field manager of writes that set none.
-        field_validation: the field validation of writes that set none.
-        dry_run: store nothing, and write no Events.
-        name: the reporting controller of Events, usually the program's name.
-    """
-
-    cache: CacheOptions = CacheOptions()
-    disable_cache_for: Collection[GroupVersionKind] = ()
-    field_owner: str = ""
-    field_validation: FieldValidation | None = None
-    dry_run: bool = False
-    name: str = "opsdk"
+__all__ = ["Cluster", "ClusterOptions"]
 
 
 class Cluster(Closing):
@@ -85,7 +69,6 @@ class Cluster(Closing):
         uncached: reads from and writes to the server; works without a started cache (``GetAPIReader``).
         cache: the shared informers.
         mapper: maps kinds to resources.
-        recorder: writes Events.
         transport: the HTTP transport.
     """
 
@@ -103,7 +86,7 @@ class Cluster(Closing):
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
         self.transport = Transport(config, clock=clock, hook=hook)
-        self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)), clock=clock)
+        self.mapper = RestMapper(discovery_mapper.RestDiscoverySource(discovery.Discovery(self.transport)), clock=clock)
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )
@@ -127,19 +110,22 @@ class Cluster(Closing):
                 )
             )
         )
-        self.recorder = EventRecorder(Client(unrecorded), self.options.name, clock=clock, dry_run=self.options.dry_run)
-        self._appliers: dict[Drift, Applier] = {}
+        self._unrecorded = unrecorded
+        self._clock = clock
+        self._appliers: dict[Drift, appliers.Applier] = {}
         self._running = asyncio.Event()
+        self._closed = False
+        self._context: contextvars.Context | None = None
 
     def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
         """Add the decorators that the options ask for."""
         o = self.options
         if o.dry_run:
-            executor = DryRun(executor)
+            executor = dry_runs.DryRun(executor)
         if o.field_owner:
-            executor = FieldOwner(executor, o.field_owner)
+            executor = field_owners.FieldOwner(executor, o.field_owner)
         if o.field_validation is not None:
-            executor = FieldValidating(executor, o.field_validation)
+            executor = field_owners.FieldValidating(executor, o.field_validation)
         return executor
 
     def _list_watch(self, mapping: RestMapping, scope: CacheScope) -> ListerWatcher:
@@ -152,6 +138,17 @@ class Cluster(Closing):
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
         )
+
+    @cached_property
+    def recorder(self) -> event_recorder.EventRecorder:
+        """Writes Events. It is made when it is first used: most operators write none, and need no modules for them."""
+        recorder = event_recorder.EventRecorder(
+            Client(self._unrecorded), self.options.name, clock=self._clock, dry_run=self.options.dry_run
+        )
+        if self._context is not None and not self._closed:
+            # Its tasks belong to the cluster, not to the reconcile that writes the first Event.
+            self._context.run(recorder.open)
+        return recorder
 
     @cached_property
     def http(self) -> httpx.AsyncClient:
@@ -167,14 +164,16 @@ class Cluster(Closing):
 
         return httpx_client(self.transport)
 
-    def applier(self, drift: Drift = Drift.REPAIR) -> Applier:
+    def applier(self, drift: Drift = Drift.REPAIR) -> appliers.Applier:
         """Return what applies children with the cluster's field owner, one for each way to treat drift.
 
         The journal of reconciles gets the reason of each write.
         """
         if drift not in self._appliers:
             owner = self.options.field_owner or self.options.name
-            self._appliers[drift] = Applier(self.client, field_owner=owner, drift=drift, on_write=_explain_in_journal)
+            self._appliers[drift] = appliers.Applier(
+                self.client, field_owner=owner, drift=drift, on_write=_explain_in_journal
+            )
         return self._appliers[drift]
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
@@ -197,7 +196,9 @@ class Cluster(Closing):
         """
         if self._running.is_set():
             raise UsageError(f"{self!r} was started already: add it to one manager, or make a new one")
-        self.recorder.open()
+        self._context = contextvars.copy_context()
+        if "recorder" in self.__dict__:
+            self.recorder.open()
         self._running.set()
         try:
             await self.cache.start()
@@ -205,8 +206,10 @@ class Cluster(Closing):
             await finish(self._stop(), name=f"{self!r}/stop")
 
     async def _stop(self) -> None:
+        self._closed = True
         try:
-            await self.recorder.aclose()
+            if "recorder" in self.__dict__:
+                await self.recorder.aclose()
         finally:
             await self.cache.aclose()
 
@@ -228,6 +231,6 @@ class Cluster(Closing):
         return f"<Cluster {self.config.host}>"
 
 
-def _explain_in_journal(explanation: Explanation) -> None:
+def _explain_in_journal(explanation: explanations.Explanation) -> None:
     if (activity := current_activity()) is not None:
         activity.explain(str(explanation))

@@ -16,13 +16,16 @@ import msgspec
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
-from opsdk.children.applier import Drift
-from opsdk.client.client import Client
-from opsdk.cluster.cluster import Cluster
-from opsdk.controller.status import StatusPatch
+from opsdk.children.drift import Drift
 from opsdk.errors import UsageError
-from opsdk.recorder.recorder import EventRecorder, EventType
+from opsdk.loading import on_first_use
 from opsdk.telemetry.cause import ReconcileCause
+
+with on_first_use:
+    from opsdk.client import client as clients
+    from opsdk.cluster import cluster as clusters
+    from opsdk.controller import status as status_patches
+    from opsdk.recorder import recorder as event_recorder
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -63,22 +66,22 @@ class Context(msgspec.Struct, kw_only=True):
     deadline: float | None = None
     object: Any = None
     clock: Clock = LOOP_CLOCK
-    _cluster: Cluster | None = None
+    _cluster: clusters.Cluster | None = None
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> clusters.Cluster:
         """The cluster of the controller. Raises `UsageError` for a controller that was made without one."""
         if self._cluster is None:
             raise UsageError(f"controller {self.controller} has no cluster: pass cluster=... to Controller")
         return self._cluster
 
     @property
-    def client(self) -> Client:
+    def client(self) -> clients.Client:
         """The client: reads from the cache, writes to the server."""
         return self.cluster.client
 
     @property
-    def recorder(self) -> EventRecorder:
+    def recorder(self) -> event_recorder.EventRecorder:
         """Writes Events about any object. `event` is shorter for the reconciled one."""
         return self.cluster.recorder
 
@@ -93,12 +96,12 @@ class Context(msgspec.Struct, kw_only=True):
         return None if self.deadline is None else max(self.deadline - self.clock.now(), 0.0)
 
     @overload
-    def status(self, obj: Object[Any, S]) -> StatusPatch[S]: ...
+    def status(self, obj: Object[Any, S]) -> status_patches.StatusPatch[S]: ...
     @overload
-    def status(self, obj: Unstructured) -> StatusPatch[dict[str, Any]]: ...
+    def status(self, obj: Unstructured) -> status_patches.StatusPatch[dict[str, Any]]: ...
     @overload
-    def status(self, obj: _HasStatus[S]) -> StatusPatch[S]: ...
-    def status(self, obj: Any) -> StatusPatch[Any]:
+    def status(self, obj: _HasStatus[S]) -> status_patches.StatusPatch[S]: ...
+    def status(self, obj: Any) -> status_patches.StatusPatch[Any]:
         """Return a block that changes the status of `obj` and writes only the difference. See `StatusPatch`.
 
         >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
@@ -106,7 +109,7 @@ class Context(msgspec.Struct, kw_only=True):
         ...         patch.status.replicas = 3
         ...         patch.set_condition("Ready", True, "Available", "3 of 3 replicas are ready")
         """
-        return StatusPatch(self.client, obj)
+        return status_patches.StatusPatch(self.client, obj)
 
     async def apply(
         self,
@@ -181,7 +184,7 @@ class Context(msgspec.Struct, kw_only=True):
         reason: str,
         note: str,
         *,
-        type: EventType = "Normal",  # noqa: A002 - the field's name
+        type: event_recorder.EventType = "Normal",  # noqa: A002 - the field's name
         regarding: AnyObject | None = None,
         action: str = "",
         related: AnyObject | None = None,

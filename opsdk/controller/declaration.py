@@ -18,9 +18,10 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
@@ -39,8 +40,7 @@ class ReconcilerForm(Enum):
     OBJECT = "object"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcilerDeclaration:
+class ReconcilerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     """How a reconciler is declared.
 
     Attributes:

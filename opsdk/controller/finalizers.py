@@ -7,8 +7,9 @@ Deviates: they run in the order of their registration; upstream's order is rando
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from opsdk.apimachinery.object import KubeObject
 from opsdk.errors import UsageError
@@ -22,8 +23,7 @@ A function that returns a `Result` is not done: its finalizer stays, and the req
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinalizeResult:
+class FinalizeResult(msgspec.Struct, frozen=True, kw_only=True):
     """What `Finalizers.finalize` did.
 
     Attributes:

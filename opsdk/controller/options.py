@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from opsdk.errors import UsageError
-from opsdk.queue.rate_limiters import RateLimiter
-from opsdk.sources import SyncPolicy
+from opsdk.loading import on_first_use
+from opsdk.options import Options
+
+with on_first_use:
+    from opsdk import sources as event_sources
+    from opsdk.queue import rate_limiters
 
 # Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
 _SYNC_TIMEOUT = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerOptions:
+class ControllerOptions(Options, frozen=True, kw_only=True):
     """Options of a `Controller`. Times are in seconds.
 
     Attributes:
@@ -33,12 +35,12 @@ class ControllerOptions:
 
     max_concurrent_reconciles: int = 1
     cache_sync_timeout: float | None = None
-    sync_policy: SyncPolicy | None = None
+    sync_policy: event_sources.SyncPolicy | None = None
     reconciliation_timeout: float = 0.0
     shutdown_timeout: float = 20.0
     needs_leader_election: bool = True
     enable_warmup: bool = True
-    rate_limiter: RateLimiter[Any] | None = None
+    rate_limiter: rate_limiters.RateLimiter[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
@@ -50,7 +52,7 @@ class ControllerOptions:
         return _SYNC_TIMEOUT if self.cache_sync_timeout is None else self.cache_sync_timeout
 
     @property
-    def effective_sync_policy(self) -> SyncPolicy:
+    def effective_sync_policy(self) -> event_sources.SyncPolicy:
         """`sync_policy`, or its default."""
-        default = SyncPolicy.RETRY if self.cache_sync_timeout is None else SyncPolicy.FAIL
+        default = event_sources.SyncPolicy.RETRY if self.cache_sync_timeout is None else event_sources.SyncPolicy.FAIL
         return self.sync_policy or default

@@ -8,26 +8,29 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
-from opsdk.controller.finalizers import Finalizers
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.event.request import Request
+from opsdk.loading import on_first_use
 from opsdk.patch import MergeFrom
 from opsdk.recipes.finalizers import is_deleting
+
+with on_first_use:
+    from opsdk.controller import finalizers as finalizing
 
 T_contra = TypeVar("T_contra", bound=AnyObject, contravariant=True)
 T = TypeVar("T", bound=AnyObject)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to the request next. None is the same as ``Result()``: wait for a change.
 
     Attributes:
@@ -108,11 +111,11 @@ class ReconcilerAdapter:
     """
 
     def __init__(
-        self, reconciler: Any, kind: Kind[AnyObject] | None = None, finalizers: Finalizers | None = None
+        self, reconciler: Any, kind: Kind[AnyObject] | None = None, finalizers: finalizing.Finalizers | None = None
     ) -> None:
         is_inspected = isinstance(reconciler, ReconcilerDeclaration)
         self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
-        self.finalizers = finalizers or Finalizers()
+        self.finalizers = finalizers or finalizing.Finalizers()
         self._kind = kind
         if self.finalizers and kind is None:
             raise UsageError("finalizers need a reconciled kind: call for_(...)")

@@ -10,14 +10,16 @@ other replicas may take the lease, whatever the options are and however late the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+
+import msgspec
 
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
 from opsdk.apimachinery.object import deep_copy
 from opsdk.apimachinery.time import MicroTime
 from opsdk.errors import UsageError
+from opsdk.options import Options
 
 # Leadership ends this share of the lease before others may take it: clocks of two machines run at different speeds, and
 # a request needs time from the last check to the server.
@@ -28,8 +30,7 @@ _TRY_SHARE = 0.5
 _TRY_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderElectionOptions:
+class LeaderElectionOptions(Options, frozen=True, kw_only=True):
     """Lease and times of the election. Times are in seconds; the defaults are client-go's.
 
     Attributes:
@@ -99,8 +100,7 @@ class Role(Enum):
     """This replica lost the lease and must not act any more. Final."""
 
 
-@dataclass(slots=True)
-class _ObservedLease:
+class _ObservedLease(msgspec.Struct):
     """The lease as last observed, and when this process first observed that state."""
 
     lease: Lease

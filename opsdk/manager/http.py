@@ -6,14 +6,13 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from ipaddress import ip_address
 
 from opsdk.aio.waiting import finish
-from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
+from opsdk.manager.address import parse_address
 
 Endpoint = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
 """Returns the response to a request, or None if the path does not match."""
@@ -88,35 +87,3 @@ class HttpServer:
 
     def __repr__(self) -> str:
         return f"<HttpServer {self.name} at {self.address}>"
-
-
-def is_enabled(address: str) -> bool:
-    """Whether an address enables a server: empty and ``"0"`` disable it."""
-    return address not in ("", "0")
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an address.
-
-    >>> is_loopback("127.0.0.1:8080"), is_loopback("localhost:0"), is_loopback(":8080")
-    (True, True, False)
-    """
-    host, _ = parse_address(address)
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port`` or ``:port`` (all interfaces). Raises `ConfigError` or `UsageError`.
-
-    >>> parse_address(":8080"), parse_address("[::1]:0")
-    (('0.0.0.0', 8080), ('::1', 0))
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ConfigError(f"{address!r} is not an address: write host:port, or :port for all interfaces")
-    if host.startswith("[") != host.endswith("]"):
-        raise UsageError(f"{address!r}: write an IPv6 host in brackets")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":port" means

@@ -8,24 +8,19 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.fence import Fence
-from opsdk.aio.task_stacks import TaskAges
 from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
-from opsdk.http.server.request import HttpRequest
-from opsdk.http.server.response import HttpResponse
-from opsdk.http.server.serving_certificate import ServingCertificate, self_signed_context
+from opsdk.loading import on_first_use
+from opsdk.manager.address import is_enabled, is_loopback, parse_address
 from opsdk.manager.debug import DebugPages, memory_page, tasks_page
 from opsdk.manager.health import Check, Checks
-from opsdk.manager.http import Endpoint, HttpServer, is_enabled, is_loopback, parse_address
-from opsdk.manager.metrics_authorization import MetricsAuthorization, ReviewClient
+from opsdk.manager.options import ManagerOptions
 from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
 from opsdk.telemetry.context import add_context_to_records
@@ -33,6 +28,16 @@ from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.queue_monitor import QueueMonitor
 from opsdk.telemetry.records import Hooks, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
+
+with on_first_use:
+    from opsdk.aio import task_stacks
+    from opsdk.http.server import request as server_request
+    from opsdk.http.server import response as server_response
+    from opsdk.http.server import serving_certificate
+    from opsdk.manager import http as manager_http
+    from opsdk.manager import metrics_authorization
+
+__all__ = ["Election", "Manager", "ManagerOptions", "Phase"]
 
 log = SafeLogger(__name__)
 
@@ -104,47 +109,6 @@ class Phase(Enum):
     """Only on the elected replica; without an election, on every replica."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagerOptions:
-    """Options of a `Manager`.
-
-    Attributes:
-        health_probe_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``"0"`` disables them.
-        metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``"0"`` disables it.
-        metrics_secure_serving: serve the metrics with TLS. Without files, the certificate is self-signed, which needs
-            the extra ``opsdk[tls]``.
-        metrics_cert_file: PEM certificate chain of the metrics endpoint. It may be replaced while the manager runs.
-        metrics_key_file: PEM private key of this certificate.
-        metrics_authentication: only users with permission read the metrics (see
-            `opsdk.manager.metrics_authorization`). Needs `metrics_secure_serving`, unless the address is a loopback
-            address: the tokens of the readers must not cross the network in clear text.
-        debug_bind_address: ``host:port`` of ``/debug/`` (see `opsdk.manager.debug`); empty or ``"0"`` disables it. The
-            pages need no authentication: bind them to a loopback address, and use ``kubectl port-forward``.
-        shutdown_timeout: seconds for everything to stop; None for no limit, 0 to cancel without waiting.
-    """
-
-    health_probe_bind_address: str = ""
-    metrics_bind_address: str = ""
-    metrics_secure_serving: bool = False
-    metrics_cert_file: str | Path = ""
-    metrics_key_file: str | Path = ""
-    metrics_authentication: bool = False
-    debug_bind_address: str = ""
-    shutdown_timeout: float | None = 30.0
-
-    def __post_init__(self) -> None:
-        if bool(self.metrics_cert_file) is not bool(self.metrics_key_file):
-            raise UsageError("set both metrics_cert_file and metrics_key_file, or neither (self-signed)")
-        if self.metrics_cert_file and not self.metrics_secure_serving:
-            raise UsageError("metrics_cert_file has no effect: set metrics_secure_serving=True too")
-        enabled = self.metrics_authentication and is_enabled(self.metrics_bind_address)
-        if enabled and not self.metrics_secure_serving and not is_loopback(self.metrics_bind_address):
-            raise UsageError(
-                "metrics_authentication would send tokens in clear text: set metrics_secure_serving=True, or bind to "
-                "127.0.0.1 behind a proxy with TLS"
-            )
-
-
 class Manager:
     """Runs runnables.
 
@@ -181,8 +145,9 @@ class Manager:
         self.metrics = PrometheusHook(now=clock.now)
         self.debug = DebugPages(clock)
         self._queues = QueueMonitor(clock.now)
-        self._task_ages = TaskAges()
-        monitors = [self._queues] if is_enabled(self.options.debug_bind_address) else []
+        debugs = is_enabled(self.options.debug_bind_address)
+        self._task_ages = task_stacks.TaskAges() if debugs else None
+        monitors = [self._queues] if debugs else []
         self.hook: TelemetryHook = Hooks([self.metrics, *monitors, *hooks])
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
@@ -200,7 +165,7 @@ class Manager:
         self._started = False
         self._stopping = False
         self._ready = asyncio.Event()
-        self._authorization: MetricsAuthorization | None = None
+        self._authorization: metrics_authorization.MetricsAuthorization | None = None
         add_context_to_records()
         self._add_servers()
         if election is not None:
@@ -215,44 +180,48 @@ class Manager:
 
     def _add_servers(self) -> None:
         if is_enabled(self.options.health_probe_bind_address):
-            endpoints: list[Endpoint] = [self.healthz.handle, self.readyz.handle]
-            self.add(HttpServer("health", self.options.health_probe_bind_address, endpoints), phase=Phase.HTTP)
+            endpoints: list[manager_http.Endpoint] = [self.healthz.handle, self.readyz.handle]
+            self.add(
+                manager_http.HttpServer("health", self.options.health_probe_bind_address, endpoints), phase=Phase.HTTP
+            )
         if is_enabled(self.options.metrics_bind_address):
             self.add(self._metrics_server(), phase=Phase.HTTP)
-        if is_enabled(address := self.options.debug_bind_address):
+        address = self.options.debug_bind_address
+        if (ages := self._task_ages) is not None:
             if not is_loopback(address):
                 log.warning("the debug pages at %s need no authentication: bind them to 127.0.0.1", address)
-            self.debug.add("tasks", lambda: tasks_page(self._task_ages), description="tasks with age and await stack")
+            self.debug.add("tasks", lambda: tasks_page(ages), description="tasks with age and await stack")
             self.debug.add("queues", self._queues.states, description="queue and workers of each controller")
             self.debug.add("memory", memory_page, description="memory, garbage collector, objects by type")
-            self.add(HttpServer("debug", address, [self.debug.handle]), phase=Phase.HTTP)
+            self.add(manager_http.HttpServer("debug", address, [self.debug.handle]), phase=Phase.HTTP)
 
-    def _metrics_server(self) -> HttpServer:
+    def _metrics_server(self) -> manager_http.HttpServer:
         o = self.options
         guard = self._authorize if o.metrics_authentication else None
         tls = self._metrics_tls if o.metrics_secure_serving else None
-        return HttpServer("metrics", o.metrics_bind_address, [self._expose], tls=tls, guard=guard)
+        return manager_http.HttpServer("metrics", o.metrics_bind_address, [self._expose], tls=tls, guard=guard)
 
     def _metrics_tls(self) -> ssl.SSLContext:
         o = self.options
         if o.metrics_cert_file:
             files = (o.metrics_cert_file, o.metrics_key_file)
-            return ServingCertificate(*files, clock=self._clock, hook=self.hook).context
-        return self_signed_context(parse_address(o.metrics_bind_address)[0], clock=self._clock)
+            return serving_certificate.ServingCertificate(*files, clock=self._clock, hook=self.hook).context
+        return serving_certificate.self_signed_context(parse_address(o.metrics_bind_address)[0], clock=self._clock)
 
-    def use_client(self, client: ReviewClient) -> None:
+    def use_client(self, client: metrics_authorization.ReviewClient) -> None:
         """Set the client that checks the readers of the metrics. Raises `UsageError` after the start."""
         self._check_new("the client for metrics_authentication")
-        self._authorization = MetricsAuthorization(client, clock=self._clock)
+        if self.options.metrics_authentication:
+            self._authorization = metrics_authorization.MetricsAuthorization(client, clock=self._clock)
 
-    async def _authorize(self, request: HttpRequest) -> HttpResponse | None:
+    async def _authorize(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
         assert self._authorization is not None  # checked by `start`
         return await self._authorization.check(request)
 
-    async def _expose(self, request: HttpRequest) -> HttpResponse | None:
+    async def _expose(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
         if request.path != "/metrics":
             return None
-        return HttpResponse(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
+        return server_response.HttpResponse(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
 
     # -------------------------------------------------------------- runnables
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
@@ -347,7 +316,7 @@ class Manager:
         if self.options.metrics_authentication and self._authorization is None:
             raise UsageError("metrics_authentication needs a client: call use_client(cluster.uncached) first")
         self._started = True
-        if is_enabled(self.options.debug_bind_address):
+        if self._task_ages is not None:
             self._task_ages.install()
         election: asyncio.Task[None] | None = None
         others: asyncio.Task[None] | None = None
@@ -368,7 +337,8 @@ class Manager:
             try:
                 await self._stop_completely(election, others)
             finally:
-                self._task_ages.uninstall()
+                if self._task_ages is not None:
+                    self._task_ages.uninstall()
         if self._failed:
             raise self._failed[0]
 

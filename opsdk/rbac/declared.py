@@ -7,7 +7,8 @@ authorization of metrics and the certificates of webhooks. What a reconciler wri
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.kinds import Kind
@@ -24,8 +25,7 @@ METRICS_AUTHORIZATION = RbacRule(
 """What `opsdk.manager.metrics_authorization` sends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerKinds:
+class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
     """The declaration of one controller, as far as rules depend on it.
 
     Attributes:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from enum import Enum
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.timeout import timeout
@@ -26,6 +25,7 @@ from opsdk.apimachinery.scheme import Scheme
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
 from opsdk.errors import ApiError, MissingPermissionsError, OpsdkError
+from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -46,17 +46,6 @@ _REVIEWS = [
         (SelfSubjectRulesReview, "selfsubjectrulesreviews"),
     )
 ]
-
-
-class RbacCheck(Enum):
-    """What happens at the start when a declared permission is missing."""
-
-    ERROR = "error"
-    """The operator ends with `MissingPermissionsError` before its caches and controllers start."""
-    WARN = "warn"
-    """The operator logs the same text once, and does not wait for the reviews."""
-    OFF = "off"
-    """Nothing is reviewed."""
 
 
 class PermissionReviewer:

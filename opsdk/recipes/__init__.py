@@ -1,7 +1,11 @@
 """Common steps of operators: owner references, finalizers, conditions, create-or-update, retries, storage migration.
 
 They hold no state of the cluster; controllers and queues belong elsewhere.
+
+The names of the storage migration are imported when they are first used. Type checkers read ``__init__.pyi``.
 """
+
+from importlib import import_module
 
 from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
@@ -15,12 +19,6 @@ from opsdk.recipes.owner_references import (
     set_owner_reference,
 )
 from opsdk.recipes.retry import retry_on_conflict
-from opsdk.recipes.storage_migration import (
-    MigrationOptions,
-    MigrationProgress,
-    StorageMigrator,
-    migrate_storage_version,
-)
 
 __all__ = [
     "MigrationOptions",
@@ -45,3 +43,17 @@ __all__ = [
     "set_controller_reference",
     "set_owner_reference",
 ]
+
+_MIGRATION = "opsdk.recipes.storage_migration"
+_LAZY = ("MigrationOptions", "MigrationProgress", "StorageMigrator", "migrate_storage_version")
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MIGRATION), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

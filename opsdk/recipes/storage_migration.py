@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
+
+import msgspec
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -32,6 +33,7 @@ from opsdk.errors import (
     StorageMigrationError,
     UsageError,
 )
+from opsdk.options import Options
 from opsdk.patch import merge_patch
 from opsdk.recipes.storage_version import ObjectOutcome, StorageVersion, outcome_of, storage_version_of
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -45,8 +47,7 @@ DEFINITION = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _NAMED = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationOptions:
+class MigrationOptions(Options, frozen=True, kw_only=True):
     """Options of a migration.
 
     Attributes:
@@ -77,8 +78,7 @@ class MigrationOptions:
                 raise UsageError(f"MigrationOptions.{name} is {getattr(self, name)}: it must be greater than 0")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationProgress:
+class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a migration is.
 
     Attributes:

@@ -5,8 +5,9 @@ Upstream: k8s.io/kubernetes/pkg/controller/storageversionmigrator/storageversion
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.errors import (
@@ -45,8 +46,7 @@ def outcome_of(error: ApiError) -> ObjectOutcome | None:
     return None if isinstance(error, ForbiddenError | UnauthorizedError) else ObjectOutcome.FAILED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageVersion:
+class StorageVersion(msgspec.Struct, frozen=True, kw_only=True):
     """The storage version of a definition, at one generation.
 
     Attributes:

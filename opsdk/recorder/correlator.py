@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
 from cachetools import LRUCache
 
 from opsdk.api.core.v1 import ObjectReference
@@ -44,8 +44,7 @@ class Write(Enum):
     NOTHING = "nothing"
 
 
-@dataclass(slots=True)
-class _Correlation:
+class _Correlation(msgspec.Struct):
     event: Event
     last: datetime
     sent: int = 1

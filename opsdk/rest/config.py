@@ -9,21 +9,23 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from opsdk.errors import ConfigError
+from opsdk.options import Options
 from opsdk.structured_merge.value import JsonValue
+from opsdk.version import VERSION
 
 _REDACTED = "--- REDACTED ---"
 _HEADER_UNSAFE = re.compile(r"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExecConfig:
+class ExecConfig(Options, frozen=True, kw_only=True):
     """A credential plugin: a command that prints an ``ExecCredential``.
 
     Attributes:
@@ -39,7 +41,7 @@ class ExecConfig:
 
     command: str
     args: Sequence[str] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     api_version: str = "client.authentication.k8s.io/v1"
     provide_cluster_info: bool = False
     cluster_config: JsonValue = None
@@ -51,14 +53,13 @@ class ExecConfig:
         return f"ExecConfig(command={self.command!r}, api_version={self.api_version!r}, ...)"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Impersonate:
+class Impersonate(Options, frozen=True, kw_only=True):
     """The user to impersonate. The server checks the permission (verb ``impersonate``)."""
 
     user: str = ""
     uid: str = ""
     groups: Sequence[str] = ()
-    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extra: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
     def headers(self) -> list[tuple[str, str]]:
         """Return the request headers. A header with several values is repeated."""
@@ -78,21 +79,14 @@ def default_user_agent() -> str:
 
     The program comes first because the server uses the text before the first slash as the default field manager.
     """
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - start-up time: 30 ms
-
-    try:
-        ours = version("opsdk")
-    except PackageNotFoundError:
-        ours = "unknown"
     path = Path(sys.argv[0] if sys.argv else "")
     name = path.parent.name if path.stem == "__main__" else path.stem
     program = re.sub(r"[^A-Za-z0-9._-]", "-", name) or "python"
     where = f"{platform.system().lower()}/{platform.machine().lower()}"
-    return f"{program}/opsdk opsdk/{ours} ({where})"
+    return f"{program}/opsdk opsdk/{VERSION} ({where})"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class Config:
+class Config(Options, frozen=True, kw_only=True):
     """Address, TLS and credentials of one API server. Empty fields are not set. `repr` hides secrets.
 
     Attributes:
@@ -140,8 +134,8 @@ class Config:
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
     proxy_url: str = ""
-    impersonate: Impersonate = field(default_factory=Impersonate)
-    user_agent: str = field(default_factory=default_user_agent)
+    impersonate: Impersonate = msgspec.field(default_factory=Impersonate)
+    user_agent: str = msgspec.field(default_factory=default_user_agent)
     qps: float | None = None
     burst: int = 10
     timeout: float | None = 120.0
@@ -155,7 +149,8 @@ class Config:
             raise ConfigError(f"configuration for {_without_password(self.host)}: {problem}")
 
     def __repr__(self) -> str:
-        parts = (f"{f.name}={_redacted(f.name, getattr(self, f.name))}" for f in fields(self) if getattr(self, f.name))
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        parts = (f"{name}={_redacted(name, value)}" for name, value in values if value)
         return f"Config({', '.join(parts)})"
 
     @property
@@ -209,8 +204,7 @@ def _without_password(url: str) -> str:
     return re.sub(r"(?<=//)[^/@]*@", "***@", url)
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """A parsed host. `base_path` has no trailing slash, `host` no brackets."""
 
     scheme: str

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.errors import DecodeError, NotFoundError, OpsdkError, ServiceUnavailableError
 from opsdk.rest.request import RestRequest
@@ -24,8 +24,7 @@ _TIMEOUT = 32.0
 
 
 # ------------------------------------------------------------------ results
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiSubresource:
+class ApiSubresource(msgspec.Struct, frozen=True, kw_only=True):
     """A subresource such as ``status``. `group`, `version` and `kind` name its request and response kind."""
 
     name: str
@@ -35,8 +34,7 @@ class ApiSubresource:
     verbs: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiResource:
+class ApiResource(msgspec.Struct, frozen=True, kw_only=True):
     """A resource, identified by `group`, `version` and `plural`. `kind` is the kind of its objects."""
 
     group: str
@@ -48,11 +46,10 @@ class ApiResource:
     verbs: Sequence[str] = ()
     short_names: Sequence[str] = ()
     categories: Sequence[str] = ()
-    subresources: Mapping[str, ApiSubresource] = field(default_factory=dict)
+    subresources: Mapping[str, ApiSubresource] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiGroup:
+class ApiGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A group and its versions, the preferred one first."""
 
     name: str
@@ -64,8 +61,7 @@ class ApiGroup:
         return self.versions[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveredGroups:
+class DiscoveredGroups(msgspec.Struct, frozen=True, kw_only=True):
     """All served groups and resources in the server's order, the preferred version of each group first.
 
     `failures` has the group versions (``metrics.k8s.io/v1beta1``) that are announced but do not respond. Their
@@ -74,7 +70,7 @@ class DiscoveredGroups:
 
     groups: Sequence[ApiGroup] = ()
     resources: Sequence[ApiResource] = ()
-    failures: Mapping[str, OpsdkError] = field(default_factory=dict)
+    failures: Mapping[str, OpsdkError] = msgspec.field(default_factory=dict)
 
 
 # ------------------------------------------------------------------ the wire: absent and null are the same everywhere

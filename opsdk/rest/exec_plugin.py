@@ -9,7 +9,6 @@ import asyncio
 import base64
 import os
 import sys
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -38,13 +37,15 @@ class _Printed(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
+class Credential(msgspec.Struct, frozen=True):
     """The credential that a plugin printed. `expires` is aware; None means never."""
 
-    token: str = field(default="", repr=False)
+    token: str = ""
     client_cert: ClientCert | None = None
     expires: datetime | None = None
+
+    def __repr__(self) -> str:
+        return f"<Credential until {self.expires}>"  # without secrets, for logs
 
 
 # ------------------------------------------------------------------ pure

@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config, ExecConfig, Impersonate
@@ -22,14 +23,16 @@ _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.
 _INTERACTIVE = ("Never", "IfAvailable", "Always")
 
 
-@dataclass(frozen=True, slots=True)
-class KubeconfigEntry:
+class KubeconfigEntry(msgspec.Struct, frozen=True):
     """One named cluster, user or context, and the file that defines it."""
 
     kind: str
     name: str
     file: Path
-    data: Mapping[str, JsonValue] = field(repr=False)
+    data: Mapping[str, JsonValue]
+
+    def __repr__(self) -> str:
+        return f"<KubeconfigEntry {self.kind} {self.name} of {self.file}>"  # without the data, for logs
 
     def fail(self, problem: str) -> ConfigError:
         """Return the error for this entry."""
@@ -74,8 +77,7 @@ class KubeconfigEntry:
         return tuple(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
+class Kubeconfig(msgspec.Struct, frozen=True):
     """Merged kubeconfig files. `files` are the files that were read, for messages."""
 
     clusters: Mapping[str, KubeconfigEntry]
@@ -97,7 +99,8 @@ def read_file(path: Path) -> Mapping[str, JsonValue] | None:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     try:
-        document = yaml.safe_load(text)
+        # The loader of libyaml is ten times as fast; a build of PyYAML may lack it.
+        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
     except yaml.YAMLError as error:
         # Without the excerpt of YAMLError: the line may hold a token.
         mark = getattr(error, "problem_mark", None)

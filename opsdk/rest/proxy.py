@@ -8,22 +8,25 @@ from __future__ import annotations
 import contextlib
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyServer:
+class ProxyServer(msgspec.Struct, frozen=True):
     """An HTTP proxy. `authorization` is the header's value, empty without authentication."""
 
     scheme: str
     host: str
     port: int
-    authorization: str = field(default="", repr=False)
+    authorization: str = ""
+
+    def __repr__(self) -> str:
+        return f"<ProxyServer {self}>"  # without the credentials, for logs
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -148,8 +147,7 @@ def _date(value: str) -> datetime | None:
 
 
 # ------------------------------------------------------------------ warnings
-@dataclass(frozen=True, slots=True)
-class Warning299:
+class Warning299(msgspec.Struct, frozen=True):
     """One warning from the server: from admission, or about a deprecated API."""
 
     text: str

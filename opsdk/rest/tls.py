@@ -8,29 +8,34 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
+from opsdk.loading import on_first_use
 from opsdk.rest.config import Config
+
+with on_first_use:
+    import tempfile
 
 RELOAD_EVERY = 300.0
 """Seconds between checks of the files (CertCallbackRefreshDuration)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientCert:
+class ClientCert(msgspec.Struct, frozen=True):
     """A PEM certificate chain and its key."""
 
     cert: bytes
-    key: bytes = field(repr=False)
+    key: bytes
+
+    def __repr__(self) -> str:
+        return f"<ClientCert of {len(self.cert)} bytes>"
 
 
-@dataclass(frozen=True, slots=True)
-class _Material:
+class _Material(msgspec.Struct, frozen=True):
     ca: bytes
     client: ClientCert | None
 

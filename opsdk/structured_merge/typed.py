@@ -9,9 +9,10 @@ Upstream: sigs.k8s.io/structured-merge-diff/v6/typed
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
@@ -194,8 +195,7 @@ _GRANULAR: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.LIST_SET, 
 
 
 # ------------------------------------------------------------------ comparing
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """The fields in which two values differ."""
 
     added: FieldSet

@@ -7,7 +7,8 @@ write two thousand tracebacks, and must not be forgotten after the first.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.aio.clock import Clock
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -18,8 +19,7 @@ log = SafeLogger(__name__)
 _LOG_EVERY = 60.0
 
 
-@dataclass(slots=True)
-class FunctionFailure:
+class FunctionFailure(msgspec.Struct):
     """Failures of one function.
 
     Attributes:
@@ -34,7 +34,7 @@ class FunctionFailure:
     total: int = 0
     last_key: str = ""
     last_error: BaseException | None = None
-    failing: set[Hashable] = field(default_factory=set)
+    failing: set[Hashable] = msgspec.field(default_factory=set)
     logged_at: float | None = None
     unlogged: int = 0
 

@@ -6,23 +6,12 @@ pkg/metrics/leaderelection.go; k8s.io/component-base/metrics/prometheus/restclie
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import cast
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-)
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
+from opsdk.loading import on_first_use
 from opsdk.telemetry.records import (
     CertificateRead,
     Leadership,
@@ -39,7 +28,11 @@ from opsdk.telemetry.records import (
     WebhookServed,
     Workers,
 )
-from opsdk.telemetry.series import Counters, Histograms
+from opsdk.telemetry.series import Counters, Gauges, Histograms
+
+with on_first_use:
+    from opsdk.telemetry import build_info
+    from opsdk.telemetry import prometheus_library as library
 
 _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
@@ -55,12 +48,13 @@ _TOO_MANY = "exceeded_cardinality_limit"
 
 
 class PrometheusHook(TelemetryHook):
-    """Counts records in `registry`; the default is a new registry with the process's own metrics.
+    """Counts records, and shows them in `registry`; the default is a new registry with the process's own metrics.
 
     Args:
         registry: also for metrics of your own.
         now: the clock of the work queues, in seconds.
 
+    >>> from prometheus_client import CollectorRegistry, Gauge
     >>> hook = PrometheusHook(CollectorRegistry())
     >>> sites = Gauge("sites", "Sites that are up.", registry=hook.registry)
     >>> sites.set(3)
@@ -68,16 +62,10 @@ class PrometheusHook(TelemetryHook):
     True
     """
 
-    content_type = CONTENT_TYPE_LATEST
-
-    def __init__(self, registry: CollectorRegistry | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
-        if registry is None:
-            registry = CollectorRegistry()
-            ProcessCollector(registry=registry)
-            PlatformCollector(registry=registry)
-            GCCollector(registry=registry)
-            registry.register(BuildInfoCollector())
-        self.registry = registry
+    def __init__(
+        self, registry: library.CollectorRegistry | None = None, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._collectors: list[Callable[[], library.Collector]] = []
         self._now = now
         self._priorities: set[int] = set()
         self._queues: dict[str, QueueView] = {}
@@ -85,113 +73,125 @@ class PrometheusHook(TelemetryHook):
         self._create_queue_metrics()
         self._create_request_metrics()
         self._create_webhook_metrics()
-        self._leader = Gauge(
-            "leader_election_master_status", "1 while this replica leads.", ["name"], registry=self.registry
-        )
-        self._slow_renewals = Counter(
-            "leader_election_slowpath", "Renewals that had to read the lease.", ["name"], registry=self.registry
-        )
+        self._leader = Gauges("leader_election_master_status", "1 while this replica leads.", ["name"])
+        self._slow_renewals = Counters("leader_election_slowpath", "Renewals that had to read the lease.", ["name"])
         self._longest_stall = 0.0
-        self._stalls = Counter(
-            "opsdk_event_loop_stall_seconds", "How long the event loop was blocked in all.", registry=self.registry
-        )
-        self._stall = Gauge(
-            "opsdk_event_loop_longest_stall_seconds", "The longest time the loop was blocked.", registry=self.registry
-        )
+        self._stalls = Counters("opsdk_event_loop_stall_seconds", "How long the event loop was blocked in all.")
+        self._stall = Gauges("opsdk_event_loop_longest_stall_seconds", "The longest time the loop was blocked.")
+        for metric in (self._stalls, self._certificates, self._bad_certificates, *self._webhook_panics.values()):
+            metric.inc(by=0)
+        self._stall.set(0)
+        if registry is not None:
+            self.registry = self._show_in(registry)
+
+    @cached_property
+    def registry(self) -> library.CollectorRegistry:
+        """Shows all metrics. The library is imported when this is first read: a program without scrapes needs none."""
+        registry = library.CollectorRegistry()
+        library.ProcessCollector(registry=registry)
+        library.PlatformCollector(registry=registry)
+        library.GCCollector(registry=registry)
+        registry.register(build_info.BuildInfoCollector())
+        return self._show_in(registry)
+
+    @property
+    def content_type(self) -> str:
+        """The media type of `expose`."""
+        return library.CONTENT_TYPE_LATEST
+
+    def add_collector(self, make: Callable[[], library.Collector]) -> None:
+        """Add a collector to `registry`; `make` is called when the registry is first read."""
+        if "registry" in self.__dict__:
+            self.registry.register(make())
+        else:
+            self._collectors.append(make)
+
+    def _show_in(self, registry: library.CollectorRegistry) -> library.CollectorRegistry:
+        series = [value for value in vars(self).values() if isinstance(value, Counters | Gauges | Histograms)]
+        for metric in (*series, *self._webhook_panics.values()):
+            # It has the methods of a collector; a base class of the library would import it.
+            registry.register(cast("library.Collector", metric))
+        for make in self._collectors:
+            registry.register(make())
+        return registry
 
     def _create_reconcile_metrics(self) -> None:
-        name, labels, r = "controller_runtime", ["controller"], self.registry
-        self._total = Counters(f"{name}_reconcile", "Reconciles by result.", [*labels, "result"], registry=r)
-        self._errors = Counters(f"{name}_reconcile_errors", "Reconciles that failed.", labels, registry=r)
-        self._terminal = Counters(
-            f"{name}_terminal_reconcile_errors", "Reconciles that failed for good.", labels, registry=r
-        )
-        self._panics = Counters(
-            f"{name}_reconcile_panics", "Reconciles that raised what no reconciler should.", labels, registry=r
-        )
-        self._timeouts = Counters(
-            f"{name}_reconcile_timeouts", "Reconciles ended by their time limit.", labels, registry=r
-        )
+        name, labels = "controller_runtime", ["controller"]
+        self._total = Counters(f"{name}_reconcile", "Reconciles by result.", [*labels, "result"])
+        self._errors = Counters(f"{name}_reconcile_errors", "Reconciles that failed.", labels)
+        self._terminal = Counters(f"{name}_terminal_reconcile_errors", "Reconciles that failed for good.", labels)
+        self._panics = Counters(f"{name}_reconcile_panics", "Reconciles that raised what no reconciler should.", labels)
+        self._timeouts = Counters(f"{name}_reconcile_timeouts", "Reconciles ended by their time limit.", labels)
         self._seconds = Histograms(
             f"{name}_reconcile_time_seconds",
             "How long a reconcile took.",
             labels,
-            registry=r,
             buckets=_RECONCILE_BUCKETS,
         )
-        self._limit = Gauge(f"{name}_max_concurrent_reconciles", "Workers.", labels, registry=r)
-        self._active = Gauge(f"{name}_active_workers", "Workers at work.", labels, registry=r)
+        self._limit = Gauges(f"{name}_max_concurrent_reconciles", "Workers.", labels)
+        self._active = Gauges(f"{name}_active_workers", "Workers at work.", labels)
 
     def _create_request_metrics(self) -> None:
         # client-go's label `verb` is the HTTP method, as `method` is.
-        name, labels, r = "rest_client", ["verb", "host"], self.registry
-        self._requests = Counters(
-            f"{name}_requests", "Requests to API servers.", ["code", "method", "host"], registry=r
-        )
+        name, labels = "rest_client", ["verb", "host"]
+        self._requests = Counters(f"{name}_requests", "Requests to API servers.", ["code", "method", "host"])
         self._request_seconds = Histograms(
-            f"{name}_request_duration_seconds", "How long a request took.", labels, registry=r, buckets=_REQUEST_BUCKETS
+            f"{name}_request_duration_seconds", "How long a request took.", labels, buckets=_REQUEST_BUCKETS
         )
         self._throttled = Histograms(
             f"{name}_rate_limiter_duration_seconds",
             "How long a request waited for the client-side limit.",
             labels,
-            registry=r,
             buckets=_REQUEST_BUCKETS,
         )
         self._sent = Histograms(
-            f"{name}_request_size_bytes", "Bytes of a request's body.", labels, registry=r, buckets=_SIZE_BUCKETS
+            f"{name}_request_size_bytes", "Bytes of a request's body.", labels, buckets=_SIZE_BUCKETS
         )
         self._received = Histograms(
-            f"{name}_response_size_bytes", "Bytes of a response's body.", labels, registry=r, buckets=_SIZE_BUCKETS
+            f"{name}_response_size_bytes", "Bytes of a response's body.", labels, buckets=_SIZE_BUCKETS
         )
-        self._retried = Counters(f"{name}_request_retries", "Retries of requests.", ["code", *labels], registry=r)
+        self._retried = Counters(f"{name}_request_retries", "Retries of requests.", ["code", *labels])
 
     def _create_webhook_metrics(self) -> None:
-        name, labels, r = "controller_runtime", ["webhook"], self.registry
-        self._webhook_seconds = Histogram(
+        name, labels = "controller_runtime", ["webhook"]
+        self._webhook_seconds = Histograms(
             f"{name}_webhook_latency_seconds",
             "How long a webhook took.",
             labels,
-            registry=r,
             buckets=_WEBHOOK_BUCKETS,
         )
-        self._webhook_requests = Counter(
-            f"{name}_webhook_requests", "Requests by HTTP status.", [*labels, "code"], registry=r
-        )
-        self._webhook_load = Gauge(
-            f"{name}_webhook_requests_in_flight", "Requests that are being answered.", labels, registry=r
-        )
+        self._webhook_requests = Counters(f"{name}_webhook_requests", "Requests by HTTP status.", [*labels, "code"])
+        self._webhook_load = Gauges(f"{name}_webhook_requests_in_flight", "Requests that are being answered.", labels)
         self._webhook_panics = {
-            "admission": Counter(f"{name}_webhook_panics", "Handlers that raised an unexpected exception.", registry=r),
-            "conversion": Counter(
-                f"{name}_conversion_webhook_panics", "Conversions that raised an unexpected exception.", registry=r
+            "admission": Counters(f"{name}_webhook_panics", "Handlers that raised an unexpected exception."),
+            "conversion": Counters(
+                f"{name}_conversion_webhook_panics", "Conversions that raised an unexpected exception."
             ),
         }
 
-        self._certificates = Counter("certwatcher_read_certificate", "Reads of serving certificates.", registry=r)
-        self._bad_certificates = Counter(
-            "certwatcher_read_certificate_errors", "Serving certificates that could not be loaded.", registry=r
+        self._certificates = Counters("certwatcher_read_certificate", "Reads of serving certificates.")
+        self._bad_certificates = Counters(
+            "certwatcher_read_certificate_errors", "Serving certificates that could not be loaded."
         )
 
     def _create_queue_metrics(self) -> None:
-        labels, r = ["name", "controller"], self.registry
-        self._depth = Gauge("workqueue_depth", "Ready items.", [*labels, "priority"], registry=r)
-        self._adds = Counters("workqueue_adds", "Items queued.", labels, registry=r)
-        self._retries = Counters("workqueue_retries", "Items queued again after a failure.", labels, registry=r)
+        labels = ["name", "controller"]
+        self._depth = Gauges("workqueue_depth", "Ready items.", [*labels, "priority"])
+        self._adds = Counters("workqueue_adds", "Items queued.", labels)
+        self._retries = Counters("workqueue_retries", "Items queued again after a failure.", labels)
         self._waited = Histograms(
-            "workqueue_queue_duration_seconds", "How long items were ready.", labels, registry=r, buckets=_QUEUE_BUCKETS
+            "workqueue_queue_duration_seconds", "How long items were ready.", labels, buckets=_QUEUE_BUCKETS
         )
         self._worked = Histograms(
-            "workqueue_work_duration_seconds", "How long items took.", labels, registry=r, buckets=_QUEUE_BUCKETS
+            "workqueue_work_duration_seconds", "How long items took.", labels, buckets=_QUEUE_BUCKETS
         )
-        self._unfinished = Gauge(
-            "workqueue_unfinished_work_seconds", "How long all items at work took so far.", labels, registry=r
+        self._unfinished = Gauges(
+            "workqueue_unfinished_work_seconds", "How long all items at work took so far.", labels
         )
-        self._longest = Gauge(
+        self._longest = Gauges(
             "workqueue_longest_running_processor_seconds",
             "How long the slowest item at work took so far.",
             labels,
-            registry=r,
         )
 
     def record(self, record: Record) -> None:
@@ -221,33 +221,33 @@ class PrometheusHook(TelemetryHook):
             case Workers():
                 self._record_workers(record)
             case LoopStalled():
-                self._stalls.inc(record.seconds)
+                self._stalls.inc(by=record.seconds)
                 self._longest_stall = max(self._longest_stall, record.seconds)
                 self._stall.set(self._longest_stall)
             case Leadership():
-                self._leader.labels(record.name).set(1 if record.leading else 0)
-                self._slow_renewals.labels(record.name)
+                self._leader.set(1 if record.leading else 0, record.name)
+                self._slow_renewals.inc(record.name, by=0)
             case RenewedSlowly():
-                self._slow_renewals.labels(record.name).inc()
+                self._slow_renewals.inc(record.name)
             case WebhookLoad() | WebhookServed():
                 self._record_webhook(record)
             case CertificateRead():
                 self._certificates.inc()
-                self._bad_certificates.inc(record.failed)
+                self._bad_certificates.inc(by=record.failed)
 
     def _record_webhook(self, record: WebhookLoad | WebhookServed) -> None:
         name = record.webhook
         if isinstance(record, WebhookServed):
-            self._webhook_requests.labels(name, str(record.status)).inc()
-            self._webhook_seconds.labels(name).observe(record.seconds)
+            self._webhook_requests.inc(name, str(record.status))
+            self._webhook_seconds.observe(record.seconds, name)
             if record.panicked:
                 self._webhook_panics[record.panicked].inc()
             return
-        self._webhook_load.labels(name).set(record.in_flight)
+        self._webhook_load.set(record.in_flight, name)
         # Create every series at zero, so that alerts on its rate work.
-        self._webhook_seconds.labels(name)
+        self._webhook_seconds.create(name)
         for code in ("200", "500"):
-            self._webhook_requests.labels(name, code)
+            self._webhook_requests.inc(name, code, by=0)
 
     def _record_request(self, record: Requested) -> None:
         code = str(record.status) if record.status else "<error>"
@@ -270,7 +270,7 @@ class PrometheusHook(TelemetryHook):
         for metric in (self._errors, self._terminal, self._panics, self._timeouts):
             metric.inc(name, by=0)
         self._seconds.create(name)
-        self._limit.labels(name).set(record.limit)
+        self._limit.set(record.limit, name)
         self._queues[name] = record.queue
 
     def _record_reconcile(self, record: Reconciled) -> None:
@@ -296,42 +296,30 @@ class PrometheusHook(TelemetryHook):
         """Return all metrics in the Prometheus text format."""
         for name, queue in self._queues.items():
             self._read_queue(name, queue)
-        return generate_latest(_WithoutCreated(self.registry))
+        return library.generate_latest(_WithoutCreated(self.registry))
 
     def _read_queue(self, name: str, queue: QueueView) -> None:
         """Set the gauges of a queue. Only a scrape shows them, so only a scrape reads them."""
         now = self._now()
         seconds = [now - began for began in queue.processing().values()]
-        self._active.labels(name).set(len(seconds))
-        self._unfinished.labels(name, name).set(sum(seconds))
-        self._longest.labels(name, name).set(max(seconds, default=0))
+        self._active.set(len(seconds), name)
+        self._unfinished.set(sum(seconds), name, name)
+        self._longest.set(max(seconds, default=0), name, name)
         depth = {self._label(priority): 0 for priority in (0, *self._priorities)}
         for priority, count in queue.depth().items():
             label = self._label(priority)
             depth[label] = depth.get(label, 0) + count
         for label, count in depth.items():
-            self._depth.labels(name, name, label).set(count)
-
-
-class BuildInfoCollector(Collector):
-    """``opsdk_build_info``: the versions of opsdk and Python as labels."""
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metric."""
-        from importlib.metadata import version  # noqa: PLC0415 - start-up time: only a scrape needs it
-
-        info = GaugeMetricFamily("opsdk_build_info", "Versions.", labels=["version", "python_version"])
-        info.add_metric([version("opsdk"), sys.version.partition(" ")[0]], 1)
-        yield info
+            self._depth.set(count, name, name, label)
 
 
 class _WithoutCreated:
     """A registry without ``_created`` samples: they double the page, and no dashboard uses them."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: library.CollectorRegistry) -> None:
         self._registry = registry
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[library.Metric]:
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric

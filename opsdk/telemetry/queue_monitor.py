@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.records import Queued, QueueView, Reconciled, Record, TelemetryHook, Workers
 
 
-@dataclass(slots=True)
-class _ControllerState:
+class _ControllerState(msgspec.Struct):
     queue: QueueView | None = None
-    events: Counter[str] = field(default_factory=Counter)
-    results: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = msgspec.field(default_factory=Counter)
+    results: Counter[str] = msgspec.field(default_factory=Counter)
     limit: int = 0
     last_error: str = ""
     last_error_at: float = 0.0

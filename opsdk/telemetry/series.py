@@ -1,7 +1,8 @@
-"""Counters and histograms that each request and each reconcile update.
+"""Counters, gauges and histograms that each request and each reconcile update.
 
-They are collectors of `prometheus_client`, which writes the page. Its own `Counter` and `Histogram` look each series up
-by its labels under a lock, and search buckets one by one: a reconcile with one write took 6 % of its time there.
+They have the methods of a collector of `prometheus_client`, which writes the page. Its own `Counter` and `Histogram`
+look each series up by its labels under a lock, and search buckets one by one: a reconcile with one write took 6 % of
+its time there. The library is imported by the first page: it takes longer to import than the client and the cache.
 
 Upstream: none.
 """
@@ -12,41 +13,39 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
+from opsdk.loading import on_first_use
+
+with on_first_use:
+    from opsdk.telemetry import prometheus_library as library
 
 
-class Counters(Collector):
+class Counters:
     """A counter with one series for each combination of labels. For any thread.
 
     Args:
         name: without ``_total``.
         documentation: one sentence.
         labels: names of the labels.
-        registry: shows the counter.
 
-    >>> requests = Counters("requests", "Requests.", ["code"], registry=CollectorRegistry())
+    >>> requests = Counters("requests", "Requests.", ["code"])
     >>> requests.inc("200")
     >>> [sample.value for metric in requests.collect() for sample in metric.samples]
     [1.0]
     """
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry) -> None:
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
         self._values: dict[tuple[str, ...], float] = {}
         self._lock = threading.Lock()
-        registry.register(self)
 
     def inc(self, *labels: str, by: float = 1.0) -> None:
         """Add `by` to the series with these label values. Zero creates the series."""
         with self._lock:
             self._values[labels] = self._values.get(labels, 0.0) + by
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[library.Metric]:
         """See `prometheus_client.registry.Collector`."""
-        family = CounterMetricFamily(self._name, self._documentation, labels=self._labels)
+        family = library.CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         with self._lock:
             values = list(self._values.items())
         for labels, value in values:
@@ -54,7 +53,41 @@ class Counters(Collector):
         yield family
 
 
-class Histograms(Collector):
+class Gauges:
+    """A gauge with one series for each combination of labels. For any thread.
+
+    Args:
+        name: of the metric.
+        documentation: one sentence.
+        labels: names of the labels.
+
+    >>> depth = Gauges("depth", "Ready items.", ["queue"])
+    >>> depth.set(3, "website")
+    >>> [sample.value for metric in depth.collect() for sample in metric.samples]
+    [3.0]
+    """
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+        self._name, self._documentation, self._labels = name, documentation, tuple(labels)
+        self._values: dict[tuple[str, ...], float] = {}
+        self._lock = threading.Lock()
+
+    def set(self, value: float, *labels: str) -> None:
+        """Set the series with these label values."""
+        with self._lock:
+            self._values[labels] = float(value)
+
+    def collect(self) -> Iterator[library.Metric]:
+        """See `prometheus_client.registry.Collector`."""
+        family = library.GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        with self._lock:
+            values = list(self._values.items())
+        for labels, value in values:
+            family.add_metric(labels, value)
+        yield family
+
+
+class Histograms:
     """A histogram with one series for each combination of labels. For any thread.
 
     Args:
@@ -62,9 +95,8 @@ class Histograms(Collector):
         documentation: one sentence.
         labels: names of the labels.
         buckets: upper bounds, ascending, without infinity.
-        registry: shows the histogram.
 
-    >>> seconds = Histograms("seconds", "Time.", ["verb"], buckets=(0.1, 1.0), registry=CollectorRegistry())
+    >>> seconds = Histograms("seconds", "Time.", ["verb"], buckets=(0.1, 1.0))
     >>> seconds.observe(0.1, "get"), seconds.observe(5, "get")
     (None, None)
     >>> {s.labels["le"]: s.value for m in seconds.collect() for s in m.samples if s.name.endswith("bucket")}
@@ -75,17 +107,15 @@ class Histograms(Collector):
         self,
         name: str,
         documentation: str,
-        labels: Sequence[str],
+        labels: Sequence[str] = (),
         *,
         buckets: Sequence[float],
-        registry: CollectorRegistry,
     ) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
         self._bounds = tuple(buckets)
         # The number of values in each bucket, and above all; then their sum.
         self._series: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
         self._lock = threading.Lock()
-        registry.register(self)
 
     def create(self, *labels: str) -> None:
         """Create the series with these label values, so that it is shown before the first value."""
@@ -101,12 +131,12 @@ class Histograms(Collector):
             counts[bisect_left(self._bounds, value)] += 1
             total[0] += value
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[library.Metric]:
         """See `prometheus_client.registry.Collector`."""
-        family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
+        family = library.HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         with self._lock:
             series = [(labels, list(counts), total[0]) for labels, (counts, total) in self._series.items()]
-        names = [floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
+        names = [library.floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
         for labels, counts, total in series:
             passed = 0
             buckets = []

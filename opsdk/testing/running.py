@@ -18,7 +18,7 @@ from opsdk.http.server.request import HttpRequest, Query
 from opsdk.rest.config import Config
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.webhooks import install_configurations, with_local_webhooks
-from opsdk.webhook.server import WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
 
 _FIRST_POLL = 0.01
 _LAST_POLL = 1.0

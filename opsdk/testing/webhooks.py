@@ -6,14 +6,15 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/envtest/webhook.go (the same task)
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from opsdk.apimachinery.object import Unstructured
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.client.client import Client
 from opsdk.webhook.certificates.options import SelfSigned
-from opsdk.webhook.server import WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
 
 _HOST = "127.0.0.1"
 _FIELD_OWNER = "opsdk-webhooks"

@@ -8,10 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -27,9 +25,9 @@ from opsdk.http.server.serving_certificate import ServingCertificate
 from opsdk.telemetry.records import TelemetryHook, WebhookLoad, WebhookServed
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.calls import PANICKED
-from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookRegistration
 from opsdk.webhook.conversion import Converter
+from opsdk.webhook.options import WebhookServerOptions
 from opsdk.webhook.webhook import ConversionWebhook, Webhook
 
 log = SafeLogger(__name__)
@@ -39,52 +37,6 @@ CONVERSION_PATH = "/convert"
 _PATH = re.compile(r"((/[a-zA-Z0-9-_]+)+|/)\Z")
 # Seconds for the connection of `WebhookServer.check_started` (StartedChecker's timeout).
 _DIAL_TIMEOUT = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookServerOptions:
-    """Options of a `WebhookServer`.
-
-    Attributes:
-        host: the address to bind; by default all interfaces, because the API server calls from outside.
-        port: the TCP port; 0 selects a free one.
-        cert_dir: the directory of the certificate files; empty for ``k8s-webhook-server/serving-certs`` in the
-            directory of temporary files.
-        cert_name: PEM certificate chain in `cert_dir`. It may be replaced while the server runs.
-        key_name: PEM private key in `cert_dir`.
-        client_ca_name: PEM certificates of CAs in `cert_dir`; clients need a certificate of theirs. Empty serves every
-            client.
-        tls: makes the TLS context at the start, instead of the files.
-        certificates: an `Operator` issues and rotates the certificate itself, instead of the files. Needs the extra
-            ``opsdk[tls]``.
-        shutdown_timeout: seconds for open requests to finish at stop.
-    """
-
-    host: str = "0.0.0.0"  # noqa: S104 - see above
-    port: int = 9443
-    cert_dir: Path | str = ""
-    cert_name: str = "tls.crt"
-    key_name: str = "tls.key"
-    client_ca_name: str = ""
-    tls: Callable[[], ssl.SSLContext] | None = None
-    certificates: SelfSigned | None = None
-    shutdown_timeout: float = 60.0
-
-    def __post_init__(self) -> None:
-        if self.tls is not None and self.certificates is not None:
-            raise UsageError("tls and certificates are both set: the server has one source of certificates")
-        if self.certificates is not None and self.cert_dir and not self.client_ca_name:
-            raise UsageError("cert_dir has no effect with certificates: remove one, or set client_ca_name too")
-
-    @property
-    def folder(self) -> Path:
-        """The directory of the certificate files."""
-        return Path(self.cert_dir or Path(tempfile.gettempdir(), "k8s-webhook-server", "serving-certs"))
-
-    @property
-    def client_ca_file(self) -> Path | None:
-        """The file of `client_ca_name`, or None."""
-        return self.folder / self.client_ca_name if self.client_ca_name else None
 
 
 class TlsContextSource(Protocol):

@@ -23,7 +23,7 @@ from opsdk import (
 from opsdk.errors import AdmissionDeniedError, ConfigError, ForbiddenError
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
 from opsdk.webhook.handlers import AdmissionContext
-from opsdk.webhook.server import WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 install = pytest.importorskip("envtest.plane.install", reason="needs the envtest extra: pip install opsdk[envtest]")

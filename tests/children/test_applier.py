@@ -17,7 +17,8 @@ from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_tree
-from opsdk.children.applier import Applier, Drift
+from opsdk.children.applier import Applier
+from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Delete, Get, List, Operation

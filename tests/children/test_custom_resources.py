@@ -20,8 +20,9 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, Unstructured, to_tree
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.children.applier import Applier, Drift
+from opsdk.children.applier import Applier
 from opsdk.children.comparison import compare
+from opsdk.children.drift import Drift
 from opsdk.children.explanation import Explanation
 from opsdk.children.inferred_types import inferred_type
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of

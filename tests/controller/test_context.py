@@ -35,7 +35,7 @@ from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.apps.v1 import Deployment, DeploymentCondition
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
-from opsdk.children.applier import Drift
+from opsdk.children.drift import Drift
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.patch import merge_patch

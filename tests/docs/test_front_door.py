@@ -18,6 +18,7 @@ MODULES = {
     "opsdk.apimachinery.crd",
     "opsdk.apiserver",
     "opsdk.children.applier",
+    "opsdk.children.drift",
     "opsdk.errors",
     "opsdk.handlers",
     "opsdk.patch",

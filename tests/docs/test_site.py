@@ -23,6 +23,7 @@ MODULES = (
     "aio.fence",
     "apimachinery.crd",
     "children.applier",
+    "children.drift",
     "errors",
     "handlers",
     "patch",

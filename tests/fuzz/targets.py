@@ -50,7 +50,8 @@ def document_json(data: bytes) -> object:
 
 
 def document_yaml(data: bytes) -> object:
-    from opsdk.apiserver.serializer.documents import SyntaxProblemError, parse_yaml
+    from opsdk.apiserver.serializer.documents import SyntaxProblemError
+    from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 
     with suppress(SyntaxProblemError):
         return parse_yaml(data).strict

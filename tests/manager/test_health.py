@@ -11,8 +11,9 @@ import pytest
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
+from opsdk.manager.address import is_enabled, parse_address
 from opsdk.manager.health import Checks
-from opsdk.manager.http import HttpServer, is_enabled, parse_address
+from opsdk.manager.http import HttpServer
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.structured_merge.value import JsonObject
 

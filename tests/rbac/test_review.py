@@ -19,9 +19,10 @@ from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import ForbiddenError, MissingPermissionsError
 from opsdk.event.request import Request
+from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.permissions import Permission, RuleSet
-from opsdk.rbac.review import PermissionReviewer, RbacCheck, describe_missing
+from opsdk.rbac.review import PermissionReviewer, describe_missing
 from opsdk.rbac.rules import RbacRule
 from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport

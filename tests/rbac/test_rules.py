@@ -28,7 +28,7 @@ from opsdk.rest.config import Config
 from opsdk.sources import KindSource
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
-from opsdk.webhook.server import WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
 
 
 def texts(rules: RuleSet) -> list[str]:

@@ -37,10 +37,10 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.errors import MissingPermissionsError
 from opsdk.patch import merge_patch
+from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.observed import RuleRecorder
 from opsdk.rbac.permissions import Permission, RuleSet
-from opsdk.rbac.review import RbacCheck
 from opsdk.rbac.rules import applies, patches_status
 from opsdk.recipes import get_condition, is_condition_true
 from opsdk.testing.rules import assert_rules, observed_rules
@@ -49,7 +49,8 @@ from opsdk.webhook.builder import WebhookBuilder
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import webhook_configurations
 from opsdk.webhook.handlers import AdmissionContext
-from opsdk.webhook.server import WebhookServer, WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
+from opsdk.webhook.server import WebhookServer
 from secret_copier.operator import make_operator as make_secret_copier
 from website.api import Website, WebsiteSpec
 from website.operator import make_operator

@@ -6,9 +6,9 @@ import threading
 
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from opsdk.telemetry.series import Counters, Histograms
+from opsdk.telemetry.series import Counters, Gauges, Histograms
 
 BUCKETS = (0.1, 1.0, 2.5)
 labels = st.sampled_from(["a", "b", 'c"\n'])
@@ -25,11 +25,17 @@ def page(registry: CollectorRegistry) -> list[str]:
 def test_the_page_is_that_of_the_library(events: list[tuple[str, float]]) -> None:
     """Whatever is counted, names, labels, buckets and sums are the same."""
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    counters = Counters("jobs", "Jobs.", ["kind"], registry=ours)
-    histograms = Histograms("seconds", "Time.", ["kind"], buckets=BUCKETS, registry=ours)
+    counters = Counters("jobs", "Jobs.", ["kind"])
+    histograms = Histograms("seconds", "Time.", ["kind"], buckets=BUCKETS)
+    gauges = Gauges("jobs_left", "Jobs to do.", ["kind"])
+    for series in (counters, histograms, gauges):
+        ours.register(series)
     counter = Counter("jobs", "Jobs.", ["kind"], registry=theirs)
     histogram = Histogram("seconds", "Time.", ["kind"], buckets=BUCKETS, registry=theirs)
+    gauge = Gauge("jobs_left", "Jobs to do.", ["kind"], registry=theirs)
     for label, value in events:
+        gauges.set(value, label)
+        gauge.labels(label).set(value)
         counters.inc(label, by=value)
         counter.labels(label).inc(value)
         histograms.observe(value, label)
@@ -40,8 +46,12 @@ def test_the_page_is_that_of_the_library(events: list[tuple[str, float]]) -> Non
 def test_a_series_is_shown_before_its_first_value() -> None:
     """Rates need a first point."""
     registry = CollectorRegistry()
-    Counters("jobs", "Jobs.", ["kind"], registry=registry).inc("a", by=0)
-    Histograms("seconds", "Time.", ["kind"], buckets=BUCKETS, registry=registry).create("a")
+    counters = Counters("jobs", "Jobs.", ["kind"])
+    histograms = Histograms("seconds", "Time.", ["kind"], buckets=BUCKETS)
+    registry.register(counters)
+    registry.register(histograms)
+    counters.inc("a", by=0)
+    histograms.create("a")
     lines = page(registry)
     assert 'jobs_total{kind="a"} 0.0' in lines
     assert 'seconds_count{kind="a"} 0.0' in lines
@@ -50,8 +60,10 @@ def test_a_series_is_shown_before_its_first_value() -> None:
 def test_threads_lose_no_count() -> None:
     """The thread of an election counts its requests beside the event loop."""
     registry = CollectorRegistry()
-    counters = Counters("jobs", "Jobs.", [], registry=registry)
-    histograms = Histograms("seconds", "Time.", [], buckets=BUCKETS, registry=registry)
+    counters = Counters("jobs", "Jobs.")
+    histograms = Histograms("seconds", "Time.", buckets=BUCKETS)
+    registry.register(counters)
+    registry.register(histograms)
 
     def count() -> None:
         for _ in range(5000):

@@ -34,7 +34,8 @@ from opsdk.webhook.certificates.serving import IssuedServingCertificate
 from opsdk.webhook.configurations import webhook_configurations
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
-from opsdk.webhook.server import WebhookServer, WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
+from opsdk.webhook.server import WebhookServer
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 bench = pytest.importorskip("benchmarks.runtime.certificates", reason="needs the envtest extra: opsdk[envtest]")

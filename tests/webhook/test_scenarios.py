@@ -32,7 +32,8 @@ from opsdk.webhook.configurations import (
 )
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.handlers import AdmissionContext
-from opsdk.webhook.server import WebhookServer, WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
+from opsdk.webhook.server import WebhookServer
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 install = pytest.importorskip("envtest.plane.install", reason="needs the envtest extra: pip install opsdk[envtest]")

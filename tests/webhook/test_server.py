@@ -25,7 +25,8 @@ from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.webhook.admission import AdmissionRequest, AdmissionResponse, allowed, denied
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
-from opsdk.webhook.server import WebhookServer, WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
+from opsdk.webhook.server import WebhookServer
 from opsdk.webhook.webhook import AdmissionWebhook
 
 

@@ -8,9 +8,10 @@ Upstream: k8s.io/pod-security-admission/policy (v1.36)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
+
+import msgspec
 
 from envtest.admission.pod_security.levels import LevelVersion
 from opsdk.apiserver.api_errors import quoted
@@ -267,8 +268,7 @@ def _seccomp_set(pod: Pod) -> str:
 
 
 # ------------------------------------------------------------------ all of them
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One check. From its minor version on it replaces an older check with the same reason."""
 
     reason: str
@@ -319,8 +319,7 @@ def _applying(demand: LevelVersion) -> Iterator[Check]:
     yield from (c for c in checks if c.restricted or c.reason not in replaced)
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True):
     """What a pod breaks, in a few words, and in detail."""
 
     reason: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
@@ -22,8 +23,7 @@ LATEST: Final = 1 << 30
 """The version that has every check."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelVersion:
+class LevelVersion(msgspec.Struct, frozen=True):
     """A level as it was in a minor version of Kubernetes."""
 
     level: str = "privileged"
@@ -43,8 +43,7 @@ class LevelVersion:
         return LEVELS.index(self.level)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The levels that a namespace enforces, audits and warns about."""
 
     enforce: LevelVersion = LevelVersion()

@@ -6,8 +6,9 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go (v1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from envtest.admission.pod_resources import ZERO, Amounts, add, read
 from envtest.admission.resource_quota.evaluators import Evaluator
@@ -19,8 +20,7 @@ class QuotaError(Exception):
     """The object exceeds a quota; the text is the message of the 403."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaRequest:
+class QuotaRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request to be measured; `old` is the object before an update."""
 
     evaluator: Evaluator

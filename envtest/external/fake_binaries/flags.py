@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.errors import ConfigError
 
@@ -11,11 +12,10 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(msgspec.Struct, frozen=True):
     """Parsed flags by name, without dashes; a repeated flag has several values."""
 
-    values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    values: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
     def text(self, name: str, default: str = "") -> str:
         """Return the last value of a flag."""

@@ -7,15 +7,15 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TextIO
+
+import msgspec
 
 from envtest.external.fake_binaries.flags import Flags, parse
 from opsdk.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FakeProgram:
+class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A fake of another program.
 
     Attributes:

@@ -7,9 +7,10 @@ docs/dependencies.md.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
+
+import msgspec
 
 _MONTHS = {
     "jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6,
@@ -49,8 +50,7 @@ _FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """A parsed schedule: minutes, hours, days, months and weekdays (Sunday is 0), or a period in seconds.
 
     If both sorts of days are restricted, either is enough. `any_day` and `any_weekday` are robfig's star bits.

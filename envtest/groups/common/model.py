@@ -42,7 +42,7 @@ class Typing:
     def __init__(self, types: Types) -> None:
         self.types = types
         self.decoders = Decoders(types)
-        self.shapes = SchemaSet(types.all())
+        self.shapes = SchemaSet(types)
 
 
 class TypedModel:

@@ -7,8 +7,9 @@ Upstream: pkg/registry/<group>/<kind>/strategy.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
+
+import msgspec
 
 from envtest.codec.field_order import Arrange, arranger
 from envtest.data.resources import ServedResourceRow
@@ -137,8 +138,7 @@ Changed = Callable[[JsonObject, JsonObject], Iterator[Cause]]
 Prepare = Callable[[Context, JsonObject, JsonObject | None], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KindRules:
+class KindRules(msgspec.Struct, frozen=True, kw_only=True):
     """The validation, warning and preparation functions of one kind.
 
     Attributes:
@@ -156,8 +156,8 @@ class KindRules:
     new: New
     changed: Changed | None = None
     status: Changed | None = None
-    initial_status: JsonObject | None = field(default_factory=dict)
-    selectable: Mapping[str, FieldGetter] = field(default_factory=dict)
+    initial_status: JsonObject | None = msgspec.field(default_factory=dict)
+    selectable: Mapping[str, FieldGetter] = msgspec.field(default_factory=dict)
     warnings: Callable[[JsonObject, JsonObject | None], Iterable[str]] | None = None
     prepare: Prepare | None = None
     name: Callable[[str], Sequence[str]] | None = None

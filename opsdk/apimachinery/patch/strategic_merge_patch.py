@@ -9,8 +9,9 @@ Upstream: k8s.io/apimachinery/pkg/util/strategicpatch/patch.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
@@ -300,8 +301,7 @@ def _keyed(item: JsonValue) -> Mapping[str, JsonValue]:
 
 
 # ------------------------------------------------------------------ creating
-@dataclass(frozen=True, slots=True)
-class _Elements:
+class _Elements(msgspec.Struct, frozen=True):
     """The elements of a list by merge key."""
 
     by_key: Mapping[str, JsonObject]

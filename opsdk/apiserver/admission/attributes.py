@@ -5,8 +5,9 @@ Upstream: k8s.io/apiserver/pkg/admission/attributes.go (v1.36).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from opsdk.aio.clock import Clock
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
@@ -37,8 +38,7 @@ class RequestContext(Protocol):
         """The context of a call into a registry."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Attributes:
+class Attributes(msgspec.Struct, kw_only=True):
     """The attributes of one request. Objects are of the served version and are never changed in place.
 
     Attributes:
@@ -60,12 +60,12 @@ class Attributes:
     name: str
     obj: JsonObject | None = None
     old: JsonObject | None = None
-    options: JsonObject = field(default_factory=dict)
+    options: JsonObject = msgspec.field(default_factory=dict)
     dry_run: bool = False
     connected: str = ""
     is_reinvoke: bool = False
     reinvoke: bool = False
-    notes: JsonObject = field(default_factory=dict)
+    notes: JsonObject = msgspec.field(default_factory=dict)
 
     @property
     def user(self) -> User:

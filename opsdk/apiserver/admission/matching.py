@@ -6,10 +6,10 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/predicates (v1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Self
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import LabelSelector
@@ -51,8 +51,7 @@ def policy_exempt(resource: GroupVersionResource) -> bool:
     return (resource.group, resource.resource) in _REVIEWS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestAttributes:
+class RequestAttributes(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a request that rules match."""
 
     operation: str
@@ -80,8 +79,7 @@ class RequestAttributes:
         return replace(self, resource=resource)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleWithOperations:
+class RuleWithOperations(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of ``rules`` or ``resourceRules``; empty `names` (policies only) match all names."""
 
     operations: frozenset[str]

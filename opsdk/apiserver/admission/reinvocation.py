@@ -5,15 +5,14 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/mutating/reinvocationcon
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
 
-@dataclass(slots=True)
-class Reinvocation:
+class Reinvocation(msgspec.Struct):
     """The reinvocation state of mutating webhooks for one request.
 
     Attributes:
@@ -23,8 +22,8 @@ class Reinvocation:
     """
 
     last_output: JsonObject | None = None
-    previously_invoked: set[str] = field(default_factory=set)
-    to_reinvoke: set[str] = field(default_factory=set)
+    previously_invoked: set[str] = msgspec.field(default_factory=set)
+    to_reinvoke: set[str] = msgspec.field(default_factory=set)
 
     @classmethod
     def of(cls, attributes: Attributes, plugin: str) -> Reinvocation:

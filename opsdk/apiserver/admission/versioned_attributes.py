@@ -6,8 +6,9 @@ Upstream: k8s.io/apiserver/pkg/admission/conversion.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.selectors import Selector
@@ -37,8 +38,7 @@ class Namespaces(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionedAttributes:
+class VersionedAttributes(msgspec.Struct, frozen=True, kw_only=True):
     """The objects of a request in the version that a webhook or policy matches."""
 
     kind: GroupVersionKind

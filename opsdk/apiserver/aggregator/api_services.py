@@ -9,6 +9,8 @@ import base64
 import binascii
 from dataclasses import dataclass, field
 
+import msgspec
+
 from opsdk.structured_merge.value import JsonObject
 
 GROUP = "apiregistration.k8s.io"
@@ -83,8 +85,7 @@ def available(obj: JsonObject) -> JsonObject | None:
     return next((condition for condition in conditions if condition.get("type") == AVAILABLE), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Availability:
+class Availability(msgspec.Struct, frozen=True):
     """The Available condition of an ``APIService``."""
 
     status: str

@@ -6,7 +6,8 @@ Upstream: k8s.io/kube-aggregator/pkg/controllers/status/remote/remote_available_
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver.aggregator.api_services import Availability, RemoteService
 from opsdk.structured_merge.value import JsonObject
@@ -14,8 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 SLICE_OF = "kubernetes.io/service-name"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class Network(msgspec.Struct, frozen=True, kw_only=True):
     """The stored objects of a Service: itself (None if absent), its EndpointSlices and its Endpoints."""
 
     service: JsonObject | None

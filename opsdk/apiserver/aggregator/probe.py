@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from opsdk.apiserver.aggregator.api_services import PASSED, Availability, RemoteService
 from opsdk.apiserver.aggregator.proxy import AggregatorProxy, UnreachableError, user_headers

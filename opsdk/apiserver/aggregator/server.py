@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
@@ -36,8 +38,7 @@ _OPENAPI = "/openapi/v3"
 GroupVersion = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AggregatorDependencies:
+class AggregatorDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the cluster that the aggregator reads.
 
     Attributes:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 from opsdk.errors import ConfigError, UnauthorizedError
@@ -30,8 +32,7 @@ class Authenticator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticated:
+class Authenticated(msgspec.Struct, frozen=True):
     """A token's user, and the requested audiences that the token is valid for."""
 
     user: User

@@ -6,7 +6,6 @@ Upstream: k8s.io/apiserver/pkg/authorization/authorizer/interfaces.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 import msgspec
@@ -33,8 +32,7 @@ class AuthorizerAttributes(msgspec.Struct, frozen=True, kw_only=True):
     """Selectors of a list, watch or deletecollection: an authorizer may allow some of the objects only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """Whether it is allowed, and why.
 
     `denied` is a no that later authorizers cannot turn into a yes; `error` tells what went wrong while deciding.
@@ -46,8 +44,7 @@ class Decision:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedRules:
+class ResolvedRules(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of a user in a namespace, as a SelfSubjectRulesReview lists them."""
 
     rules: Sequence[Mapping[str, JsonValue]] = ()

@@ -6,8 +6,9 @@ Upstream: k8s.io/apiserver/pkg/authentication/request/headerrequest/requestheade
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+import msgspec
 
 from opsdk.apiserver.auth.certificates import signed_by, user_of_certificate
 from opsdk.apiserver.auth.user import User
@@ -19,8 +20,7 @@ NAME = "front-proxy-client"
 """The common name of proxies' certificates."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderNames:
+class HeaderNames(msgspec.Struct, frozen=True, kw_only=True):
     """The names of the user's request headers, in lower case; `extra` are prefixes."""
 
     user: tuple[str, ...] = ("x-remote-user",)
@@ -42,7 +42,7 @@ class FrontProxyAuthenticator:
         issuer: str | bytes,
         names: Collection[str] = (NAME,),
         *,
-        headers: HeaderNames = HeaderNames(),
+        headers: HeaderNames = HeaderNames(),  # noqa: B008 - frozen
     ) -> None:
         self._issuer = issuer
         self._names = frozenset(names)

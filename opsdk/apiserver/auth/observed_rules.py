@@ -7,8 +7,9 @@ for the next object.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, Decision, ResolvedRules, RuleResolver
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, PolicyRule
@@ -33,8 +34,7 @@ FOR_EVERYBODY = (
 """What every cluster lets all authenticated users do: no role needs to."""
 
 
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class ObservedUse:
+class ObservedUse(msgspec.Struct, order=True, frozen=True, kw_only=True):
     """A verb on a resource of a group in a namespace (empty: everywhere), or on a path."""
 
     user: str
@@ -78,8 +78,7 @@ def minimal_rules(uses: Iterable[ObservedUse]) -> list[PolicyRule]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserRules:
+class UserRules(msgspec.Struct, frozen=True, kw_only=True):
     """The allowed and denied requests of one user."""
 
     user: str

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.user import User
@@ -17,8 +18,7 @@ ALL = "*"
 SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyRule:
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule: verbs on resources of groups (perhaps some names only), or on paths."""
 
     verbs: tuple[str, ...] = ()
@@ -161,8 +161,7 @@ def escalation(
 
 
 # ------------------------------------------------------------------ who has which rules
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody that a binding names."""
 
     kind: str
@@ -186,8 +185,7 @@ class Subject:
         return ("User", f"{SERVICE_ACCOUNT}{home}:{self.name}") if home else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RbacBinding:
+class RbacBinding(msgspec.Struct, frozen=True, kw_only=True):
     """A RoleBinding, or without namespace a ClusterRoleBinding."""
 
     name: str

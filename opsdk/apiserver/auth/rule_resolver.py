@@ -6,7 +6,8 @@ Upstream: k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, Subject, keys_of
@@ -15,8 +16,7 @@ from opsdk.apiserver.auth.user import User
 _CACHE_LIMIT = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """A binding that matches the user, and its role's rules; `problem` if the role is missing."""
 
     binding: RbacBinding

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticated
@@ -44,8 +45,7 @@ def account_groups(namespace: str) -> tuple[str, ...]:
     return (_ACCOUNTS, f"{_ACCOUNTS}:{namespace}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSubject:
+class TokenSubject(msgspec.Struct, frozen=True, kw_only=True):
     """The issuer and audiences of a server's tokens.
 
     Attributes:
@@ -57,8 +57,7 @@ class TokenSubject:
     audiences: tuple[str, ...] = (ISSUER,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundObject:
+class BoundObject(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that a token is bound to; a node beside a pod only records where the pod runs."""
 
     pod: JsonObject | None = None
@@ -215,7 +214,14 @@ def matching_audiences(
 class ServiceAccountTokens:
     """Checks tokens that this server has signed, against the objects that it has."""
 
-    def __init__(self, key: SigningKey, find: Find, *, names: TokenSubject = TokenSubject(), clock: Clock) -> None:
+    def __init__(
+        self,
+        key: SigningKey,
+        find: Find,
+        *,
+        names: TokenSubject = TokenSubject(),  # noqa: B008 - frozen
+        clock: Clock,
+    ) -> None:
         self._key = key
         self._names = names
         self._find = find

@@ -18,11 +18,14 @@ from opsdk.apiserver.serializer.documents import (
     SyntaxProblemError,
     json_kind,
     parse_json,
-    parse_yaml,
 )
 from opsdk.apiserver.serializer.raw import keep_text
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
+from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject
+
+with on_first_use:
+    from opsdk.apiserver.serializer import yaml_documents
 
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 _SCHEMES = {"apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55"}
@@ -90,7 +93,7 @@ async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
     if media == PROTOBUF:
         return ParsedDocument(read_protobuf(served, raw))
     try:
-        parsed = parse_yaml(raw) if media == YAML else parse_json(raw)
+        parsed = yaml_documents.parse_yaml(raw) if media == YAML else parse_json(raw)
     except NumberProblemError as error:
         raise cannot_handle(info, str(error)) from None
     except SyntaxProblemError as error:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authorization import Authorizer
@@ -15,8 +16,7 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
-@dataclass(slots=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, kw_only=True):
     """The HTTP request, and the values that filters add to it.
 
     Attributes:
@@ -36,9 +36,9 @@ class Call:
     authorizer: Authorizer | None = None
     protobuf: Callable[[JsonObject], bytes] | None = None
     audit_id: str = ""
-    warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
-    headers: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    headers: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def warn(self, text: str) -> None:
         """Tell the client something, once."""

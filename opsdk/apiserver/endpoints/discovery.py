@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver.endpoints.negotiation import JSON, AcceptedMediaType, clauses
 from opsdk.apiserver.resources import InstalledResource, group_version
@@ -18,8 +19,7 @@ _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 """What may be asked for with ``as=``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteDocuments:
+class RemoteDocuments(msgspec.Struct, frozen=True, kw_only=True):
     """The discovery and OpenAPI documents of a version that an aggregated server serves.
 
     Attributes:
@@ -33,8 +33,7 @@ class RemoteDocuments:
     swagger: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServedVersion:
+class ServedVersion(msgspec.Struct, frozen=True):
     """One version of a group and its resources, main ones before their subresources."""
 
     version: str
@@ -42,8 +41,7 @@ class ServedVersion:
     remote_documents: RemoteDocuments | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServedGroup:
+class ServedGroup(msgspec.Struct, frozen=True):
     """A group with its versions, the preferred one first."""
 
     group: str

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
@@ -29,8 +30,7 @@ Filter = Callable[[Call, Handler], Awaitable[HttpResponse]]
 """Does something before or after, or instead of, the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFilter:
+class NamedFilter(msgspec.Struct, frozen=True):
     """A filter with the name by which others are placed before or after it."""
 
     name: str

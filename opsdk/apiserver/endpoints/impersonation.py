@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 import msgspec
 from cachetools import LRUCache
+from msgspec.structs import replace
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
@@ -93,8 +93,7 @@ AttributesOf = Callable[[User, User], Sequence[AuthorizerAttributes]]
 """What must be allowed so that the first user may be the second."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImpersonationMode:
+class ImpersonationMode(msgspec.Struct, frozen=True):
     """One mode: the users it applies to, its checks and its groups. `on` ends ``impersonate-on:<on>:<verb>``."""
 
     applies: Callable[[User, User], bool]

@@ -9,7 +9,8 @@ import base64
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector
 from opsdk.apiserver import api_errors
@@ -51,8 +52,7 @@ def resource_version(text: str) -> int:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListQueryOptions:
+class ListQueryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of list, watch and deletecollection."""
 
     selection: Selection
@@ -137,8 +137,7 @@ def check_watch(options: ListQueryOptions) -> None:
 
 
 # ------------------------------------------------------------------ continue tokens
-@dataclass(frozen=True, slots=True)
-class ContinueToken:
+class ContinueToken(msgspec.Struct, frozen=True):
     """A continue token: the snapshot's revision (-1: the current one) and the next key."""
 
     revision: int
@@ -196,15 +195,14 @@ def _bad_token(reason: str) -> ApiError:
 
 
 # ------------------------------------------------------------------ options of writes
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteQueryOptions:
+class WriteQueryOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of create, update and patch."""
 
     dry_run: bool = False
     field_manager: str = ""
     validation: str = "Warn"
     force: bool | None = None
-    tree: JsonObject = field(default_factory=dict)
+    tree: JsonObject = msgspec.field(default_factory=dict)
     """The options object, as admission sees it."""
 
 

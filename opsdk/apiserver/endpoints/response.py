@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
-import yaml
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
@@ -35,35 +34,13 @@ from opsdk.apiserver.endpoints.negotiation import (
 )
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.resources import InstalledResource
-from opsdk.apiserver.serializer.documents import AMBIGUOUS
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
+from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject
 
-
-class _Dumper(yaml.SafeDumper):
-    """Parts that are shared in memory are written out each time."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the shape of the hook
-        return True
-
-    def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Double quotes around what would be something else without them; several lines as they are."""
-        style: str | None = '"'
-        if _OTHER_ENDS.isdisjoint(text):
-            if "\n" in text:
-                style = "|"
-            elif self.resolve(yaml.ScalarNode, text, (True, False)) == _TEXT:  # type: ignore[no-untyped-call]
-                style = None
-        return self.represent_scalar(_TEXT, text, style=style)
-
-
-_TEXT = "tag:yaml.org,2002:str"
-_OTHER_ENDS = frozenset("\r\x85\u2028\u2029")
-"""Ends of lines that readers make others of, where they stand as they are."""
-_Dumper.add_representer(str, _Dumper.represent_text)
-for _name, _firsts, _pattern in AMBIGUOUS:
-    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, list(_firsts))
+with on_first_use:
+    from opsdk.apiserver.serializer import yaml_writer
 
 
 _SORTED = msgspec.json.Encoder(order="sorted")
@@ -91,8 +68,7 @@ def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = Fal
     if accepted.write is not None:
         return accepted.write(value)
     if accepted.media == YAML:
-        text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
-        return text.encode()
+        return yaml_writer.write_yaml(value).encode()
     if pretty:
         import json  # noqa: PLC0415 - for people with curl only
 

@@ -6,8 +6,9 @@ Upstream: k8s.io/apiserver/pkg/cel/common/schemas.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.cel import types
@@ -24,8 +25,7 @@ _STRING: Final = {"type": "string"}
 _META: Final = {"type": "object", "properties": {"name": _STRING, "generateName": _STRING}}
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaDeclarations:
+class SchemaDeclarations(msgspec.Struct, frozen=True):
     """The type of a schema.
 
     Attributes:
@@ -40,7 +40,7 @@ class SchemaDeclarations:
     max_elements: int = 0
     min_serialized_size: int = 1
     element: SchemaDeclarations | None = None
-    fields: Mapping[str, SchemaDeclarations] = field(default_factory=dict)
+    fields: Mapping[str, SchemaDeclarations] = msgspec.field(default_factory=dict)
 
     def size(self, path: tuple[str, ...]) -> Range | None:
         """Return the size of the value at a path after the variable's name."""

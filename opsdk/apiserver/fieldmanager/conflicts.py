@@ -6,7 +6,8 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/conflict.go (v1.36
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver.fieldmanager.managed_fields import UPDATE, ManagerKey
 from opsdk.errors import Cause, ConflictError, Details
@@ -14,8 +15,7 @@ from opsdk.structured_merge.fieldpath import FieldSet, Path, format_path
 from opsdk.structured_merge.go_format import go_quote
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyConflict:
+class ApplyConflict(msgspec.Struct, frozen=True):
     """Another manager owns this field with another value."""
 
     key: ManagerKey

@@ -6,8 +6,9 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/fieldmanager.go (v
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from opsdk.apiserver.fieldmanager import last_applied
 from opsdk.apiserver.fieldmanager.managed_fields import (

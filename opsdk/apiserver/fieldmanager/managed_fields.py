@@ -6,8 +6,10 @@ Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/managedfields.go (
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.equality import deep_equal
@@ -32,8 +34,7 @@ class ManagerKey(NamedTuple):
         return cls(manager, operation, "" if operation == APPLY else api_version, subresource)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagedFieldsEntry:
+class ManagedFieldsEntry(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of one manager.
 
     Attributes:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
 
 
-@dataclass(slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, kw_only=True):
     """The context of a registry call.
 
     Attributes:
@@ -29,7 +29,7 @@ class Context:
     dry_run: bool = False
     warn: Callable[[str], None] = lambda _: None
     manager: str = "kube-apiserver"
-    rng: random.Random = field(default_factory=loop_random)
+    rng: random.Random = msgspec.field(default_factory=loop_random)
 
     def timestamp(self) -> str:
         """Return the current time in whole seconds, in RFC 3339."""

@@ -5,8 +5,9 @@ Upstream: k8s.io/apiserver/pkg/registry/rest/delete.go (v1.36).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import DeleteRequestOptions

@@ -6,9 +6,10 @@ Upstream: k8s.io/apiserver/pkg/registry/rest/rest.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol, TypedDict, runtime_checkable
+
+import msgspec
 
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apiserver.registry.context import Context
@@ -18,12 +19,11 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The label and field selectors of a request."""
 
-    labels: Selector = field(default_factory=Selector)
-    fields: FieldSelector = field(default_factory=FieldSelector)
+    labels: Selector = msgspec.field(default_factory=Selector)
+    fields: FieldSelector = msgspec.field(default_factory=FieldSelector)
 
     @property
     def everything(self) -> bool:
@@ -31,21 +31,19 @@ class Selection:
         return not self.labels.requirements and not self.labels.nothing and not self.fields.requirements
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListQuery:
+class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A list: which objects, of which revision (None: now), from which key on, how many at most (0: all).
 
     The key is said without the beginning that all keys of the list have.
     """
 
-    selection: Selection = field(default_factory=Selection)
+    selection: Selection = msgspec.field(default_factory=Selection)
     revision: int | None = None
     start: str = ""
     limit: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ListResult:
+class ListResult(msgspec.Struct, frozen=True):
     """Objects of one snapshot; `next_key` (see `ListQuery`) if more follow, `remaining` if their count is known."""
 
     items: Sequence[JsonObject]
@@ -65,8 +63,7 @@ async def accept(obj: JsonObject, old: JsonObject | None) -> None:
     """No objection."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRequestOptions:
+class DeleteRequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The DeleteOptions of a request.
 
     Attributes:
@@ -76,11 +73,10 @@ class DeleteRequestOptions:
 
     grace: int | None = None
     propagation: str = ""
-    preconditions: StoragePreconditions = field(default_factory=StoragePreconditions)
+    preconditions: StoragePreconditions = msgspec.field(default_factory=StoragePreconditions)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteResult:
+class DeleteResult(msgspec.Struct, frozen=True):
     """The object's last state, and whether it is gone (or only marked)."""
 
     obj: JsonObject

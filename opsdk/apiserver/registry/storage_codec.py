@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from opsdk.apiserver.storage.ports import StorageChange, StorageWatch
 from opsdk.errors import ApiError

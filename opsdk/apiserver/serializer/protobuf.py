@@ -11,8 +11,9 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+import msgspec
 
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -23,8 +24,7 @@ META = "k8s.io.apimachinery.pkg.apis.meta.v1"
 VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "bool"})
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufField:
+class ProtobufField(msgspec.Struct, frozen=True):
     """One field of a message; the type of a map is those of its keys and values with a comma between.
 
     The fields of an `inline` message stand beside the others in JSON.
@@ -41,8 +41,7 @@ Messages = Callable[[str], Mapping[int, ProtobufField] | None]
 """The fields of a message by number; None where there is no such message."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeUnknown:
+class RuntimeUnknown(msgspec.Struct, frozen=True):
     """The envelope."""
 
     api_version: str

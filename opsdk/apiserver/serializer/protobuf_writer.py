@@ -11,8 +11,9 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from opsdk.apiserver.serializer.protobuf import MAGIC, META, VARINTS, Messages, ProtobufField
 from opsdk.errors import EncodeError
@@ -180,8 +181,7 @@ class ProtobufWriter:
         return b"".join(_text(2, item) for item in value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Message:
+class _Message(msgspec.Struct, frozen=True):
     """What is known of a message."""
 
     fields: Mapping[str, tuple[int, Encode]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.apiserver.storage.history import History, put, removal
 from opsdk.apiserver.storage.ports import (
@@ -31,14 +32,13 @@ Journal = Callable[[Sequence[StorageChange], int], None]
 Listener = Callable[[StorageChange], None]
 
 
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(msgspec.Struct):
     """One resource: its objects, their keys in order, what happened lately, and who watches."""
 
     history: History
-    objects: dict[str, JsonObject] = field(default_factory=dict)
-    keys: list[str] = field(default_factory=list)
-    watches: set[QueueWatch] = field(default_factory=set)
+    objects: dict[str, JsonObject] = msgspec.field(default_factory=dict)
+    keys: list[str] = msgspec.field(default_factory=list)
+    watches: set[QueueWatch] = msgspec.field(default_factory=set)
     listeners: tuple[Listener, ...] | None = None
     """The listeners to this bucket; None until the next change selects them."""
     shared: bool = False

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from opsdk.structured_merge.value import JsonObject
 
@@ -66,8 +67,7 @@ class ChangeType(enum.Enum):
     """Nothing happened; the watcher has seen everything up to this revision."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageChange:
+class StorageChange(msgspec.Struct, frozen=True):
     """One event: `value` is the new state (the last one, with the revision of the removal, for DELETE)."""
 
     kind: ChangeType
@@ -82,8 +82,7 @@ class StorageChange:
         return cls(ChangeType.PUT, key, int(value["metadata"].get("resourceVersion", "0")), value)
 
 
-@dataclass(frozen=True, slots=True)
-class StoragePage:
+class StoragePage(msgspec.Struct, frozen=True):
     """Part of a snapshot: `next_key` starts the next page ("" at the end), `remaining` counts what follows."""
 
     items: Sequence[tuple[str, JsonObject]]
@@ -92,8 +91,7 @@ class StoragePage:
     remaining: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoragePreconditions:
+class StoragePreconditions(msgspec.Struct, frozen=True, kw_only=True):
     """The UID and resourceVersion that the stored object must have; None matches any."""
 
     uid: str | None = None
@@ -115,8 +113,7 @@ class StoragePreconditions:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """The result of an update step that removes the object.
 
     Watchers see the state before; `last` is what the update would have made of it, for the one who asked.

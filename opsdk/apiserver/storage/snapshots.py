@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotEntry:
+class SnapshotEntry(msgspec.Struct, frozen=True):
     """The objects of one bucket and their sorted keys; immutable."""
 
-    objects: dict[str, JsonObject] = field(default_factory=dict)
-    keys: list[str] = field(default_factory=list)
+    objects: dict[str, JsonObject] = msgspec.field(default_factory=dict)
+    keys: list[str] = msgspec.field(default_factory=list)
 
 
 NOTHING = SnapshotEntry()
 """A bucket that was not there yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """Every object at `revision`, by bucket."""
 
     revision: int

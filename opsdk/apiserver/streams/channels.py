@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from opsdk.structured_merge.value import JsonObject
 
@@ -29,8 +30,7 @@ class Channel(IntEnum):
     RESIZE = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One version of the protocol.
 
     Attributes:
@@ -66,8 +66,7 @@ class Dialect:
         return Piece(channel=channel, data=data)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a channel, or its end."""
 
     channel: int

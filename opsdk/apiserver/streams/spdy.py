@@ -10,8 +10,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+import msgspec
 
 from opsdk.errors import BadRequestError
 
@@ -60,17 +61,15 @@ class FrameType(IntEnum):
     WINDOW_UPDATE = 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SynStream:
+class SynStream(msgspec.Struct, frozen=True, kw_only=True):
     """SYN_STREAM: the client opens a stream; names of `headers` are in lower case."""
 
     stream: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     ends: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Data:
+class Data(msgspec.Struct, frozen=True, kw_only=True):
     """A data frame; `ends` is FLAG_FIN."""
 
     stream: int
@@ -78,22 +77,19 @@ class Data:
     ends: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RstStream:
+class RstStream(msgspec.Struct, frozen=True, kw_only=True):
     """RST_STREAM: the client aborts a stream."""
 
     stream: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
+class Ping(msgspec.Struct, frozen=True, kw_only=True):
     """PING: the server returns it unchanged."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoAway:
+class GoAway(msgspec.Struct, frozen=True, kw_only=True):
     """The client will begin no more streams."""
 
 

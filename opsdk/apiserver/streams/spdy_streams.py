@@ -10,7 +10,8 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver.streams import spdy
 from opsdk.apiserver.streams.channels import Channel, Piece
@@ -169,8 +170,7 @@ class SpdyStream:
 
 
 # ------------------------------------------------------------------ ports
-@dataclass(slots=True)
-class _Pair:
+class _Pair(msgspec.Struct):
     """The two streams of one connection to a port."""
 
     port: int

@@ -6,9 +6,10 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta (v1.36)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from operator import is_
 from typing import Final
+
+from msgspec.structs import replace
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from opsdk.apiserver.field_errors import FieldError, invalid
 from opsdk.structured_merge.go_format import go_scalar
@@ -45,8 +46,7 @@ def in_range(value: float, kind: str, form: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumberRules:
+class NumberRules(msgspec.Struct, frozen=True, kw_only=True):
     """The numeric keywords of a schema.
 
     Attributes:

@@ -6,8 +6,9 @@ Upstream: k8s.io/kube-openapi/pkg/validation/validate/schema.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from opsdk.apiserver.field_errors import (
     NO_PATH,
@@ -30,8 +31,7 @@ from opsdk.structured_merge.typed import ABSENT
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-@dataclass(slots=True)
-class RuleViolation:
+class RuleViolation(msgspec.Struct):
     """The result of evaluating ``x-kubernetes-validations`` on an object.
 
     Attributes:
@@ -39,8 +39,8 @@ class RuleViolation:
         warnings: violations by unchanged values.
     """
 
-    errors: list[FieldError] = field(default_factory=list)
-    warnings: list[FieldError] = field(default_factory=list)
+    errors: list[FieldError] = msgspec.field(default_factory=list)
+    warnings: list[FieldError] = msgspec.field(default_factory=list)
 
 
 class ValidationResult:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.serializer import documents
@@ -21,7 +22,11 @@ from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.response import encode_json
+from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+with on_first_use:
+    from opsdk.apiserver.serializer import yaml_documents
 
 MAX_ANSWER = 32 << 20
 """Bytes of an answer that are read; a conversion of ten thousand objects is about as large."""
@@ -42,8 +47,7 @@ def no_services(_: str, name: str, __: int) -> tuple[str, int]:
     raise WebhookCallError(f'service "{name}" not found')
 
 
-@dataclass(frozen=True, slots=True)
-class _Response:
+class _Response(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -161,6 +165,6 @@ def _parsed(raw: bytes) -> JsonValue:
         if raw.lstrip().startswith(b"{") or len(raw) > _MAX_YAML:
             raise WebhookCallError(unreadable(first_fault(raw) or str(error))) from None
     try:
-        return documents.parse_yaml(raw).tree
+        return yaml_documents.parse_yaml(raw).tree
     except (documents.SyntaxProblemError, RecursionError) as error:
         raise WebhookCallError(f"error converting YAML to JSON: {error}") from None

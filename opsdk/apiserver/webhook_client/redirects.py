@@ -5,8 +5,9 @@ Upstream: k8s.io/client-go/rest/with_retry.go (v1.36).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
+
+import msgspec
 
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 
@@ -30,8 +31,7 @@ class RedirectError(Exception):
         self.url = url
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redirect:
+class Redirect(msgspec.Struct, frozen=True, kw_only=True):
     """One request of a call.
 
     Attributes:

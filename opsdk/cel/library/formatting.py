@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from opsdk.cel.library.conversions import to_string
 from opsdk.cel.types import Type, Value
@@ -25,8 +26,7 @@ _MOST_DIGITS: Final = 100_000
 CLAUSE: Final = re.compile(r"(?s)%(?:\.([0-9]*))?(.?)")
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(msgspec.Struct, frozen=True):
     """One part of a form that is replaced: ``%%``, or the next argument as a verb wants it."""
 
     verb: str

@@ -6,7 +6,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
 from opsdk.builder.operator import Operator

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
+import msgspec
+
 from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
 from opsdk.testing.simulation.plan import Fault, Step
 
@@ -31,8 +33,7 @@ _CHANCE = 0.5
 _MAX_DELAY = 2.0
 
 
-@dataclass(slots=True, kw_only=True)
-class Exchange:
+class Exchange(msgspec.Struct, kw_only=True):
     """One request of a replica, and its response.
 
     Attributes:
@@ -74,15 +75,13 @@ class Exchange:
         return f"{self.time:.6f} {self.client} {self.method} {self.target} {sent}: {self.status}{fault} {received}"
 
 
-@dataclass(slots=True)
-class _Window:
+class _Window(msgspec.Struct):
     fault: Fault
     end: float
     rng: random.Random
 
 
-@dataclass(slots=True, eq=False)
-class _OpenWatch:
+class _OpenWatch(msgspec.Struct, eq=False):
     """A watch that is open; `abort` breaks its connection, `expire` ends it with a 410 event."""
 
     path: str

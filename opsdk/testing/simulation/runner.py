@@ -7,8 +7,10 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from opsdk.apimachinery.object import TypedObject
 from opsdk.builder.operator import Operator

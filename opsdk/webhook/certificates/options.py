@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from opsdk.errors import UsageError
+from opsdk.options import Options
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
 
@@ -16,8 +16,7 @@ _DAY = 86400.0
 _READS_PER_OVERLAP = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelfSigned:
+class SelfSigned(Options, frozen=True, kw_only=True):
     """A CA of the operator's own, in a Secret that all replicas share. Times are in seconds.
 
     >>> SelfSigned(service="website-webhook", namespace="demo").server_names()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, Subject, compact, escalation, uncovered_rules

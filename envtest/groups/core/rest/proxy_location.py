@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver import api_errors
 from opsdk.errors import ServiceUnavailableError
@@ -19,8 +20,7 @@ PodGetter = Callable[[str], JsonObject | None]
 """From the name of an object to the object."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyTarget:
+class ProxyTarget(msgspec.Struct, frozen=True):
     """A parsed target: ``name``, ``name:port`` or ``scheme:name:port``."""
 
     text: str

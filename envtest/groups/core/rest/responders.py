@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.http.server.request import HttpRequest
@@ -17,8 +18,7 @@ Proxied = Callable[[JsonObject, str, HttpRequest], "HttpResponse | Awaitable[Htt
 """What a pod, service or node answers to a request that is passed on, by the path behind ``proxy``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, kw_only=True):
     """An exec or attach request to a container.
 
     Attributes:

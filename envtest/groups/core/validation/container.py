@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from envtest.groups.common import validation
 from envtest.groups.core import resource_names
@@ -55,8 +56,7 @@ _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _HUGE = "hugepages-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodContext:
+class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a pod that container validation depends on.
 
     Attributes:
@@ -68,7 +68,7 @@ class PodContext:
         host_users: whether the pod uses the node's user namespace.
     """
 
-    volumes: Mapping[str, JsonObject] = field(default_factory=dict)
+    volumes: Mapping[str, JsonObject] = msgspec.field(default_factory=dict)
     claims: Sequence[str] = ()
     grace_period_seconds: int = 30
     restart_policy: str = ""

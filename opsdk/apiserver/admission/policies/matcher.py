@@ -6,7 +6,8 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import selects_object
@@ -19,8 +20,7 @@ from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyDependencies:
+class PolicyDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the server that policies use."""
 
     equivalents: Equivalents
@@ -29,8 +29,7 @@ class PolicyDependencies:
     authorizer: Authorizer
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyInvocation:
+class PolicyInvocation(msgspec.Struct, frozen=True):
     """A policy that matches a request, with its binding, params and version."""
 
     policy: AdmissionPolicy
@@ -45,8 +44,7 @@ class PolicyInvocation:
         return f"{self.policy.name}/{self.binding.name}/{meta.get('namespace', '')}/{meta.get('name', '')}"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFailure:
+class PolicyFailure(msgspec.Struct, frozen=True):
     """Something that went wrong with a policy or one of its bindings."""
 
     policy: AdmissionPolicy
@@ -55,12 +53,11 @@ class PolicyFailure:
     reason: str = ""
 
 
-@dataclass(slots=True)
-class MatchedPolicies:
+class MatchedPolicies(msgspec.Struct):
     """The matches of a request, and the failures of matching."""
 
-    invocations: list[PolicyInvocation] = field(default_factory=list)
-    failures: list[PolicyFailure] = field(default_factory=list)
+    invocations: list[PolicyInvocation] = msgspec.field(default_factory=list)
+    failures: list[PolicyFailure] = msgspec.field(default_factory=list)
 
 
 async def match_policies(

@@ -6,8 +6,9 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_source.go 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Self, TypeVar, cast
+
+import msgspec
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
@@ -17,8 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 CompiledT = TypeVar("CompiledT")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchCriteria:
+class MatchCriteria(msgspec.Struct, frozen=True, kw_only=True):
     """``matchConstraints`` of a policy, or ``matchResources`` of a binding.
 
     Attributes:
@@ -28,8 +28,8 @@ class MatchCriteria:
 
     rules: tuple[RuleWithOperations, ...] = ()
     excluded: tuple[RuleWithOperations, ...] = ()
-    namespaces: Selector = field(default_factory=Selector)
-    objects: Selector = field(default_factory=Selector)
+    namespaces: Selector = msgspec.field(default_factory=Selector)
+    objects: Selector = msgspec.field(default_factory=Selector)
     equivalent: bool = True
 
     @classmethod
@@ -45,8 +45,7 @@ class MatchCriteria:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParamRef:
+class ParamRef(msgspec.Struct, frozen=True, kw_only=True):
     """A binding's paramRef.
 
     Attributes:
@@ -73,8 +72,7 @@ class ParamRef:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyBinding:
+class PolicyBinding(msgspec.Struct, frozen=True, kw_only=True):
     """A policy binding; `actions` are the validationActions."""
 
     name: str
@@ -125,8 +123,7 @@ class AdmissionPolicy:
         return cast("CompiledT", self._compiled)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyHook:
+class PolicyHook(msgspec.Struct, frozen=True):
     """A policy with its bindings."""
 
     policy: AdmissionPolicy

@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apiserver import api_errors
@@ -66,8 +67,7 @@ def user_info(user: User) -> JsonObject:
 
 
 # ------------------------------------------------------------------ the answer
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookResponse:
+class WebhookResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook's verified response."""
 
     allowed: bool

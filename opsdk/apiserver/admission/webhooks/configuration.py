@@ -6,8 +6,9 @@ Upstream: k8s.io/apiserver/pkg/admission/configuration (v1.36).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Self
+
+import msgspec
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
@@ -16,8 +17,7 @@ from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget, target_o
 from opsdk.structured_merge.value import JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookAccessor:
+class WebhookAccessor(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook of a configuration.
 
     Attributes:
@@ -30,8 +30,8 @@ class WebhookAccessor:
     uid: str
     client_config: JsonObject
     rules: tuple[RuleWithOperations, ...]
-    namespaces: Selector = field(default_factory=Selector)
-    objects: Selector = field(default_factory=Selector)
+    namespaces: Selector = msgspec.field(default_factory=Selector)
+    objects: Selector = msgspec.field(default_factory=Selector)
     ignore_failures: bool = False
     equivalent: bool = True
     timeout: int = 10

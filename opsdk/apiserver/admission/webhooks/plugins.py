@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
@@ -44,8 +45,7 @@ Evaluate = Callable[[Attributes, VersionedAttributes, Sequence[JsonObject]], Awa
 """What each match condition says of an invocation: true, false, or what went wrong."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookDependencies:
+class WebhookDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the server that both webhook plugins use."""
 
     client: WebhookClient
@@ -58,8 +58,7 @@ class _FailedError(Exception):
     """A webhook that could not be asked; its failure policy decides."""
 
 
-@dataclass(slots=True)
-class _WebhookInvocation:
+class _WebhookInvocation(msgspec.Struct):
     """A webhook that a review concerns, and the version in which it wants to see it."""
 
     hook: WebhookAccessor

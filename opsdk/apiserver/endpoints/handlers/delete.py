@@ -6,7 +6,8 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/delete.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
@@ -21,11 +22,15 @@ from opsdk.apiserver.endpoints.response import accepted_for, body_response, list
 from opsdk.apiserver.endpoints.status import success
 from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.apiserver.resources import InstalledResource
-from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json, parse_yaml
+from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import HttpResponse
+from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+with on_first_use:
+    from opsdk.apiserver.serializer import yaml_documents
 
 _UNKNOWN = (
     'no kind "{kind}" is registered for version "{version}" in scheme'
@@ -103,7 +108,7 @@ def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
     if media not in (JSON, YAML):
         raise body.unsupported_media()
     try:
-        parsed: JsonValue = parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
+        parsed: JsonValue = yaml_documents.parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise api_errors.bad_request(f"{prefix}{error}") from None

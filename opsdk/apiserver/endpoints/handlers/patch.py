@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
+
+import msgspec
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
@@ -29,12 +30,16 @@ from opsdk.apiserver.fieldmanager.field_manager import describe_object
 from opsdk.apiserver.fieldmanager.managed_fields import keep_times
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json, parse_yaml
+from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json
 from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
+from opsdk.loading import on_first_use
 from opsdk.structured_merge.go_format import go_json, go_value
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+with on_first_use:
+    from opsdk.apiserver.serializer import yaml_documents
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -44,8 +49,7 @@ _MAX_OPERATIONS = 10_000
 _MAP = "map[string]interface {}"
 
 
-@dataclass(frozen=True, slots=True)
-class PatchRequest:
+class PatchRequest(msgspec.Struct, frozen=True):
     """A patch, and how it is refused where it does not fit.
 
     Attributes:
@@ -250,7 +254,7 @@ async def _apply(
 def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
     info = served.info
     try:
-        parsed = parse_yaml(raw)
+        parsed = yaml_documents.parse_yaml(raw)
     except SyntaxProblemError as error:
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     config: JsonValue = {} if parsed.tree is None else parsed.tree

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from opsdk.aio.alarm import Alarm
 from opsdk.aio.clock import Timer
@@ -52,8 +53,7 @@ _AGAIN = 1.0
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchStreamEvent:
+class WatchStreamEvent(msgspec.Struct, frozen=True):
     """One line of the stream, before it is transformed and encoded."""
 
     type: str

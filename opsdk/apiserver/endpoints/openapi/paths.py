@@ -6,7 +6,8 @@ Upstream: k8s.io/kube-openapi/pkg/builder3/openapi.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.apiserver.endpoints.handlers.patch import patch_types
 from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
@@ -39,8 +40,7 @@ _BOOLEANS = frozenset(
 _NUMBERS = frozenset({"limit", "timeoutSeconds", "gracePeriodSeconds"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Verb:
+class _Verb(msgspec.Struct, frozen=True):
     method: str
     word: str
     """How the names of operations begin."""
@@ -60,8 +60,7 @@ _VERBS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationNames:
+class OperationNames(msgspec.Struct, frozen=True, kw_only=True):
     """The schemas of a resource, and the kind of the objects in its paths.
 
     Attributes:

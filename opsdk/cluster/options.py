@@ -1,0 +1,30 @@
+"""Options of clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.cache.options import CacheOptions
+from opsdk.client.options import FieldValidation
+from opsdk.options import Options
+
+
+class ClusterOptions(Options, frozen=True, kw_only=True):
+    """Options of a `Cluster`.
+
+    Attributes:
+        cache: what is cached.
+        disable_cache_for: kinds that are always read from the server.
+        field_owner: the field manager of writes that set none.
+        field_validation: the field validation of writes that set none.
+        dry_run: store nothing, and write no Events.
+        name: the reporting controller of Events, usually the program's name.
+    """
+
+    cache: CacheOptions = CacheOptions()
+    disable_cache_for: Collection[GroupVersionKind] = ()
+    field_owner: str = ""
+    field_validation: FieldValidation | None = None
+    dry_run: bool = False
+    name: str = "opsdk"

@@ -1,0 +1,104 @@
+"""Imports on first use.
+
+An operator without webhooks, metrics or leader election should not pay for their modules at its start. A module that
+only some operators use is imported inside ``with on_first_use:``; its code runs when its first attribute is read::
+
+    with on_first_use:
+        from opsdk.webhook import server as webhook_server
+
+Import modules there, never names: ``from module import name`` reads an attribute. Type checkers and import-linter see
+an ordinary import. Use it where a measurement shows that the module costs time, and keep other imports plain.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
+from threading import RLock, local
+from types import ModuleType
+
+# The import sets these before the code runs. Import statements read the first, and `inspect` the others of all modules.
+_SET_BEFORE = frozenset(["__spec__", "__file__", "__name__"])
+
+
+class _LazyModule(ModuleType):
+    """A module whose code has not run. Its class is `ModuleType` as soon as it has, so ``super()`` would not do."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name not in _SET_BEFORE:
+            _load(self)
+        return ModuleType.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        _load(self)
+        ModuleType.__setattr__(self, name, value)
+
+
+class _Loader(LazyLoader):
+    """Runs the code of a module on first use. The class of the standard library is not safe for threads before 3.12."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave the module empty until it is used."""
+        self.lock = RLock()
+        self.loading = False
+        module.__class__ = _LazyModule
+
+
+class _OnFirstUse(local):
+    """Finds the modules of import statements inside ``with on_first_use:``, not of those in the modules themselves.
+
+    Packages are imported at once.
+
+    Attributes:
+        active: whether this thread runs such statements.
+    """
+
+    active = False
+
+    def __enter__(self) -> None:
+        self.active = True
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *exception: object) -> None:
+        self.active = False
+        sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if not self.active:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        # A package is imported at once. If it were empty, an import of a submodule would run the package first, and
+        # then the submodule a second time, although the package has imported it.
+        if spec is not None and spec.loader is not None and spec.submodule_search_locations is None:
+            spec.loader_state = spec.loader
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+on_first_use = _OnFirstUse()
+"""Import statements in a ``with`` block of it import modules on first use."""
+
+
+def _load(module: ModuleType) -> None:
+    """Run the code of a module, once. A second thread waits; if the code raises, the next use runs it again."""
+    spec = ModuleType.__getattribute__(module, "__spec__")
+    loader = spec.loader
+    if not isinstance(loader, _Loader):
+        return
+    with loader.lock:
+        if loader.loading or spec.loader is not loader:
+            return  # the code of the module itself uses it, or another thread was faster
+        loader.loading = True
+        active, on_first_use.active = on_first_use.active, False
+        try:
+            spec.loader_state.exec_module(module)
+        finally:
+            on_first_use.active = active
+            loader.loading = False
+        spec.loader = spec.loader_state
+        module.__class__ = ModuleType

@@ -1,0 +1,41 @@
+"""Addresses of the manager's HTTP endpoints."""
+
+from __future__ import annotations
+
+from opsdk.errors import ConfigError, UsageError
+from opsdk.loading import on_first_use
+
+with on_first_use:
+    import ipaddress
+
+
+def is_enabled(address: str) -> bool:
+    """Whether an address enables a server: empty and ``"0"`` disable it."""
+    return address not in ("", "0")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    >>> is_loopback("127.0.0.1:8080"), is_loopback("localhost:0"), is_loopback(":8080")
+    (True, True, False)
+    """
+    host, _ = parse_address(address)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Return host and port of ``host:port`` or ``:port`` (all interfaces). Raises `ConfigError` or `UsageError`.
+
+    >>> parse_address(":8080"), parse_address("[::1]:0")
+    (('0.0.0.0', 8080), ('::1', 0))
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise ConfigError(f"{address!r} is not an address: write host:port, or :port for all interfaces")
+    if host.startswith("[") != host.endswith("]"):
+        raise UsageError(f"{address!r}: write an IPv6 host in brackets")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":port" means

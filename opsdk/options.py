@@ -1,0 +1,41 @@
+"""The base of options.
+
+A dataclass generates the source of its methods when it is defined, and compiles it: the options of an operator took a
+tenth of its import. A struct has the same methods from C.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from opsdk.loading import on_first_use
+
+with on_first_use:
+    import dataclasses
+
+
+@lru_cache(maxsize=256)
+def _fields(options: type[Options]) -> dict[str, dataclasses.Field[object]]:
+    equivalent = dataclasses.make_dataclass(options.__name__, options.__struct_fields__)
+    return {field.name: field for field in dataclasses.fields(equivalent)}
+
+
+class _DataclassFields:
+    def __get__(self, instance: Options | None, owner: type[Options]) -> dict[str, dataclasses.Field[object]]:
+        return _fields(owner)
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Frozen, keyword-only options, equal by value.
+
+    `msgspec.structs.replace` changes some of them, and so does `dataclasses.replace`.
+
+    >>> class CacheSize(Options, frozen=True, kw_only=True):
+    ...     objects: int = 100
+    >>> msgspec.structs.replace(CacheSize(), objects=5)
+    CacheSize(objects=5)
+    """
+
+    __dataclass_fields__ = _DataclassFields()

@@ -1,0 +1,42 @@
+from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
+from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
+from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
+from opsdk.recipes.owner_references import (
+    controller_of,
+    has_owner_reference,
+    is_controlled_by,
+    remove_owner_reference,
+    set_controller_reference,
+    set_owner_reference,
+)
+from opsdk.recipes.retry import retry_on_conflict
+from opsdk.recipes.storage_migration import (
+    MigrationOptions,
+    MigrationProgress,
+    StorageMigrator,
+    migrate_storage_version,
+)
+
+__all__ = [
+    "MigrationOptions",
+    "MigrationProgress",
+    "OperationResult",
+    "StorageMigrator",
+    "add_finalizer",
+    "contains_finalizer",
+    "controller_of",
+    "create_or_patch",
+    "create_or_update",
+    "get_condition",
+    "has_owner_reference",
+    "is_condition_true",
+    "is_controlled_by",
+    "is_deleting",
+    "migrate_storage_version",
+    "remove_finalizer",
+    "remove_owner_reference",
+    "retry_on_conflict",
+    "set_condition",
+    "set_controller_reference",
+    "set_owner_reference",
+]
