@@ -34,7 +34,7 @@ from opsdk.cache.options import CacheOptions as CacheOptions
 from opsdk.client.client import Client as Client
 from opsdk.client.scheme import default_scheme as default_scheme
 from opsdk.cluster.cluster import Cluster as Cluster
-from opsdk.cluster.cluster import ClusterOptions as ClusterOptions
+from opsdk.cluster.options import ClusterOptions as ClusterOptions
 from opsdk.controller.context import Context as Context
 from opsdk.controller.controller import Controller as Controller
 from opsdk.controller.options import ControllerOptions as ControllerOptions
@@ -52,7 +52,7 @@ from opsdk.errors import TransportError as TransportError
 from opsdk.errors import UsageError as UsageError
 from opsdk.event.request import Request as Request
 from opsdk.manager.manager import Manager as Manager
-from opsdk.manager.manager import ManagerOptions as ManagerOptions
+from opsdk.manager.options import ManagerOptions as ManagerOptions
 from opsdk.patch import MergeFrom as MergeFrom
 from opsdk.recorder.recorder import EventRecorder as EventRecorder
 from opsdk.rest.config import Config as Config
