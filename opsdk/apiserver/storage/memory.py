@@ -56,8 +56,9 @@ class _Bucket(msgspec.Struct):
 
 
 def bucket_of(key: str) -> str:
-    """The first two parts of a key."""
-    return key[: key.index("/", key.index("/") + 1)]
+    """The first two parts of a key, or of a prefix such as ``group/``."""
+    group, resource, *_ = key.split("/", 2)
+    return f"{group}/{resource}"
 
 
 def with_revision(value: JsonObject, revision: int) -> JsonObject:

@@ -230,10 +230,13 @@ async def test_every_version_is_read_and_scaled(kind: type[Database | DatabaseV1
         obj = await here.client.get(kind, KEY)
         await here.client.subresource("scale").patch(obj, merge_patch({"spec": {"replicas": 3}}))
         await here.until(lambda: here.service.orders[-1].instance.replicas == 3)
-        await here.until_ready()
-        scale = await here.client.subresource("scale").get(obj, Scale)
-        assert scale.status is not None
-        assert scale.status.replicas == 3
+
+        async def has_scaled() -> None:
+            scale = await here.client.subresource("scale").get(obj, Scale)
+            assert scale.status is not None
+            assert scale.status.replicas == 3
+
+        await here.env.eventually(has_scaled, within=120)
 
 
 async def test_rules_hold_in_the_api_server() -> None:
