@@ -10,6 +10,7 @@ Upstream: none.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +20,29 @@ with on_first_use:
     from opsdk.telemetry import prometheus_library as library
 
 
-class Counters:
+class _Values(ABC):
+    """One number for each combination of labels. For any thread."""
+
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+        self._name, self._documentation, self._labels = name, documentation, tuple(labels)
+        self._values: dict[tuple[str, ...], float] = {}
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
+        """Return the metric without samples."""
+
+    def collect(self) -> Iterator[library.Metric]:
+        """See `prometheus_client.registry.Collector`."""
+        family = self._family()
+        with self._lock:
+            values = list(self._values.items())
+        for labels, value in values:
+            family.add_metric(labels, value)
+        yield family
+
+
+class Counters(_Values):
     """A counter with one series for each combination of labels. For any thread.
 
     Args:
@@ -33,27 +56,16 @@ class Counters:
     [1.0]
     """
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
-        self._name, self._documentation, self._labels = name, documentation, tuple(labels)
-        self._values: dict[tuple[str, ...], float] = {}
-        self._lock = threading.Lock()
-
     def inc(self, *labels: str, by: float = 1.0) -> None:
         """Add `by` to the series with these label values. Zero creates the series."""
         with self._lock:
             self._values[labels] = self._values.get(labels, 0.0) + by
 
-    def collect(self) -> Iterator[library.Metric]:
-        """See `prometheus_client.registry.Collector`."""
-        family = library.CounterMetricFamily(self._name, self._documentation, labels=self._labels)
-        with self._lock:
-            values = list(self._values.items())
-        for labels, value in values:
-            family.add_metric(labels, value)
-        yield family
+    def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
+        return library.CounterMetricFamily(self._name, self._documentation, labels=self._labels)
 
 
-class Gauges:
+class Gauges(_Values):
     """A gauge with one series for each combination of labels. For any thread.
 
     Args:
@@ -67,24 +79,13 @@ class Gauges:
     [3.0]
     """
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
-        self._name, self._documentation, self._labels = name, documentation, tuple(labels)
-        self._values: dict[tuple[str, ...], float] = {}
-        self._lock = threading.Lock()
-
     def set(self, value: float, *labels: str) -> None:
         """Set the series with these label values."""
         with self._lock:
             self._values[labels] = float(value)
 
-    def collect(self) -> Iterator[library.Metric]:
-        """See `prometheus_client.registry.Collector`."""
-        family = library.GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
-        with self._lock:
-            values = list(self._values.items())
-        for labels, value in values:
-            family.add_metric(labels, value)
-        yield family
+    def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
+        return library.GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
 
 
 class Histograms:
