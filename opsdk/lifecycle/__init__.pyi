@@ -1,0 +1,10 @@
+from opsdk.lifecycle.generic_controller import GenericController as GenericController
+from opsdk.lifecycle.handlers import HandlerTransaction as HandlerTransaction
+from opsdk.lifecycle.handlers import NamedHandler as NamedHandler
+from opsdk.lifecycle.lifecycle import LifecycleHandler as LifecycleHandler
+from opsdk.lifecycle.names import LifecycleNames as LifecycleNames
+from opsdk.lifecycle.options import LASSO as LASSO
+from opsdk.lifecycle.options import NORMAN as NORMAN
+from opsdk.lifecycle.options import GenericControllerOptions as GenericControllerOptions
+from opsdk.lifecycle.options import RetryPolicy as RetryPolicy
+from opsdk.lifecycle.options import SlowingRateLimiter as SlowingRateLimiter
