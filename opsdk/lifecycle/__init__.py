@@ -8,26 +8,30 @@ The names are imported when they are first used. Type checkers read ``__init__.p
 from importlib import import_module
 
 _HOMES = {
+    "cluster_scope": ("for_cluster", "object_in_cluster"),
+    "cond": ("Cond",),
+    "factory": ("SharedControllerFactory",),
+    "generating": ("GeneratingHandler", "GeneratingOptions", "add_generating_handler", "generates"),
     "generic_controller": ("GenericController",),
-    "handlers": (
-        "HandlerTransaction",
-        "NamedHandler",
-    ),
+    "handlers": ("HandlerTransaction", "NamedHandler"),
+    "leader": ("on_leader",),
     "lifecycle": ("LifecycleHandler",),
     "names": ("LifecycleNames",),
-    "options": (
-        "GenericControllerOptions",
-        "LASSO",
-        "NORMAN",
-        "RetryPolicy",
-        "SlowingRateLimiter",
-    ),
+    "options": ("GenericControllerOptions", "LASSO", "NORMAN", "RetryPolicy", "SlowingRateLimiter"),
+    "orphans": ("DrainedFinalizer", "drain", "drain_all"),
+    "related": ("TRIGGER_ALL", "relate"),
+    "status_handler": ("StatusHandler", "status_handler"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "LASSO",
     "NORMAN",
+    "TRIGGER_ALL",
+    "Cond",
+    "DrainedFinalizer",
+    "GeneratingHandler",
+    "GeneratingOptions",
     "GenericController",
     "GenericControllerOptions",
     "HandlerTransaction",
@@ -35,7 +39,18 @@ __all__ = [
     "LifecycleNames",
     "NamedHandler",
     "RetryPolicy",
+    "SharedControllerFactory",
     "SlowingRateLimiter",
+    "StatusHandler",
+    "add_generating_handler",
+    "drain",
+    "drain_all",
+    "for_cluster",
+    "generates",
+    "object_in_cluster",
+    "on_leader",
+    "relate",
+    "status_handler",
 ]
 
 

@@ -1,6 +1,15 @@
+from opsdk.lifecycle.cluster_scope import for_cluster as for_cluster
+from opsdk.lifecycle.cluster_scope import object_in_cluster as object_in_cluster
+from opsdk.lifecycle.cond import Cond as Cond
+from opsdk.lifecycle.factory import SharedControllerFactory as SharedControllerFactory
+from opsdk.lifecycle.generating import GeneratingHandler as GeneratingHandler
+from opsdk.lifecycle.generating import GeneratingOptions as GeneratingOptions
+from opsdk.lifecycle.generating import add_generating_handler as add_generating_handler
+from opsdk.lifecycle.generating import generates as generates
 from opsdk.lifecycle.generic_controller import GenericController as GenericController
 from opsdk.lifecycle.handlers import HandlerTransaction as HandlerTransaction
 from opsdk.lifecycle.handlers import NamedHandler as NamedHandler
+from opsdk.lifecycle.leader import on_leader as on_leader
 from opsdk.lifecycle.lifecycle import LifecycleHandler as LifecycleHandler
 from opsdk.lifecycle.names import LifecycleNames as LifecycleNames
 from opsdk.lifecycle.options import LASSO as LASSO
@@ -8,3 +17,10 @@ from opsdk.lifecycle.options import NORMAN as NORMAN
 from opsdk.lifecycle.options import GenericControllerOptions as GenericControllerOptions
 from opsdk.lifecycle.options import RetryPolicy as RetryPolicy
 from opsdk.lifecycle.options import SlowingRateLimiter as SlowingRateLimiter
+from opsdk.lifecycle.orphans import DrainedFinalizer as DrainedFinalizer
+from opsdk.lifecycle.orphans import drain as drain
+from opsdk.lifecycle.orphans import drain_all as drain_all
+from opsdk.lifecycle.related import TRIGGER_ALL as TRIGGER_ALL
+from opsdk.lifecycle.related import relate as relate
+from opsdk.lifecycle.status_handler import StatusHandler as StatusHandler
+from opsdk.lifecycle.status_handler import status_handler as status_handler

@@ -17,7 +17,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, deep_copy
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, deep_copy, key_of
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
@@ -37,7 +37,7 @@ from opsdk.lifecycle.handlers import (
     check_returned,
 )
 from opsdk.lifecycle.lifecycle import LifecycleHandler
-from opsdk.lifecycle.names import LifecycleNames
+from opsdk.lifecycle.names import LifecycleNames, unknown_finalizers
 from opsdk.lifecycle.options import GenericControllerOptions, RetryPolicy, SlowingRateLimiter
 from opsdk.lifecycle.recent_deletions import RETRY_SECONDS, RecentDeletions
 from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict
@@ -149,6 +149,7 @@ class GenericController(Generic[T]):
         """The names of the lifecycles that have a finalizer."""
         self._clock = clock
         self._deletions = RecentDeletions()
+        self._warned: set[str] = set()
         self._table = RunTable(retry_limit=max(1, self.options.workers - 1))
         self._has_handlers = asyncio.Event()
         self._sources: list[EventSource] = []
@@ -373,6 +374,8 @@ class GenericController(Generic[T]):
         ):
             log.warning("the cache shows %s %s, which is deleted: waiting for a newer list", self.kind.name, key)
             return Result(requeue_after=RETRY_SECONDS)
+        if obj is not None and self.finalizers:
+            self._warn_of_unknown(obj)
         errors: dict[str, Exception] = {}
         for registration in self._chosen(item):
             if not registration.selects(obj):
@@ -392,6 +395,22 @@ class GenericController(Generic[T]):
             self._record_failures(key, errors)
             raise HandlersFailedError(errors)
         return None
+
+    def _warn_of_unknown(self, obj: T) -> None:
+        """Log each finalizer once that has the prefix of our lifecycles and belongs to none of them."""
+        for name in unknown_finalizers(obj.metadata.finalizers, self.finalizers.values()):
+            if name not in self._warned:
+                self._warned.add(name)
+                log.warning(
+                    "%s %s has the finalizer %s, which no lifecycle of %s handles: if its program is gone, run "
+                    "opsdk cleanup --finalizers %s --kind %s",
+                    self.kind.name,
+                    key_of(obj),
+                    name,
+                    self.name,
+                    name,
+                    self.kind.gvk.group_kind,
+                )
 
     def _chosen(self, item: AnyRequest) -> Iterable[NamedHandler]:
         """Return the handlers to call now. Those that hang get an item of their own."""
@@ -414,14 +433,14 @@ class GenericController(Generic[T]):
     async def _call(self, registration: NamedHandler, key: Request, obj: T | None, ctx: Context) -> T | None:
         """Call a handler with a copy of the object, and return the object for the next one."""
         attempt = self.controller.queue.rate_limiter.num_requeues(HandlerRequest(*key, registration.name))
-        given = deep_copy(obj) if obj is not None else None
-        own = replace(ctx, request=key, object=given, attempt=attempt or ctx.attempt)
+        copied = deep_copy(obj) if obj is not None else None
+        own = replace(ctx, request=key, object=copied, attempt=attempt or ctx.attempt)
         began = self._clock.now()
         failure: BaseException | None = None
         try:
             with log_context(handler=registration.name):
                 async with timeout(self._clock, registration.timeout or None):
-                    returned = await registration.call(key, given, own)
+                    returned = await registration.call(key, copied, own)
             registration.timeouts = 0
             if returned is None:
                 return obj

@@ -6,7 +6,7 @@ Upstream: github.com/rancher/norman/lifecycle/object.go, github.com/rancher/wran
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from opsdk.errors import UsageError
 from opsdk.options import Options
@@ -112,3 +112,14 @@ class LifecycleNames(Options, frozen=True, kw_only=True):
     def annotations(self) -> tuple[str, ...]:
         """All annotations that count as this lifecycle's."""
         return (self.annotation, *self.former_annotations)
+
+
+def unknown_finalizers(finalizers: Iterable[str], lifecycles: Iterable[LifecycleNames]) -> list[str]:
+    """Return the finalizers that have the prefix of a lifecycle, and belong to none.
+
+    >>> unknown_finalizers(["controller.cattle.io/old", "foregroundDeletion"], [LifecycleNames.norman("dns")])
+    ['controller.cattle.io/old']
+    """
+    handled = {name for names in lifecycles for name in names.finalizers}
+    prefixes = tuple({f"{name.rpartition('/')[0]}/" for name in handled})
+    return [name for name in finalizers if name not in handled and prefixes and name.startswith(prefixes)]

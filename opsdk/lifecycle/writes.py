@@ -64,10 +64,10 @@ class ChangeWriter:
         status: Any = obj.content.get("status") if isinstance(obj, Unstructured) else getattr(obj, "status", None)
         if object_changed or (status_changed and not self._has_status):
             await client.update(obj)
+            if deep_equal(to_tree(obj).get("status"), desired):
+                return  # the server took the status with the object, or it did not change
         if not status_changed or self._has_status is False:
             return
-        if deep_equal(to_tree(obj).get("status"), desired):
-            return  # the server took the status with the object
         if isinstance(obj, Unstructured):
             obj.content["status"] = status
         else:

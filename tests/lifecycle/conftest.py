@@ -8,12 +8,43 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec import field
 
 from envtest import Environment
-from opsdk import Client, Cluster, ClusterOptions, ObjectMeta
+from opsdk import (
+    Client,
+    Cluster,
+    ClusterOptions,
+    Condition,
+    GroupVersionKind,
+    Model,
+    Object,
+    ObjectMeta,
+    crd_for,
+)
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.runnable import Runnable
+from opsdk.testing.definitions import install_definitions
+
+
+class SiteSpec(Model):
+    """A size."""
+
+    size: int = 1
+
+
+class SiteStatus(Model):
+    """A state with conditions."""
+
+    size: int = 0
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class Site(Object[SiteSpec, SiteStatus]):
+    """A kind with a status subresource."""
+
+    gvk = GroupVersionKind("lifecycle.opsdk.dev", "v1", "Site")
 
 
 class World:
@@ -21,6 +52,8 @@ class World:
 
     def __init__(self, env: Environment, cluster: Cluster, user: Client) -> None:
         self.env, self.cluster, self.user = env, cluster, user
+        self._installed = False
+        self.Site = Site
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -40,6 +73,15 @@ class World:
             for result in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(result, Exception):
                     raise result
+
+    async def site(self, name: str = "a", namespace: str = "default", **fields: Any) -> Site:
+        """Create a Site as a user; the first one installs the kind."""
+        if not self._installed:
+            await install_definitions(self.user, [crd_for(Site)])
+            self._installed = True
+        return await self.user.create(
+            Site(metadata=ObjectMeta(name=name, namespace=namespace, **fields), spec=SiteSpec())
+        )
 
     async def config(self, name: str = "a", namespace: str = "default", **fields: Any) -> ConfigMap:
         """Create a ConfigMap as a user."""
