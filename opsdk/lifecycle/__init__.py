@@ -8,19 +8,47 @@ The names are imported when they are first used. Type checkers read ``__init__.p
 from importlib import import_module
 
 _HOMES = {
-    "cluster_scope": ("for_cluster", "object_in_cluster"),
+    "cluster_scope": (
+        "for_cluster",
+        "object_in_cluster",
+    ),
     "cond": ("Cond",),
     "factory": ("SharedControllerFactory",),
-    "generating": ("GeneratingHandler", "GeneratingOptions", "add_generating_handler", "generates"),
+    "generating": (
+        "GeneratingHandler",
+        "GeneratingOptions",
+        "add_generating_handler",
+        "generates",
+    ),
     "generic_controller": ("GenericController",),
-    "handlers": ("HandlerTransaction", "NamedHandler"),
+    "handlers": (
+        "HandlerTransaction",
+        "NamedHandler",
+    ),
     "leader": ("on_leader",),
     "lifecycle": ("LifecycleHandler",),
     "names": ("LifecycleNames",),
-    "options": ("GenericControllerOptions", "LASSO", "NORMAN", "RetryPolicy", "SlowingRateLimiter"),
-    "orphans": ("DrainedFinalizer", "drain", "drain_all"),
-    "related": ("TRIGGER_ALL", "relate"),
-    "status_handler": ("StatusHandler", "status_handler"),
+    "options": (
+        "GenericControllerOptions",
+        "LASSO",
+        "NORMAN",
+        "RetryPolicy",
+        "SlowingRateLimiter",
+    ),
+    "orphans": (
+        "DrainResult",
+        "DrainedFinalizer",
+        "drain",
+        "drain_all",
+    ),
+    "related": (
+        "TRIGGER_ALL",
+        "relate",
+    ),
+    "status_handler": (
+        "StatusHandler",
+        "status_handler",
+    ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -29,6 +57,7 @@ __all__ = [
     "NORMAN",
     "TRIGGER_ALL",
     "Cond",
+    "DrainResult",
     "DrainedFinalizer",
     "GeneratingHandler",
     "GeneratingOptions",

@@ -18,6 +18,7 @@ from opsdk.lifecycle.options import GenericControllerOptions as GenericControlle
 from opsdk.lifecycle.options import RetryPolicy as RetryPolicy
 from opsdk.lifecycle.options import SlowingRateLimiter as SlowingRateLimiter
 from opsdk.lifecycle.orphans import DrainedFinalizer as DrainedFinalizer
+from opsdk.lifecycle.orphans import DrainResult as DrainResult
 from opsdk.lifecycle.orphans import drain as drain
 from opsdk.lifecycle.orphans import drain_all as drain_all
 from opsdk.lifecycle.related import TRIGGER_ALL as TRIGGER_ALL

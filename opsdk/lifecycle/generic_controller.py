@@ -8,7 +8,8 @@ failed handler changed does not reach the next one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
@@ -263,6 +264,18 @@ class GenericController(Generic[T]):
         if handler.methods.remove:
             self.finalizers[name] = names
         return registration
+
+    def on_change(self, name: str, function: Callable[..., Awaitable[Any]]) -> NamedHandler:
+        """Add a handler (wrangler's ``OnChange``). Another name of `add_handler`, without options."""
+        return self.add_handler(name, function)
+
+    def on_remove(self, name: str, function: Callable[..., Awaitable[Any]]) -> NamedHandler:
+        """Call ``function(obj)`` or ``function(obj, ctx)`` when an object is being deleted (wrangler's ``OnRemove``).
+
+        Wrangler's finalizer keeps the object until it succeeds.
+        """
+        names = LifecycleNames.wrangler(name)
+        return self.add_lifecycle(name, SimpleNamespace(remove=function), names=names)
 
     def remove_handler(self, name: str) -> None:
         """Remove a handler. A call that runs goes on. Raises `UsageError` if there is none of this name."""

@@ -39,14 +39,14 @@ def tree(**content: Any) -> Unstructured:
     ],
 )
 def test_what_says_the_cluster(obj: Any) -> None:
-    """4.5 Typed helpers: method, annotation, clusterName, projectName, namespace; the first one decides."""
+    """Norman Typed helpers: method, annotation, clusterName, projectName, namespace; the first one decides."""
     assert object_in_cluster(obj, "c-1")
     assert not object_in_cluster(obj, "c-2")
     assert not for_cluster("c-10")(obj)
 
 
 async def test_only_the_objects_of_the_cluster(world: Any) -> None:
-    """4.5 Typed helpers, AddClusterScopedHandler: only its cluster's objects are seen; names carry the cluster."""
+    """Norman Typed helpers, AddClusterScopedHandler: only its cluster's objects are seen; names carry the cluster."""
     seen: list[str] = []
 
     class Dns:

@@ -45,7 +45,7 @@ both = pytest.mark.parametrize("make", [typed, untyped])
 
 @both
 async def test_the_three_states(make: Any) -> None:
-    """4.5 condition.Cond: exactly one of True, False and Unknown holds; a missing condition is none of them."""
+    """Norman condition.Cond: exactly one of True, False and Unknown holds; a missing condition is none of them."""
     obj = make()
     assert (READY.is_true(obj), READY.is_false(obj), READY.is_unknown(obj), READY.status(obj)) == (*[False] * 3, "")
     for change, states in (
@@ -63,7 +63,7 @@ async def test_the_three_states(make: Any) -> None:
 
 @both
 async def test_timestamps_change_only_with_the_condition(make: Any) -> None:
-    """4.5 condition.Cond, timestamp only on change: a new message is no transition; an equal set changes nothing."""
+    """Norman condition.Cond, timestamp only on change: a new message is no transition; an equal set changes nothing."""
     obj = make()
     READY.true(obj)
     first = READY.last_updated(obj)
@@ -97,7 +97,7 @@ async def test_other_condition_types_are_kept() -> None:
 
 @both
 async def test_do_sets_the_outcome(make: Any) -> None:
-    """4.5 condition.Cond: an error sets False with its message; a conflict and an IgnoreError leave it untouched."""
+    """Norman condition.Cond: an error sets False with its message; a conflict and an IgnoreError leave it untouched."""
     obj = make()
 
     async def run(error: Exception | None) -> Any:
@@ -123,7 +123,7 @@ async def test_do_sets_the_outcome(make: Any) -> None:
 
 @both
 async def test_once_and_do_until_true(make: Any) -> None:
-    """4.5 condition.Cond: do_until_true stops at True; once stops at False with an error that is not retried."""
+    """Norman condition.Cond: do_until_true stops at True; once stops at False with an error that is not retried."""
     calls: list[int] = []
     obj = make()
 
@@ -144,7 +144,7 @@ async def test_once_and_do_until_true(make: Any) -> None:
 
 @both
 async def test_create_unknown_if_not_exists(make: Any) -> None:
-    """4.5 condition.Cond: Unknown is added once, and replaces nothing."""
+    """Norman condition.Cond: Unknown is added once, and replaces nothing."""
     obj = make()
     assert READY.create_unknown_if_not_exists(obj)
     assert READY.is_unknown(obj)
@@ -154,7 +154,7 @@ async def test_create_unknown_if_not_exists(make: Any) -> None:
 
 
 async def test_track_writes_the_condition(world: Any) -> None:
-    """4.5 condition.Cond, Track: the status is written when it changed, also if the step raises, and only then."""
+    """Norman condition.Cond, Track: the status is written when it changed, also if the step raises, and only then."""
     site = await world.site()
 
     async def fails(obj: Any) -> None:

@@ -16,7 +16,7 @@ from opsdk.testing.running import running
 
 
 async def test_several_parts_share_one_informer(k8s_env: Environment) -> None:
-    """4.5 lasso details: handlers of several parts of a program share informer and queue; ForKind is idempotent."""
+    """Lasso details: handlers of several parts of a program share informer and queue; ForKind is idempotent."""
     order: list[str] = []
     operator = Operator("shared")
     factories: list[SharedControllerFactory] = []
@@ -54,7 +54,7 @@ async def test_several_parts_share_one_informer(k8s_env: Environment) -> None:
 
 
 async def test_options_by_kind(k8s_env: Environment) -> None:
-    """4.5 lasso limiter: workers and limiter can differ by kind."""
+    """Lasso limiter: workers and limiter can differ by kind."""
     operator = Operator("shared")
 
     @operator.setup

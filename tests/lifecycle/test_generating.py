@@ -34,7 +34,7 @@ async def update(world: Any, **annotations: str) -> None:
 
 
 async def test_an_object_that_is_no_longer_yielded_is_pruned(world: Any) -> None:
-    """4.6 GeneratingHandler: drop one yielded object -> pruned; set {a,b} -> {b,c} creates c, deletes a, leaves b."""
+    """Wrangler GeneratingHandler: one that is not yielded is pruned; {a,b} -> {b,c} leaves b alone."""
     await world.site(annotations={"names": "a b"})
     controller = GenericController(world.cluster, world.Site)
 
@@ -73,7 +73,7 @@ async def _equal(names: Any, expected: list[str]) -> bool:
     ],
 )
 async def test_what_the_options_do_not_allow(world: Any, child: Any, text: str) -> None:
-    """4.6 GeneratingHandler, options: an object that they do not allow is an error with the option's name."""
+    """Wrangler GeneratingHandler, options: an object that they do not allow is an error with the option's name."""
     await world.site()
     controller = GenericController(world.cluster, world.Site)
 
@@ -87,7 +87,7 @@ async def test_what_the_options_do_not_allow(world: Any, child: Any, text: str) 
 
 
 async def test_objects_without_owner_reference(world: Any) -> None:
-    """4.6 GeneratingHandler: cross-namespace and cluster-scoped objects are pruned, and go with their owner."""
+    """Wrangler GeneratingHandler: cross-namespace and cluster-scoped objects are pruned, and go with their owner."""
     await world.user.create(Namespace(metadata=ObjectMeta(name="other")))
     site = await world.site(annotations={"names": "a b"})
     controller = GenericController(world.cluster, world.Site)
@@ -124,7 +124,7 @@ def _role(name: str) -> ClusterRole:
 
 
 async def test_kinds_that_are_not_declared(world: Any) -> None:
-    """4.6 GeneratingHandler, DynamicLookup: kinds are recorded on the owner, so another process prunes them too."""
+    """Wrangler GeneratingHandler, DynamicLookup: kinds are recorded on the owner, for other processes."""
     await world.site(annotations={"names": "a"})
     options = GeneratingOptions(dynamic_lookup=True)
 
@@ -142,7 +142,7 @@ async def test_kinds_that_are_not_declared(world: Any) -> None:
 
 
 async def test_one_apply_for_a_resource_version(world: Any) -> None:
-    """4.6 GeneratingHandler, UniqueApplyForResourceVersion: the function is called once for a version of the owner."""
+    """Wrangler GeneratingHandler, UniqueApplyForResourceVersion: one call for a version of the owner."""
     calls: list[str] = []
     await world.site()
     controller = GenericController(world.cluster, world.Site)

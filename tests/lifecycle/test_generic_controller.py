@@ -77,7 +77,7 @@ class Recording(TelemetryHook):
 
 # ------------------------------------------------------------------ calls and retries
 async def test_all_handlers_run_and_all_are_retried(world: Any, calls: Calls) -> None:
-    """4.5 GenericController: handlers a (fails), b: both are called, the key is retried, b is called again."""
+    """Norman GenericController: handlers a (fails), b: both are called, the key is retried, b is called again."""
     controller = controller_of(world, retry=RetryPolicy.ALL)
     controller.add_handler("a", calls.handler("a", ValueError("first")))
     controller.add_handler("b", calls.handler("b"))
@@ -89,7 +89,7 @@ async def test_all_handlers_run_and_all_are_retried(world: Any, calls: Calls) ->
 
 
 async def test_only_the_failed_handler_is_retried(world: Any, calls: Calls) -> None:
-    """4.5 GenericController, option: only a is called again, with its own attempts and its own backoff."""
+    """Norman GenericController, option: only a is called again, with its own attempts and its own backoff."""
     attempts: list[int] = []
 
     async def failing(request: Request, obj: ConfigMap, ctx: Context) -> None:
@@ -128,7 +128,7 @@ async def test_an_event_runs_all_handlers_and_is_no_attempt(world: Any, calls: C
 
 
 async def test_a_handler_gets_what_the_one_before_returned(world: Any) -> None:
-    """4.5 GenericController: the returned object is passed on; what a failed handler changed is not."""
+    """Norman GenericController: the returned object is passed on; what a failed handler changed is not."""
     seen: list[dict[str, str]] = []
 
     async def returns(request: Request, obj: ConfigMap | None) -> ConfigMap | None:
@@ -156,7 +156,7 @@ async def test_a_handler_gets_what_the_one_before_returned(world: Any) -> None:
 
 
 async def test_a_deleted_object_is_none(world: Any, calls: Calls) -> None:
-    """4.5 GenericController: the object is None when it is deleted; a `when` does not hide that."""
+    """Norman GenericController: the object is None when it is deleted; a `when` does not hide that."""
     controller = controller_of(world)
     controller.add_handler("a", calls.handler("a"), when=lambda obj: False)
     config = await world.config("x")
@@ -170,7 +170,7 @@ async def test_a_deleted_object_is_none(world: Any, calls: Calls) -> None:
 async def test_errors_that_are_not_retried(
     world: Any, calls: Calls, policy: RetryPolicy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """4.5 GenericController: IgnoreError swallows; TerminalError is logged; neither is retried, and b is called."""
+    """Norman GenericController: IgnoreError swallows; TerminalError is logged; neither is retried, and b is called."""
     controller = controller_of(world, retry=policy)
     controller.add_handler("a", calls.handler("a", IgnoreError("done"), TerminalError("hopeless")))
     controller.add_handler("b", calls.handler("b"))
@@ -187,7 +187,7 @@ async def test_errors_that_are_not_retried(
 
 
 async def test_errors_are_joined(world: Any) -> None:
-    """4.5 GenericController: the journal has `[name] failed with : ...` of every handler."""
+    """Norman GenericController: the journal has `[name] failed with : ...` of every handler."""
     journal = Journal()
 
     async def fails(request: Request, obj: ConfigMap | None) -> None:
@@ -229,6 +229,29 @@ async def test_another_object_is_an_error_and_is_not_passed_on(world: Any, calls
         for detail in details
     ] == ["default/y", "uid another", "returned 'text'", "uid none"]
     assert [obj.metadata.name for *_, obj in calls.seen] == ["x"]
+
+
+async def test_on_change_and_on_remove(world: Any) -> None:
+    """Wrangler generic controller: OnChange gets every change and None; OnRemove has wrangler's finalizer."""
+    changes: list[bool] = []
+    removed: list[str] = []
+
+    async def change(request: Request, obj: ConfigMap | None) -> None:
+        if request == Request("default", "x"):
+            changes.append(obj is None)
+
+    async def remove(obj: ConfigMap, ctx: Context) -> None:
+        removed.append(f"{ctx.request} {obj.metadata.finalizers}")
+
+    controller = controller_of(world)
+    controller.on_change("dns", change)
+    controller.on_remove("cleanup", remove)
+    config = await world.config("x")
+    async with world.running(controller):
+        await world.until(lambda: len(changes) >= 2)
+        await world.user.delete(config)
+        await world.until(lambda: True in changes)
+    assert removed == ["default/x ['wrangler.cattle.io/cleanup']"]
 
 
 # ------------------------------------------------------------------ isolation
@@ -328,7 +351,7 @@ async def test_one_object_is_never_handled_twice_at_once(world: Any) -> None:
 # ------------------------------------------------------------------ registration
 @pytest.mark.parametrize("policy", list(RetryPolicy))
 async def test_a_late_handler_sees_existing_objects(world: Any, calls: Calls, policy: RetryPolicy) -> None:
-    """4.5 add after start: a late handler sees existing objects; with ALL the others are called again as well."""
+    """Norman add after start: a late handler sees existing objects; with ALL the others are called again as well."""
     controller = controller_of(world, retry=policy)
     controller.add_handler("early", calls.handler("early"))
     await world.config("x")
@@ -341,7 +364,7 @@ async def test_a_late_handler_sees_existing_objects(world: Any, calls: Calls, po
 
 
 async def test_a_handler_ends_with_its_block(world: Any, calls: Calls) -> None:
-    """4.5 add after start: the end of the block removes the handler, after its running call has ended."""
+    """Norman add after start: the end of the block removes the handler, after its running call has ended."""
     controller = controller_of(world)
     controller.add_handler("stays", calls.handler("stays"))
     config = await world.config("x")
@@ -362,7 +385,7 @@ async def test_a_handler_ends_with_its_block(world: Any, calls: Calls) -> None:
 
 
 async def test_a_transaction_activates_all_or_none(world: Any, calls: Calls) -> None:
-    """4.5 HandlerTransaction: registrations become active together at commit; a rollback drops them."""
+    """Norman HandlerTransaction: registrations become active together at commit; a rollback drops them."""
     controller = controller_of(world)
     controller.add_handler("first", calls.handler("first"))
     await world.config("x")
@@ -386,7 +409,7 @@ async def test_a_transaction_activates_all_or_none(world: Any, calls: Calls) -> 
 
 
 async def test_a_feature_handler(world: Any, calls: Calls) -> None:
-    """4.5 AddFeatureHandler: the handler is called while `enabled` returns True, also for deleted objects."""
+    """Norman AddFeatureHandler: the handler is called while `enabled` returns True, also for deleted objects."""
     features = {"dns": False}
     controller = controller_of(world)
     controller.add_handler("dns", calls.handler("dns"), enabled=lambda: features["dns"])
@@ -429,7 +452,7 @@ async def test_what_cannot_be_a_handler(world: Any, name: str, function: str, te
 
 # ------------------------------------------------------------------ queue
 async def test_enqueue_after(world: Any, calls: Calls) -> None:
-    """4.5 Queue: enqueue_after under the virtual clock; what is queued before the start is kept."""
+    """Norman Queue: enqueue_after under the virtual clock; what is queued before the start is kept."""
     controller = controller_of(world)
     controller.add_handler("a", calls.handler("a"))
     controller.enqueue("default", "early")
@@ -442,7 +465,7 @@ async def test_enqueue_after(world: Any, calls: Calls) -> None:
 
 
 async def test_resync(world: Any, calls: Calls) -> None:
-    """4.5 Queue: a resync calls all handlers for all objects at its interval; norman's is two hours."""
+    """Norman Queue: a resync calls all handlers for all objects at its interval; norman's is two hours."""
     assert NORMAN.resync == 7200.0
     controller = controller_of(world, resync=NORMAN.resync)
     controller.add_handler("a", calls.handler("a"))
@@ -453,7 +476,7 @@ async def test_resync(world: Any, calls: Calls) -> None:
 
 
 def test_the_presets() -> None:
-    """4.5 Queue, lasso limiter: 500 ms to 1000 s with 10 qps/100; 5 ms to 30 s, then 2 min after 30 failures."""
+    """Norman Queue, lasso limiter: 500 ms to 1000 s with 10 qps/100; 5 ms to 30 s, then 2 min after 30 failures."""
     limiter = NORMAN.rate_limiter
     assert limiter is not None
     assert [limiter.when("x", now=0.0) for _ in range(12)][-1] == 1000.0
@@ -467,7 +490,7 @@ def test_the_presets() -> None:
 
 # ------------------------------------------------------------------ running
 async def test_without_a_handler_nothing_is_watched(world: Any, calls: Calls) -> None:
-    """4.5 lasso details, deferred start: the informer starts with the first handler."""
+    """Lasso details, deferred start: the informer starts with the first handler."""
     controller = controller_of(world)
     async with world.running(controller):
         await asyncio.sleep(5)
@@ -478,7 +501,7 @@ async def test_without_a_handler_nothing_is_watched(world: Any, calls: Calls) ->
 
 
 async def test_each_call_is_measured(world: Any, calls: Calls) -> None:
-    """4.5 lasso details, metrics: each call of a handler has a result and a duration under its own name."""
+    """Lasso details, metrics: each call of a handler has a result and a duration under its own name."""
     hook = Recording()
     controller = GenericController(world.cluster, ConfigMap, options=ALL, hook=hook)
     controller.add_handler("a", calls.handler("a", ValueError("once"), seconds=2.0, only="x"))
@@ -495,7 +518,7 @@ async def test_each_call_is_measured(world: Any, calls: Calls) -> None:
 
 
 async def test_a_stale_object_is_not_acted_upon(world: Any, calls: Calls) -> None:
-    """4.5 lasso details, guard: the cache shows a deleted object again; no handler gets it, and the key is retried."""
+    """Lasso details, guard: the cache shows a deleted object again; no handler gets it, and the key is retried."""
     controller = controller_of(world)
     controller.add_handler("a", calls.handler("a"))
     config = await world.config("x")

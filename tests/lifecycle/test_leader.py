@@ -13,7 +13,7 @@ from opsdk.manager.manager import Manager
 
 
 async def test_once_per_term(k8s_env: Environment) -> None:
-    """4.5 leader: the callback runs once in a term; another replica runs it when it takes over."""
+    """Norman leader: the callback runs once in a term; another replica runs it when it takes over."""
     terms: list[str] = []
 
     def replica(name: str) -> Operator:

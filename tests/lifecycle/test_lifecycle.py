@@ -72,7 +72,7 @@ def steps(world: Any, name: str = "a") -> list[tuple[list[str], Mapping[str, str
 
 
 async def test_the_order_of_the_writes(world: Any) -> None:
-    """4.5 Lifecycle.create: finalizer, effects of create, annotation; updated is not called in the same pass."""
+    """Norman Lifecycle.create: finalizer, effects of create, annotation; updated is not called in the same pass."""
     at_create: list[list[str]] = []
 
     class Recording(Dns):
@@ -101,7 +101,7 @@ async def test_the_order_of_the_writes(world: Any) -> None:
 
 
 async def test_only_updated_writes_nothing(world: Any) -> None:
-    """4.5 Lifecycle interface: a class with only `updated` adds neither finalizer nor annotation."""
+    """Norman Lifecycle interface: a class with only `updated` adds neither finalizer nor annotation."""
     seen: list[str] = []
 
     class Updated:
@@ -118,7 +118,7 @@ async def test_only_updated_writes_nothing(world: Any) -> None:
 
 
 async def test_no_change_is_no_put(world: Any) -> None:
-    """4.5 Updated: a change of the returned object is written once; without a difference there is no PUT."""
+    """Norman Updated: a change of the returned object is written once; without a difference there is no PUT."""
 
     class Once:
         calls = 0
@@ -143,7 +143,7 @@ async def test_no_change_is_no_put(world: Any) -> None:
 
 
 async def test_remove_that_raises_twice(world: Any) -> None:
-    """4.5 Lifecycle.finalize: while remove raises the object lives; the third time it is gone."""
+    """Norman Lifecycle.finalize: while remove raises the object lives; the third time it is gone."""
     held: list[list[str]] = []
 
     class Holding(Dns):
@@ -162,7 +162,7 @@ async def test_remove_that_raises_twice(world: Any) -> None:
 
 
 async def test_what_a_failing_method_changed_is_written(world: Any) -> None:
-    """4.5 Lifecycle.finalize: the object is recorded if remove changed it, even when it raises."""
+    """Norman Lifecycle.finalize: the object is recorded if remove changed it, even when it raises."""
 
     class Failing(Dns):
         async def remove(self, obj: ConfigMap) -> None:
@@ -182,7 +182,7 @@ async def test_what_a_failing_method_changed_is_written(world: Any) -> None:
 
 
 async def test_two_lifecycles_on_one_object(world: Any) -> None:
-    """4.5 Two lifecycles: finalizers and annotations are independent; both remove methods run before it is gone."""
+    """Norman Two lifecycles: finalizers and annotations are independent; both remove methods run before it is gone."""
     one, two = Dns(), Dns(remove=3)
     async with world.running(controller_of(world, ("dns", one), ("vpn", two))):
         config = await world.config()
@@ -199,7 +199,7 @@ async def test_two_lifecycles_on_one_object(world: Any) -> None:
 
 
 async def test_an_object_without_our_finalizer_is_left_alone(world: Any) -> None:
-    """4.5 Lifecycle.finalize: our finalizer is absent on a deleting object, so nothing runs, not even updated."""
+    """Norman Lifecycle.finalize: our finalizer is absent on a deleting object, so nothing runs, not even updated."""
     lifecycle = Dns()
     config = await world.config(meta={"finalizers": ["other.example.com/keep"]})
     await world.user.delete(config)
@@ -211,7 +211,7 @@ async def test_an_object_without_our_finalizer_is_left_alone(world: Any) -> None
 
 
 async def test_objects_that_rancher_wrote(world: Any) -> None:
-    """4.5 Finalizer names: an object with norman's finalizer and annotation is not created again, and is removed."""
+    """Norman Finalizer names: an object with norman's finalizer and annotation is not created again, and is removed."""
     lifecycle = Dns()
     config = await world.config(meta={"finalizers": [FINALIZER], "annotations": {CREATED: "true"}})
     _ = world.env.journal  # records from here on
@@ -324,7 +324,7 @@ async def test_a_finalizer_removed_while_deleting(world: Any) -> None:
 
 
 async def test_the_finalizer_is_removed_in_three_tries(world: Any) -> None:
-    """4.5 Lifecycle.finalize: two conflicts at the removal of the finalizer do not call remove again."""
+    """Norman Lifecycle.finalize: two conflicts at the removal of the finalizer do not call remove again."""
     lifecycle = Dns()
     async with world.running(controller_of(world, ("dns", lifecycle))):
         config = await world.config()
@@ -337,7 +337,7 @@ async def test_the_finalizer_is_removed_in_three_tries(world: Any) -> None:
 
 
 async def test_a_conflict_is_retried_and_is_no_error(world: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """4.5 GenericController: conflicts are retried, and not logged as errors."""
+    """Norman GenericController: conflicts are retried, and not logged as errors."""
     lifecycle = Dns()
     world.env.faults.add(Conflict(), verb="update", resource="configmaps", namespace="default", times=2)
     with caplog.at_level(logging.INFO):

@@ -26,7 +26,7 @@ class Lifecycle:
 
 @pytest.mark.k8s(controllers="cluster")
 async def test_an_uninstall_leaves_no_finalizers(world: Any) -> None:
-    """4.5 Orphaned finalizer pain: after the uninstall no object has our finalizers, and the namespace ends."""
+    """Norman Orphaned finalizer pain: after the uninstall no object has our finalizers, and the namespace ends."""
     await world.user.create(Namespace(metadata=ObjectMeta(name="shop")))
     controller = GenericController(world.cluster, ConfigMap)
     controller.add_lifecycle("dns", Lifecycle(), when=lambda obj: obj.metadata.name == "b")

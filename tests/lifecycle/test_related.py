@@ -35,7 +35,7 @@ async def secret(world: Any, name: str = "s", **labels: str) -> Secret:
 
 
 async def test_a_resolver_names_the_objects(world: Any) -> None:
-    """4.6 relatedresource: a change of the source calls the handlers of the resolved keys, also of the old ones."""
+    """Wrangler relatedresource: a change calls the handlers of the resolved keys, also of old ones."""
     seen = Seen(world)
 
     def resolve(obj: Secret) -> Sequence[Request]:
@@ -56,7 +56,7 @@ async def test_a_resolver_names_the_objects(world: Any) -> None:
 
 
 async def test_the_trigger_for_all(world: Any) -> None:
-    """4.6 relatedresource, TriggerAllKey: every object is handled; the resolver may be async, and late."""
+    """Wrangler relatedresource, TriggerAllKey: every object is handled; the resolver may be async, and late."""
     seen = Seen(world)
 
     async def resolve(obj: Secret) -> Sequence[Request]:
@@ -77,7 +77,7 @@ async def test_the_trigger_for_all(world: Any) -> None:
 
 
 async def test_owners(world: Any) -> None:
-    """4.6 relatedresource, OwnerResolver: without a resolver the owners of the target's kind are handled."""
+    """Wrangler relatedresource, OwnerResolver: without a resolver the owners of the target's kind are handled."""
     seen = Seen(world)
     relate(Secret, seen.controller)
     owner = await world.config("a")

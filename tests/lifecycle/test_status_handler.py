@@ -15,7 +15,7 @@ READY = Cond("Ready")
 
 
 async def test_an_error_keeps_the_other_fields(world: Any) -> None:
-    """4.6 RegisterXStatusHandler: the handler raises: the condition is False, other fields are unchanged."""
+    """Wrangler RegisterXStatusHandler: the handler raises: the condition is False, other fields are unchanged."""
     failing = False
     calls: list[int] = []
 
@@ -63,7 +63,7 @@ async def test_an_error_keeps_the_other_fields(world: Any) -> None:
 
 
 async def test_no_difference_is_no_request(world: Any) -> None:
-    """4.6 RegisterXStatusHandler: lastUpdateTime and the status change only when something changed."""
+    """Wrangler RegisterXStatusHandler: lastUpdateTime and the status change only when something changed."""
     calls: list[str] = []
 
     @status_handler(condition="Ready")

@@ -13,7 +13,7 @@ from opsdk.recipes import guess_plural, safe_concat_name
 
 @given(st.lists(st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,40}[a-z0-9])?", fullmatch=True), min_size=1, max_size=4))
 def test_a_long_name_is_stable_and_short(parts: list[str]) -> None:
-    """4.5 name: a long concatenation is stable, at most 63 long, a valid label, and differs by its parts."""
+    """Norman name: a long concatenation is stable, at most 63 long, a valid label, and differs by its parts."""
     name = safe_concat_name(*parts)
     assert name == safe_concat_name(*parts)
     assert len(name) <= 63
@@ -49,5 +49,5 @@ def test_the_character_before_the_hash(cut: str, length: int) -> None:
     ],
 )
 def test_plurals(kind: str, plural: str) -> None:
-    """4.5 name, GuessPluralName: y->ies, s->ses and so on."""
+    """Norman name, GuessPluralName: y->ies, s->ses and so on."""
     assert guess_plural(kind) == plural
