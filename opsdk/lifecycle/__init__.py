@@ -45,7 +45,7 @@ _HOMES = {
         "TRIGGER_ALL",
         "relate",
     ),
-    "status_handler": (
+    "status": (
         "StatusHandler",
         "status_handler",
     ),

@@ -23,5 +23,5 @@ from opsdk.lifecycle.orphans import drain as drain
 from opsdk.lifecycle.orphans import drain_all as drain_all
 from opsdk.lifecycle.related import TRIGGER_ALL as TRIGGER_ALL
 from opsdk.lifecycle.related import relate as relate
-from opsdk.lifecycle.status_handler import StatusHandler as StatusHandler
-from opsdk.lifecycle.status_handler import status_handler as status_handler
+from opsdk.lifecycle.status import StatusHandler as StatusHandler
+from opsdk.lifecycle.status import status_handler as status_handler

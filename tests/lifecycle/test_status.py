@@ -9,7 +9,7 @@ from opsdk import Context
 from opsdk.lifecycle.cond import Cond
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.options import NORMAN
-from opsdk.lifecycle.status_handler import status_handler
+from opsdk.lifecycle.status import status_handler
 
 READY = Cond("Ready")
 
