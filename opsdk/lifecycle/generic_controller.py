@@ -340,8 +340,7 @@ class GenericController(Generic[T]):
         """Wait for the first handler, then call handlers until cancelled. Raises as `Controller.start`."""
         try:
             await self._has_handlers.wait()
-            for source in self._sources:
-                await self.controller.watch(source)
+            await self._watch_added()
             await self.controller.start()
         finally:
             await self._tasks.aclose()
@@ -349,7 +348,14 @@ class GenericController(Generic[T]):
     async def warmup(self) -> None:
         """Start the sources before leadership. See `Controller.warmup`."""
         if self._has_handlers.is_set():
+            await self._watch_added()
             await self.controller.warmup()
+
+    async def _watch_added(self) -> None:
+        """Hand the sources over that were added before the start."""
+        sources, self._sources = self._sources, []
+        for source in sources:
+            await self.controller.watch(source)
 
     async def wait_ready(self) -> None:
         """Return when the workers run; at once while there is no handler."""
@@ -391,11 +397,9 @@ class GenericController(Generic[T]):
             self._warn_of_unknown(obj)
         errors: dict[str, Exception] = {}
         for registration in self._chosen(item):
-            if not registration.selects(obj):
-                self._settle(key, registration.name)
-                continue
             try:
-                obj = await self._call(registration, key, obj, ctx)
+                if registration.selects(obj):
+                    obj = await self._call(registration, key, obj, ctx)
             except IgnoreError as reason:
                 log.debug("%s ends for %s: %s", registration.name, key, reason)
                 self._settle(key, registration.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -254,6 +255,26 @@ async def test_on_change_and_on_remove(world: Any) -> None:
     assert removed == ["default/x ['wrangler.cattle.io/cleanup']"]
 
 
+async def test_a_condition_that_raises_fails_its_handler_only(world: Any, calls: Calls) -> None:
+    """Bad input: a `when` or an `enabled` that raises is an error of that handler; the others are called."""
+    broken = True
+
+    def fails(obj: ConfigMap) -> bool:
+        if broken:
+            raise KeyError(obj.metadata.name)
+        return True
+
+    controller = controller_of(world)
+    controller.add_handler("a", calls.handler("a"), when=fails)
+    controller.add_handler("b", calls.handler("b"))
+    await world.config("x")
+    async with world.running(controller):
+        await world.until(lambda: calls.names() == ["b"])
+        await asyncio.sleep(10)
+        broken = False
+        await world.until(lambda: calls.names() == ["b", "a"], within=60)
+
+
 # ------------------------------------------------------------------ isolation
 async def test_a_hanging_handler_delays_only_its_key(world: Any, calls: Calls) -> None:
     """Bad input: a handler that hangs is cancelled, retried alone, and no longer delays the others of its object."""
@@ -477,7 +498,7 @@ async def test_resync(world: Any, calls: Calls) -> None:
 
 def test_the_presets() -> None:
     """Norman Queue, lasso limiter: 500 ms to 1000 s with 10 qps/100; 5 ms to 30 s, then 2 min after 30 failures."""
-    limiter = NORMAN.rate_limiter
+    limiter = copy.deepcopy(NORMAN.rate_limiter)
     assert limiter is not None
     assert [limiter.when("x", now=0.0) for _ in range(12)][-1] == 1000.0
     assert limiter.when("y", now=0.0) == 0.5

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from envtest.testing.effects import Conflict, Fail, Reset
-from opsdk import Context, deep_copy
+from opsdk import Context, deep_copy, metadata_only
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.errors import UsageError, WrongObjectError
 from opsdk.lifecycle.generic_controller import GenericController
@@ -420,6 +420,12 @@ async def test_what_cannot_be_a_lifecycle(world: Any, instance: object, text: st
     """Bad input: a lifecycle that cannot be called is refused when it is added."""
     with pytest.raises(UsageError, match=text):
         GenericController(world.cluster, ConfigMap).add_lifecycle("dns", instance)
+
+
+async def test_metadata_alone_has_no_lifecycle(world: Any) -> None:
+    """Bad input: a lifecycle updates whole objects, so a kind of metadata only is refused."""
+    with pytest.raises(UsageError, match="writes whole objects"):
+        GenericController(world.cluster, metadata_only(ConfigMap)).add_lifecycle("dns", Dns())
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "x" * 64, "-a", "a b"])
