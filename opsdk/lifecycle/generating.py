@@ -183,7 +183,7 @@ class GeneratingHandler:
     # -------------------------------------------------------------- what should not
     def set_id(self, owner: GroupVersionKind, request: Request) -> str:
         """Return the value of `SET_LABEL`: the same for the same owner, also after a restart."""
-        identity = "\0".join((self.name, *owner.group_kind, *request))
+        identity = "\0".join((self.name, *owner.group_kind, request.namespace, request.name))
         return hashlib.blake2b(identity.encode(), digest_size=20).hexdigest()
 
     def _known_kinds(self, owner: KubeObject) -> dict[GroupVersionKind, Kind[Any]]:

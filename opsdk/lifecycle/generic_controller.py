@@ -41,7 +41,7 @@ from opsdk.lifecycle.lifecycle import LifecycleHandler
 from opsdk.lifecycle.names import LifecycleNames, unknown_finalizers
 from opsdk.lifecycle.options import GenericControllerOptions, RetryPolicy, SlowingRateLimiter
 from opsdk.lifecycle.recent_deletions import RETRY_SECONDS, RecentDeletions
-from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict
+from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict, request_of
 from opsdk.predicates import PredicateFunc
 from opsdk.queue.core import LOW_PRIORITY, QueueItem
 from opsdk.queue.work_queue import WorkQueue
@@ -77,7 +77,7 @@ class _HandlersController(Controller):
         now = self._clock.now()
         waits = []
         for name, reason in zip(error.names, error.exceptions, strict=True):
-            item = HandlerRequest(queue_item.item.namespace, queue_item.item.name, name)
+            item = HandlerRequest.of(request_of(queue_item.item), name)
             if not is_terminal(reason) and item not in self.scheduled:
                 cause = ReconcileCause("retry", detail=shortened(reason))
                 wait = self.queue.add_rate_limited(item, priority=LOW_PRIORITY, cause=cause)
@@ -299,7 +299,7 @@ class GenericController(Generic[T]):
             item: AnyRequest = request
             if self.options.retry is RetryPolicy.FAILED:
                 self._table.failed(request, registration.name)
-                item = HandlerRequest(*request, registration.name)
+                item = HandlerRequest.of(request, registration.name)
             self.controller.queue.add(item, priority=LOW_PRIORITY, cause=cause)
 
     # -------------------------------------------------------------- queue
@@ -386,7 +386,7 @@ class GenericController(Generic[T]):
             self.controller.queue.add(item, cause=ReconcileCause("deferred"))
 
     async def _run(self, item: AnyRequest, ctx: Context) -> Result | None:
-        key = Request(item.namespace, item.name)
+        key = request_of(item)
         obj = await ctx.client.get_or_none(self.kind, key.key)
         if obj is not None and self._deletions.is_stale(
             obj.metadata.uid, obj.metadata.resource_version, now=self._clock.now()
@@ -443,13 +443,13 @@ class GenericController(Generic[T]):
                 chosen.append(registration)
                 continue
             self._table.failed(item, registration.name, timed_out=True)
-            own = HandlerRequest(*item, registration.name)
+            own = HandlerRequest.of(item, registration.name)
             self.controller.queue.add(own, priority=LOW_PRIORITY, cause=ReconcileCause("after a timeout"))
         return chosen
 
     async def _call(self, registration: NamedHandler, key: Request, obj: T | None, ctx: Context) -> T | None:
         """Call a handler with a copy of the object, and return the object for the next one."""
-        attempt = self.controller.queue.rate_limiter.num_requeues(HandlerRequest(*key, registration.name))
+        attempt = self.controller.queue.rate_limiter.num_requeues(HandlerRequest.of(key, registration.name))
         copied = deep_copy(obj) if obj is not None else None
         own = replace(ctx, request=key, object=copied, attempt=attempt or ctx.attempt)
         began = self._clock.now()
@@ -491,7 +491,7 @@ class GenericController(Generic[T]):
             )
 
     def _settle(self, key: Request, handler: str) -> None:
-        item = HandlerRequest(*key, handler)
+        item = HandlerRequest.of(key, handler)
         self._table.succeeded(key, handler)
         self.controller.scheduled.pop(item, None)
         self.controller.queue.forget(item)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -17,17 +17,35 @@ from opsdk.event.request import Request
 
 
 class HandlerRequest(NamedTuple):
-    """A request to call one handler for one object. Prints as ``namespace/name [handler]``."""
+    """A request to call one handler for one object. Prints as ``namespace/name [handler]``.
+
+    Attributes:
+        namespace: as in `Request`.
+        name: as in `Request`.
+        cluster: as in `Request`.
+        handler: name of the handler.
+    """
 
     namespace: str
     name: str
+    cluster: str
     handler: str
 
+    @classmethod
+    def of(cls, request: Request, handler: str) -> Self:
+        """Return the request for one handler of an object."""
+        return cls(request.namespace, request.name, request.cluster, handler)
+
     def __str__(self) -> str:
-        return f"{Request(self.namespace, self.name)} [{self.handler}]"
+        return f"{request_of(self)} [{self.handler}]"
 
 
 AnyRequest = Request | HandlerRequest
+
+
+def request_of(item: AnyRequest) -> Request:
+    """Return the request for the object of an item."""
+    return Request(item.namespace, item.name, item.cluster)
 
 
 class RunVerdict(Enum):
@@ -68,7 +86,7 @@ class RunTable:
     >>> table.begin(site), table.begin(site)
     (<RunVerdict.RUN: 'run'>, <RunVerdict.BUSY: 'busy'>)
     >>> table.end(site)
-    [Request(namespace='default', name='site')]
+    [Request(namespace='default', name='site', cluster='')]
     """
 
     def __init__(self, *, retry_limit: int) -> None:
@@ -80,7 +98,7 @@ class RunTable:
     # -------------------------------------------------------------- runs
     def begin(self, item: AnyRequest) -> RunVerdict:
         """Begin a run if the verdict is RUN. `end` must follow then, and only then."""
-        key = Request(item.namespace, item.name)
+        key = request_of(item)
         runs = self._keys.get(key)
         if isinstance(item, HandlerRequest) and (runs is None or item.handler not in runs.due):
             return RunVerdict.SETTLED
@@ -100,7 +118,7 @@ class RunTable:
 
     def end(self, item: AnyRequest) -> list[AnyRequest]:
         """End a run, and return the items to queue now."""
-        key = Request(item.namespace, item.name)
+        key = request_of(item)
         runs = self._keys[key]
         assert runs.running == item, f"{item} does not run"
         runs.running = None

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk import Request
-from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict
+from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict, request_of
 
 KEYS = [Request("ns", name) for name in "abc"]
 HANDLERS = ("x", "y")
 items_of = st.one_of(
     st.sampled_from(KEYS),
-    st.builds(lambda key, handler: HandlerRequest(*key, handler), st.sampled_from(KEYS), st.sampled_from(HANDLERS)),
+    st.builds(HandlerRequest.of, st.sampled_from(KEYS), st.sampled_from(HANDLERS)),
 )
 steps_of = st.lists(
     st.one_of(
@@ -61,7 +61,7 @@ class Play:
                 return
             item = self.running[0]
             for handler in [item.handler] if isinstance(item, HandlerRequest) else HANDLERS:
-                self.table.succeeded(Request(item.namespace, item.name), handler)
+                self.table.succeeded(request_of(item), handler)
             self.end(0)
         raise AssertionError("it never ends")
 
@@ -75,7 +75,7 @@ def test_nothing_is_forgotten(steps: list[tuple[str, object]], limit: int) -> No
         if isinstance(value, int):
             play.end(value)
         elif isinstance(value, Request | HandlerRequest):
-            key, handler = Request(value.namespace, value.name), getattr(value, "handler", "x")
+            key, handler = request_of(value), getattr(value, "handler", "x")
             match action:
                 case "take":
                     play.take(value)
@@ -97,7 +97,7 @@ def test_nothing_is_forgotten(steps: list[tuple[str, object]], limit: int) -> No
 def test_a_settled_retry_leaves_its_room_to_the_next() -> None:
     """A parked retry whose handler succeeds meanwhile does not keep the next one parked."""
     table = RunTable(retry_limit=1)
-    first, second, third = (HandlerRequest(*key, "x") for key in KEYS)
+    first, second, third = (HandlerRequest.of(key, "x") for key in KEYS)
     for key in KEYS:
         table.failed(key, "x")
     assert [table.begin(item) for item in (first, second, third)] == [
