@@ -10,6 +10,7 @@ from opsdk.lifecycle.generating import generates as generates
 from opsdk.lifecycle.generic_controller import GenericController as GenericController
 from opsdk.lifecycle.handlers import HandlerTransaction as HandlerTransaction
 from opsdk.lifecycle.handlers import NamedHandler as NamedHandler
+from opsdk.lifecycle.impersonation import impersonating as impersonating
 from opsdk.lifecycle.leader import on_leader as on_leader
 from opsdk.lifecycle.lifecycle import LifecycleHandler as LifecycleHandler
 from opsdk.lifecycle.names import LifecycleNames as LifecycleNames

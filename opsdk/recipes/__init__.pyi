@@ -1,5 +1,6 @@
 from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
+from opsdk.recipes.definitions import create_crds
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
 from opsdk.recipes.names import guess_plural, safe_concat_name
 from opsdk.recipes.owner_references import (
@@ -29,6 +30,7 @@ __all__ = [
     "add_finalizer",
     "contains_finalizer",
     "controller_of",
+    "create_crds",
     "create_or_patch",
     "create_or_update",
     "get_condition",
