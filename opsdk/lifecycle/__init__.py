@@ -35,6 +35,7 @@ _HOMES = {
         "find_owner",
         "purge_orphan",
     ),
+    "need_a_cert": ("add_need_a_cert",),
     "options": (
         "GenericControllerOptions",
         "LASSO",
@@ -89,6 +90,7 @@ __all__ = [
     "SlowingRateLimiter",
     "StatusHandler",
     "add_generating_handler",
+    "add_need_a_cert",
     "drain",
     "drain_all",
     "find_owner",

@@ -14,6 +14,7 @@ from opsdk.lifecycle.impersonation import impersonating as impersonating
 from opsdk.lifecycle.leader import on_leader as on_leader
 from opsdk.lifecycle.lifecycle import LifecycleHandler as LifecycleHandler
 from opsdk.lifecycle.names import LifecycleNames as LifecycleNames
+from opsdk.lifecycle.need_a_cert import add_need_a_cert as add_need_a_cert
 from opsdk.lifecycle.object_set import ObjectSet as ObjectSet
 from opsdk.lifecycle.object_set import find_owner as find_owner
 from opsdk.lifecycle.object_set import purge_orphan as purge_orphan
