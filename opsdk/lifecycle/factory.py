@@ -5,7 +5,7 @@ Upstream: github.com/rancher/lasso/pkg/controller/sharedcontrollerfactory.go
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -19,6 +19,7 @@ from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.options import GenericControllerOptions
 from opsdk.manager.manager import Manager
 from opsdk.predicates import PredicateFunc
+from opsdk.rbac.rules import RbacRule, reads
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -41,6 +42,10 @@ class HasManager(Protocol):
         """The journal of reconciles."""
         ...
 
+    def rbac(self, *rules: RbacRule) -> None:
+        """Declare permissions."""
+        ...
+
 
 class SharedControllerFactory:
     """Makes the controllers of a cluster, one for each kind, and adds them to a manager.
@@ -55,6 +60,7 @@ class SharedControllerFactory:
         prefix: of the controllers' names, such as the name of the cluster with ``-``.
         journal: keeps what each run did.
         clock: source of time.
+        declare: gets the permissions that the informer of each kind needs. What handlers write is declared beside.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class SharedControllerFactory:
         prefix: str = "",
         journal: Journal | None = None,
         clock: Clock = LOOP_CLOCK,
+        declare: Callable[[RbacRule], None] | None = None,
     ) -> None:
         self.cluster = cluster
         self.manager = manager
@@ -75,12 +82,13 @@ class SharedControllerFactory:
         self._prefix = prefix
         self._journal = journal
         self._clock = clock
+        self._declare = declare
         self.controllers: dict[GroupVersionKind, GenericController[Any]] = {}
 
     @classmethod
     def of(cls, operator: HasManager, *, options: GenericControllerOptions | None = None) -> Self:
         """Return a factory for the cluster and the manager of an operator. Call it in a ``setup`` function."""
-        return cls(operator.cluster, operator.manager, options=options, journal=operator.journal)
+        return cls(operator.cluster, operator.manager, options=options, journal=operator.journal, declare=operator.rbac)
 
     def for_kind(self, kind: KindLike[T], *, predicates: Sequence[PredicateFunc] = ()) -> GenericController[T]:
         """Return the controller of a kind; the first call makes it.
@@ -136,6 +144,8 @@ class SharedControllerFactory:
             if problems := controller.controller.problems():
                 raise CacheError("; ".join(problems))
 
+        if self._declare is not None:
+            self._declare(reads(token))
         self.manager.claim_name(controller.name)
         self.manager.readyz.add(f"controller-{controller.name}", check)
         self.manager.add(controller)

@@ -17,6 +17,7 @@ from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.time import MicroTime
 from opsdk.cli.doctor.examine import Removal, clean, examine
 from opsdk.cli.doctor.findings import Finding, Level, worst
+from opsdk.cluster.cluster import Cluster
 from opsdk.rbac.rules import applies
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.eventually import eventually
@@ -160,3 +161,23 @@ def test_the_worst_finding_decides(level: Level) -> None:
     """In the order ok, warning, error."""
     below = list(Level)[: list(Level).index(level) + 1]
     assert worst([Finding(check="x", level=each) for each in below]) is level
+
+
+async def test_orphaned_finalizers(k8s_env: Environment) -> None:
+    """An object of any kind whose deletion waits for a lifecycle's finalizer has a line; living objects have none."""
+    async with Cluster(k8s_env.config) as cluster:
+        client = cluster.uncached
+        for name, finalizer in (("a", "controller.cattle.io/dns"), ("b", "wrangler.cattle.io/x"), ("c", "other.dev/x")):
+            meta = ObjectMeta(name=name, namespace="default", finalizers=[finalizer])
+            created = await client.create(ConfigMap(metadata=meta))
+            if name != "b":
+                await client.delete(created)
+    findings = await examine(make_operator(), k8s_env.config, namespace="default")
+    assert [(f.subject, f.level, f.message, f.advice) for f in findings if f.check == "finalizer"] == [
+        (
+            "ConfigMap default/a",
+            Level.WARNING,
+            "is being deleted and waits for controller.cattle.io/dns, which this operator does not declare",
+            "if its program is gone: opsdk cleanup --finalizers controller.cattle.io/dns",
+        )
+    ]

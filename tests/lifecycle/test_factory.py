@@ -95,3 +95,17 @@ async def test_handlers_end_with_the_operator(k8s_env: Environment) -> None:
         async with running(operator, k8s_env):
             await asyncio.sleep(1)
     assert ended == ["x"]
+
+
+async def test_the_rules_have_the_kinds_of_the_factory(k8s_env: Environment) -> None:
+    """``operator.rules()`` has what the informers of the factory need, for roles and for the check at the start."""
+    operator = Operator("shared")
+
+    @operator.setup
+    def setup(operator: Operator) -> None:
+        factory = SharedControllerFactory.of(operator)
+        factory.for_kind(ConfigMap)
+        factory.for_kind(ConfigMap)
+
+    async with running(operator, k8s_env):
+        assert str(operator.rules()) == "get configmaps\nlist configmaps\nwatch configmaps"

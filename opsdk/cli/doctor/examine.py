@@ -12,17 +12,20 @@ from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import to_tree
 from opsdk.builder.operator import Operator
 from opsdk.cli.doctor.findings import (
+    ORPHAN_PREFIXES,
     Finding,
     Level,
     of_configuration,
     of_definition,
     of_deletions,
     of_lease,
+    of_orphans,
     subject_of,
 )
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError, NoMatchError, OpsdkError
+from opsdk.lifecycle.orphans import drain_all
 from opsdk.rbac.review import PermissionReviewer
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
@@ -54,6 +57,7 @@ async def examine(operator: Operator, config: Config, *, namespace: str, clock: 
             ("definition", _definitions(operator, client)),
             ("webhook", _webhooks(operator, client)),
             ("finalizer", _deletions(operator, client, clock)),
+            ("finalizer", _orphans(operator, cluster)),
             ("lease", _lease(operator, client, namespace, clock)),
         )
         for check, work in checks:
@@ -117,6 +121,11 @@ async def _deletions(operator: Operator, client: Client, clock: Clock) -> list[F
             continue  # the definition's finding says so
         findings += of_deletions(objects, clock.wall())
     return findings
+
+
+async def _orphans(operator: Operator, cluster: Cluster) -> list[Finding]:
+    """Read the metadata of all objects, as ``opsdk cleanup --finalizers`` does."""
+    return list(of_orphans(await drain_all(cluster, ORPHAN_PREFIXES, dry_run=True), operator.finalizer_names()))
 
 
 async def _lease(operator: Operator, client: Client, namespace: str, clock: Clock) -> list[Finding]:

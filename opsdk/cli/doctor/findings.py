@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.object import Unstructured
+from opsdk.lifecycle.orphans import DrainResult
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # Seconds that a finalizer may take before it is worth a line.
@@ -155,6 +157,39 @@ def of_deletions(objects: Iterable[Unstructured], now: datetime) -> Iterator[Fin
             subject=subject_of(obj),
             message=f"is being deleted for {seconds / 60:.0f} minutes and waits for {finalizers}",
             advice=f"look for errors with opsdk why {subject_of(obj).partition(' ')[2]}",
+        )
+
+
+ORPHAN_PREFIXES: Final = (
+    "controller.cattle.io/",
+    "clusterscoped.controller.cattle.io/",
+    "wrangler.cattle.io/",
+    "objectset.opsdk.dev/",
+)
+"""Prefixes of the finalizers of lifecycles: of opsdk, and of Rancher's norman and wrangler."""
+
+
+def of_orphans(result: DrainResult, handled: Collection[str]) -> Iterator[Finding]:
+    """Name the objects whose deletion waits for a finalizer of a lifecycle that this operator does not declare.
+
+    Args:
+        result: of a dry run of `drain_all` with `ORPHAN_PREFIXES`.
+        handled: the finalizers of the operator.
+    """
+    for drained in result.drained:
+        names = [name for name in drained.finalizers if name not in handled]
+        if drained.deleting and names:
+            yield Finding(
+                check="finalizer",
+                level=Level.WARNING,
+                subject=f"{drained.gvk.kind} {drained.key}",
+                message=f"is being deleted and waits for {', '.join(names)}, which this operator does not declare",
+                advice=f"if its program is gone: opsdk cleanup --finalizers {names[0]}",
+            )
+    for gvk, error in result.problems:
+        message = f"{gvk.group_kind}: finalizers cannot be read: {error}"
+        yield Finding(
+            check="finalizer", level=Level.WARNING, message=message, advice="use a kubeconfig with more rights"
         )
 
 
