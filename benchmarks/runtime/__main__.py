@@ -4,7 +4,7 @@
 follow a server that changes and breaks. ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
 ``children`` compares declared children with live ones. ``stalls`` measures the event loop. ``tls [CONNECTIONS]``
 compares connections with and without TLS. ``websites [COUNT [WORKERS]]`` runs the sample operator, which must be on
-the path: ``PYTHONPATH=samples/website``.
+the path: ``PYTHONPATH=samples/website``. ``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4 processes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _DEFAULTS: dict[str, list[int]] = {
     "churn": [3600],
     "certificates": [100],
     "children": [],
+    "sharding": [4000],
     "stalls": [],
     "tls": [200],
     "websites": [500, 8],
