@@ -145,7 +145,9 @@ class Cluster(Closing):
         recorder = event_recorder.EventRecorder(
             Client(self._unrecorded), self.options.name, clock=self._clock, dry_run=self.options.dry_run
         )
-        if self._context is not None and not self._closed:
+        if self._closed:
+            recorder.refuse()
+        elif self._context is not None:
             # Its tasks belong to the cluster, not to the reconcile that writes the first Event.
             self._context.run(recorder.open)
         return recorder

@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
-from functools import lru_cache, partial
+from functools import partial
 from itertools import count
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
-from opsdk.http.client.request import Check, ConnectionBackend, ResponseStream
+from opsdk.http.client.request import Check, ConnectionBackend, ResponseStream, merge_headers
 from opsdk.rest.config import Config
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
@@ -325,8 +325,8 @@ class Transport(Closing):
             self._tls.use(self._credentials.client_cert)
             self._tls.refresh()
         own_headers = {**headers, **request.headers} if headers else request.headers
-        pairs = _merged(self._headers, tuple(credentials.items()), tuple(own_headers.items()))
-        return await self._backend.exchange(request.method, self._prefix + request.target, pairs, request.body)
+        merged = merge_headers(self._headers, tuple(credentials.items()), tuple(own_headers.items()))
+        return await self._backend.exchange(request.method, self._prefix + request.target, merged, request.body)
 
     async def _throttle(self, request: RestRequest) -> float:
         """Wait for the client-side limit, and return the seconds waited. Watches are exempt."""
@@ -349,17 +349,6 @@ class Transport(Closing):
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
-
-
-# A client sends the same few sets of headers again and again.
-@lru_cache(maxsize=64)
-def _merged(
-    common: tuple[tuple[str, str], ...], credentials: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]
-) -> tuple[tuple[str, str], ...]:
-    """Return the headers of a request. Its own ones replace others of the same name."""
-    by_name = {name.lower(): (name, value) for name, value in own}
-    others = (pair for pair in (*common, *credentials) if pair[0].lower() not in by_name)
-    return (*others, *by_name.values())
 
 
 E = TypeVar("E", bound=OpsdkError)

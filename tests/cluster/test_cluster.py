@@ -381,6 +381,16 @@ async def test_events_are_taken_by_the_server() -> None:
         assert cluster.recorder.dropped == 0
 
 
+async def test_a_closed_cluster_drops_events() -> None:
+    """A recorder that is first used after the cluster has stopped queues nothing, because nothing would be written."""
+    async with world() as (cluster, _):
+        async with running(cluster):
+            pass
+        cluster.recorder.event(config(), "Normal", "Late", "words")
+        assert cluster.recorder.dropped == 1
+        assert not (await cluster.uncached.list(Event)).items
+
+
 @pytest.mark.behaviour(46)
 async def test_a_second_start_leaves_the_first_alone() -> None:
     """It is refused; the cache of the running cluster still serves reads and follows changes, also of Events."""
