@@ -11,10 +11,10 @@ from enum import Enum
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
+from opsdk.cache.head import HeadMeta
 from opsdk.cache.own_writes import OwnWrites, revision_of
 from opsdk.errors import UsageError
 
@@ -139,7 +139,7 @@ class InformerStore:
         self._tables = _Tables(())
 
     # -------------------------------------------------------------- writing
-    def make_entry(self, data: bytes, meta: ObjectMeta | None = None) -> StoreEntry:
+    def make_entry(self, data: bytes, meta: HeadMeta | None = None) -> StoreEntry:
         """Return an entry for this store. `meta` is the decoded metadata of `data`, if the caller has it.
 
         Raises `DecodeError`; failed user functions are added to `problems`.
