@@ -16,7 +16,7 @@ from typing import TypeVar
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
-from opsdk.aio.timeout import timeout as clock_timeout
+from opsdk.aio.timeout import Timeouts
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
@@ -42,14 +42,14 @@ class Stream:
     """A response whose body is still arriving. Iterate over it to get the bytes."""
 
     def __init__(
-        self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None, clock: Clock = LOOP_CLOCK
+        self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None, timeouts: Timeouts
     ) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self._exchange = exchange
         self._request = request
         self._idle_timeout = idle_timeout
-        self._clock = clock
+        self._timeouts = timeouts
         self._decoder = decoder_for(exchange.headers)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -76,7 +76,7 @@ class Stream:
         try:
             if self._idle_timeout is None:
                 return await self._exchange.read()
-            async with clock_timeout(self._clock, self._idle_timeout):
+            async with self._timeouts.timeout(self._idle_timeout):
                 return await self._exchange.read()
         except TransportError as error:
             _of(self._request, error)
@@ -119,6 +119,7 @@ class Transport(Closing):
         self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.endpoint = config.endpoint
         self._clock = clock
+        self._timeouts = Timeouts(clock)
         self._credentials = credentials_for(config, clock=clock)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._tls: TlsContexts | None = None
@@ -191,7 +192,7 @@ class Transport(Closing):
             raise_for_status(result, request, now=self._clock.wall())
             raise _of(request, TransportError(f"HTTP {result.status} has no stream"))
         try:
-            yield Stream(result, request, idle_timeout=idle_timeout, clock=self._clock)
+            yield Stream(result, request, idle_timeout=idle_timeout, timeouts=self._timeouts)
         finally:
             await result.aclose()
 
@@ -209,7 +210,7 @@ class Transport(Closing):
             return await self._perform(request, whole=whole, retry=retry, until=None)
         until = self._clock.now() + seconds
         try:
-            async with clock_timeout(self._clock, seconds):
+            async with self._timeouts.timeout(seconds):
                 return await self._perform(request, whole=whole, retry=retry, until=until)
         except TimeoutError as error:
             raise _of(request, DeadlineError(f"no answer within {seconds:g} s")) from error
@@ -345,6 +346,7 @@ class Transport(Closing):
     # -- closing
     async def aclose(self) -> None:
         """Close every connection and end every request. Idempotent."""
+        self._timeouts.close()
         await self._backend.aclose()
 
     def __repr__(self) -> str:
