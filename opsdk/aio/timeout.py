@@ -89,6 +89,11 @@ class ClockTimeout:
         """Whether this timeout has passed."""
         return self._expired
 
+    @property
+    def ends_at(self) -> float:
+        """The time of the clock when a running timeout passes."""
+        return self._ends_at
+
 
 class Timeouts:
     """Timeouts that share one timer: a block adds and removes a number, where its own timer would be most of its cost.
@@ -108,24 +113,23 @@ class Timeouts:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self._ends: dict[_SharedTimeout, float] = {}
+        self.ends: dict[_SharedTimeout, float] = {}
+        """The blocks that run, with their ends. The timer outlives a block: the next one will need it."""
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def timeout(self, seconds: float | None) -> ClockTimeout:
         """Return a block as `opsdk.aio.timeout.timeout` does."""
-        return _SharedTimeout(self, seconds)
+        block = _SharedTimeout(self.clock, seconds)
+        block.timeouts = self
+        return block
 
     def set(self, block: _SharedTimeout, ends_at: float, now: float) -> None:
         """Let a block end at a time of the clock."""
-        self._ends[block] = ends_at
+        self.ends[block] = ends_at
         if self._timer is None or ends_at < self._timer_at or self._loop is not asyncio.get_running_loop():
             self._set_timer(ends_at, now)
-
-    def discard(self, block: _SharedTimeout) -> None:
-        """Let a block run without limit. Its timer stays: the next block will need it."""
-        self._ends.pop(block, None)
 
     def close(self) -> None:
         """Remove the timer. Blocks that run have no limit from here on; new ones set the timer again."""
@@ -140,25 +144,23 @@ class Timeouts:
 
     def _on_timer(self) -> None:
         self._timer, now = None, self.clock.now()
-        due = [block for block, ends_at in self._ends.items() if ends_at <= now]
-        for block in sorted(due, key=self._ends.__getitem__):
-            del self._ends[block]
+        due = [block for block, ends_at in self.ends.items() if ends_at <= now]
+        for block in sorted(due, key=self.ends.__getitem__):
+            del self.ends[block]
             block.expire()
-        if self._ends:
-            self._set_timer(min(self._ends.values()), now)
+        if self.ends:
+            self._set_timer(min(self.ends.values()), now)
 
     def __repr__(self) -> str:
-        return f"<Timeouts: {len(self._ends)} running>"
+        return f"<Timeouts: {len(self.ends)} running>"
 
 
 class _SharedTimeout(ClockTimeout):
     """A timeout whose timer is that of `Timeouts`."""
 
-    __slots__ = ("_timeouts",)
+    __slots__ = ("timeouts",)
 
-    def __init__(self, timeouts: Timeouts, seconds: float | None) -> None:
-        super().__init__(timeouts.clock, seconds)
-        self._timeouts = timeouts
+    timeouts: Timeouts
 
     def restart(self, seconds: float | None) -> None:
         """See `ClockTimeout`."""
@@ -166,10 +168,11 @@ class _SharedTimeout(ClockTimeout):
             self._cancel_timer()
         else:
             now = self._clock.now()
-            self._timeouts.set(self, now + seconds, now)
+            self._ends_at = now + seconds
+            self.timeouts.set(self, self._ends_at, now)
 
     def _cancel_timer(self) -> None:
-        self._timeouts.discard(self)
+        self.timeouts.ends.pop(self, None)
 
     def expire(self) -> None:
         """Cancel the block."""

@@ -100,10 +100,12 @@ def _decode(data: bytes, form: type[T], *, bounds: bool = False) -> T:
 
 def _with_kind(made: T, kind: Kind[T], data: bytes) -> T:
     """Check the kind of `obj`, or set it where the response does not carry it."""
+    if made.kind == kind.name and made.api_version == kind.api_version:
+        return made
     if isinstance(made, PartialObjectMetadata) or not made.kind:
         # The server sends metadata as kind PartialObjectMetadata, and list items without a kind.
         made.api_version, made.kind = kind.api_version, kind.name
-    elif made.kind != kind.name or made.api_version != kind.api_version:
+    else:
         _check_kind(made.api_version, made.kind, kind, data)
     return made
 

@@ -318,6 +318,22 @@ def origin_of(obj: AnyObject) -> JsonObject | None:
     return msgspec.json.decode(origin, type=JsonObject) if isinstance(origin, bytes) else origin
 
 
+class _StatusOnly(msgspec.Struct):
+    status: JsonObject | None = None
+
+
+_STATUS_DECODER = msgspec.json.Decoder(_StatusOnly)
+
+
+def status_as_read(obj: AnyObject) -> JsonObject | None:
+    """Return the status of `origin_of`, without decoding the rest of it."""
+    origin: JsonObject | bytes | _StatusWritten | None = obj.__dict__.get(_ORIGIN)
+    if isinstance(origin, dict):
+        return origin.get("status")
+    data = origin.response if isinstance(origin, _StatusWritten) else origin
+    return None if data is None else _STATUS_DECODER.decode(data).status
+
+
 def tree_as_read(obj: AnyObject) -> JsonObject:
     """Return `obj` as it was when it was decoded, whatever was changed since.
 

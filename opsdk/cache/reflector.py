@@ -198,6 +198,8 @@ class Reflector:
         return step
 
     def _step(self, deltas: Sequence[Delta] = (), *, synced: bool = False) -> ReflectorStep:
+        if not self._problems and not self.store.problems:
+            return ReflectorStep(deltas=deltas, synced=synced)
         problems, self._problems = [*self._problems, *self.store.take_problems()], []
         return ReflectorStep(deltas=deltas, problems=problems, synced=synced)
 

@@ -46,6 +46,7 @@ from opsdk.patch import Patch
 T = TypeVar("T", bound=AnyObject)
 Labels = str | Mapping[str, str] | LabelSelector | Selector
 Fields = str | Mapping[str, str] | FieldSelector
+_PLAIN_GET = GetOptions()
 
 
 class Client:
@@ -109,10 +110,12 @@ class Client:
         self, kind: KindLike[T], key: ObjectKey | str, *, namespace: str = "", uncached: bool = False
     ) -> T | None:
         """Return one object, or None if it does not exist."""
+        options = GetOptions(uncached=True) if uncached else _PLAIN_GET
         try:
-            return await self.get(kind, key, namespace=namespace, uncached=uncached)
+            obj: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
         except NotFoundError:
             return None
+        return obj
 
     async def list(
         self,

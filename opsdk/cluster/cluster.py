@@ -100,14 +100,13 @@ class Cluster(Closing):
         direct = RecordRequests(unrecorded, clock)
         self.uncached = Client(self._wrapped(direct))
         cached = CachedReader(self.cache)
+        # The decorators change writes only, so cached reads do not pass through them.
         self.client = Client(
-            self._wrapped(
-                Delegating(
-                    cached,
-                    direct,
-                    disable_cache_for=self.options.disable_cache_for,
-                    bypass=self.cache.holds_only_metadata,
-                )
+            Delegating(
+                cached,
+                self.uncached.executor,
+                disable_cache_for=self.options.disable_cache_for,
+                bypass=self.cache.holds_only_metadata,
             )
         )
         self._unrecorded = unrecorded

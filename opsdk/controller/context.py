@@ -78,7 +78,7 @@ class Context(msgspec.Struct, kw_only=True):
     @property
     def client(self) -> clients.Client:
         """The client: reads from the cache, writes to the server."""
-        return self.cluster.client
+        return (self._cluster or self.cluster).client
 
     @property
     def recorder(self) -> event_recorder.EventRecorder:

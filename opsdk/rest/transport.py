@@ -208,10 +208,9 @@ class Transport(Closing):
         seconds = (self.config.timeout if timeout is None else timeout) or None
         if seconds is None:
             return await self._perform(request, whole=whole, retry=retry, until=None)
-        until = self._clock.now() + seconds
         try:
-            async with self._timeouts.timeout(seconds):
-                return await self._perform(request, whole=whole, retry=retry, until=until)
+            async with self._timeouts.timeout(seconds) as running:
+                return await self._perform(request, whole=whole, retry=retry, until=running.ends_at)
         except TimeoutError as error:
             raise _of(request, DeadlineError(f"no answer within {seconds:g} s")) from error
 
@@ -243,7 +242,7 @@ class Transport(Closing):
         self, request: RestRequest, number: int, *, whole: bool
     ) -> RestResponse | ResponseStream | TransportError:
         """Make one attempt, after client-side throttling."""
-        throttled = await self._throttle(request)
+        throttled = await self._throttle(request) if self._bucket is not None else 0.0
         started = self._clock.now()
         outcome: RestResponse | ResponseStream | TransportError | None = None
         error: BaseException | None = None

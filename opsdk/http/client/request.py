@@ -55,9 +55,11 @@ class MergedHeaders(tuple[tuple[str, str], ...]):  # noqa: SLOT001 - a tuple can
 
     Attributes:
         lines: the headers as `encode_request` writes them.
+        raw: the headers as an ASGI scope has them.
     """
 
     lines: str
+    raw: tuple[tuple[bytes, bytes], ...]
 
 
 # The only cache of headers: a client sends the same few sets again and again.
@@ -73,7 +75,7 @@ def merge_headers(
     by_name = {name.lower(): (name, value) for name, value in own}
     others = (pair for pair in (*common, *credentials) if pair[0].lower() not in by_name)
     merged = MergedHeaders((*others, *by_name.values()))
-    merged.lines = _header_lines(merged)
+    merged.lines, merged.raw = _header_lines(merged), raw_headers(merged)
     return merged
 
 
@@ -84,6 +86,17 @@ def encode_request(method: str, target: str, headers: Pairs, body: bytes) -> byt
     length = f"Content-Length: {len(body)}\r\n" if body or method in {"POST", "PUT", "PATCH"} else ""
     lines = headers.lines if isinstance(headers, MergedHeaders) else _header_lines(headers)
     return f"{method} {target} HTTP/1.1\r\n{lines}{length}\r\n".encode() + body
+
+
+def raw_headers(headers: Pairs) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers as an ASGI scope has them.
+
+    >>> raw_headers([("Accept", "*/*")])
+    ((b'accept', b'*/*'),)
+    """
+    if isinstance(headers, MergedHeaders) and hasattr(headers, "raw"):
+        return headers.raw
+    return tuple((name.lower().encode(), value.encode()) for name, value in headers)
 
 
 def _header_lines(headers: Pairs) -> str:
