@@ -15,6 +15,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.apimachinery.model import decode_hook, encode_hook
 from opsdk.apimachinery.object import (
+    ORIGIN,
     AnyObject,
     ObjectList,
     PartialObjectMetadata,
@@ -94,7 +95,7 @@ def _decode(data: bytes, form: type[T], *, bounds: bool = False) -> T:
     except msgspec.ValidationError:
         # A null in place of a list or a map, or a value out of bounds. Rare, so the first pass does not check for it.
         obj = convert(msgspec.json.decode(data, type=JsonObject), form, bounds=bounds)
-    retain_unknown_fields(obj, data)
+    obj.__dict__[ORIGIN] = data  # as `retain_unknown_fields`, for each object of each read
     return obj
 
 

@@ -27,7 +27,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
 
-_ORIGIN = "_origin"
+ORIGIN = "_origin"
 
 
 class KubeObject(Protocol):
@@ -235,7 +235,7 @@ def gvk_of(obj: KubeObject) -> GroupVersionKind:
 # ------------------------------------------------------------------ trees
 def retain_unknown_fields(obj: AnyObject, tree: JsonObject | bytes) -> None:
     """Remember the JSON tree (or its bytes) that `obj` was decoded from."""
-    obj.__dict__[_ORIGIN] = tree
+    obj.__dict__[ORIGIN] = tree
 
 
 class _StatusWritten(msgspec.Struct, frozen=True):
@@ -284,7 +284,7 @@ def retain_status(obj: Any, response: Any) -> None:
         obj.content["status"] = response.content.get("status")
     else:
         obj.status = response.status
-    read, received = obj.__dict__.get(_ORIGIN), response.__dict__.get(_ORIGIN)
+    read, received = obj.__dict__.get(ORIGIN), response.__dict__.get(ORIGIN)
     if isinstance(read, _StatusWritten):
         read = read.read
     if not isinstance(read, bytes) or not isinstance(received, bytes):
@@ -292,7 +292,7 @@ def retain_status(obj: Any, response: Any) -> None:
         return
     if _only_status_differs(read, received):
         obj.metadata.resource_version = response.metadata.resource_version
-    obj.__dict__[_ORIGIN] = _StatusWritten(read, received, obj.metadata.resource_version)
+    obj.__dict__[ORIGIN] = _StatusWritten(read, received, obj.metadata.resource_version)
 
 
 def _only_status_differs(read: bytes, received: bytes) -> bool:
@@ -307,12 +307,12 @@ def _only_status_differs(read: bytes, received: bytes) -> bool:
 
 def was_decoded(obj: AnyObject) -> bool:
     """Whether `obj` has an origin: it was decoded, not created in Python."""
-    return _ORIGIN in obj.__dict__
+    return ORIGIN in obj.__dict__
 
 
 def origin_of(obj: AnyObject) -> JsonObject | None:
     """Return the tree that `obj` was decoded from, or None for an object created in Python."""
-    origin: JsonObject | bytes | _StatusWritten | None = obj.__dict__.get(_ORIGIN)
+    origin: JsonObject | bytes | _StatusWritten | None = obj.__dict__.get(ORIGIN)
     if isinstance(origin, _StatusWritten):
         return origin.tree()
     return msgspec.json.decode(origin, type=JsonObject) if isinstance(origin, bytes) else origin
@@ -327,7 +327,7 @@ _STATUS_DECODER = msgspec.json.Decoder(_StatusOnly)
 
 def status_as_read(obj: AnyObject) -> JsonObject | None:
     """Return the status of `origin_of`, without decoding the rest of it."""
-    origin: JsonObject | bytes | _StatusWritten | None = obj.__dict__.get(_ORIGIN)
+    origin: JsonObject | bytes | _StatusWritten | None = obj.__dict__.get(ORIGIN)
     if isinstance(origin, dict):
         return origin.get("status")
     data = origin.response if isinstance(origin, _StatusWritten) else origin
@@ -342,7 +342,7 @@ def tree_as_read(obj: AnyObject) -> JsonObject:
     """
     origin = origin_of(obj)
     # An unstructured object that was made from a tree shares it, so the tree follows its changes.
-    if origin is None or (isinstance(obj, Unstructured) and isinstance(obj.__dict__[_ORIGIN], dict)):
+    if origin is None or (isinstance(obj, Unstructured) and isinstance(obj.__dict__[ORIGIN], dict)):
         raise UsageError(
             f"{obj.kind} {key_of(obj)} was not read from a server, so its changes are unknown: "
             "pass the object before the change, MergeFrom(before)"
@@ -440,8 +440,8 @@ def deep_copy(obj: C) -> C:
     """
     clone: C = _deep_copy(obj)
     attributes: dict[str, Any] = getattr(obj, "__dict__", {})  # parts have none
-    if (origin := attributes.get(_ORIGIN)) is not None:
-        clone.__dict__[_ORIGIN] = origin  # shared: opsdk never changes an origin
+    if (origin := attributes.get(ORIGIN)) is not None:
+        clone.__dict__[ORIGIN] = origin  # shared: opsdk never changes an origin
     return clone
 
 
@@ -475,6 +475,6 @@ def assign(target: T, source: T) -> None:
         setattr(target, name, getattr(source, name))
     target.api_version = source.api_version or api_version
     target.kind = source.kind or kind
-    target.__dict__.pop(_ORIGIN, None)
-    if (origin := source.__dict__.get(_ORIGIN)) is not None:
-        target.__dict__[_ORIGIN] = origin
+    target.__dict__.pop(ORIGIN, None)
+    if (origin := source.__dict__.get(ORIGIN)) is not None:
+        target.__dict__[ORIGIN] = origin

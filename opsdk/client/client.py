@@ -111,8 +111,11 @@ class Client:
     ) -> T | None:
         """Return one object, or None if it does not exist."""
         options = GetOptions(uncached=True) if uncached else _PLAIN_GET
+        # Each reconcile reads through here, and applied children do so with values that need no conversion.
+        token = kind if type(kind) is Kind else kind_of(kind)
+        exact_key = key if type(key) is ObjectKey and not namespace else as_key(key, namespace)
         try:
-            obj: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
+            obj: T = await self.executor.execute(Get(kind=token, key=exact_key, options=options))
         except NotFoundError:
             return None
         return obj
@@ -132,6 +135,7 @@ class Client:
         read_own_writes: bool = True,
         max_staleness: float | None = None,
         owner_uid: str = "",
+        exclude: frozenset[ObjectKey] = frozenset(),
     ) -> ObjectList[T]:
         """Return the selected objects, from one snapshot. See `ListOptions` for the keywords.
 
@@ -151,6 +155,7 @@ class Client:
             read_own_writes=read_own_writes,
             max_staleness=max_staleness,
             owner_uid=owner_uid,
+            exclude=exclude,
         )
         objects: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
         return objects

@@ -118,6 +118,8 @@ class DirectClient:
             log.error("%s: an object does not decode and is skipped: %s", request.described, bad.error)
         if uid := operation.options.owner_uid:  # the server has no such selector
             objects.items = [o for o in objects if any(r.uid == uid for r in o.metadata.owner_references)]
+        if excluded := operation.options.exclude:
+            objects.items = [o for o in objects if key_of(o) not in excluded]
         return objects
 
     def _observe(self, operation: Operation, mapping: RestMapping, request: RestRequest, response: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apimachinery.status import PropagationPolicy
 
@@ -50,6 +51,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_staleness: see `GetOptions`.
         owner_uid: only objects with an owner reference to this uid. The cache does not decode the others; without a
             cache, the client drops them from the server's response.
+        exclude: keys of objects to leave out, as above.
     """
 
     namespace: str = ""
@@ -63,6 +65,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     read_own_writes: bool = True
     max_staleness: float | None = None
     owner_uid: str = ""
+    exclude: frozenset[ObjectKey] = frozenset()
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):

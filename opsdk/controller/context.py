@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.children.drift import Drift
@@ -138,7 +139,7 @@ class Context(msgspec.Struct, kw_only=True):
             ApiError: the server rejected the apply.
         """
         parent = self._parent(owner)
-        await self._set_namespace(desired, parent)
+        await self._set_namespaces([desired], parent)
         return await self.cluster.applier(drift).apply(desired, owner=parent, force=force)
 
     async def apply_all(
@@ -160,8 +161,7 @@ class Context(msgspec.Struct, kw_only=True):
         """
         parent = self._parent(owner)
         assert parent is not None
-        for obj in desired:
-            await self._set_namespace(obj, parent)
+        await self._set_namespaces(desired, parent)
         return await self.cluster.applier(drift).apply_all(desired, owner=parent, prune=prune, force=force)
 
     def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
@@ -174,10 +174,17 @@ class Context(msgspec.Struct, kw_only=True):
         parent: KubeObject = self.object
         return parent
 
-    async def _set_namespace(self, desired: KubeObject, parent: KubeObject | None) -> None:
-        if parent is not None and parent.metadata.namespace and not desired.metadata.namespace:
-            mapping = await self.cluster.mapper.mapping_for(gvk_of(desired))
-            desired.metadata.namespace = parent.metadata.namespace if mapping.namespaced else ""
+    async def _set_namespaces(self, desired: Sequence[KubeObject], parent: KubeObject | None) -> None:
+        if parent is None or not (namespace := parent.metadata.namespace):
+            return
+        namespaces: dict[GroupVersionKind, str] = {}
+        for obj in desired:
+            if not obj.metadata.namespace:
+                gvk = gvk_of(obj)
+                if gvk not in namespaces:
+                    mapping = await self.cluster.mapper.mapping_for(gvk)
+                    namespaces[gvk] = namespace if mapping.namespaced else ""
+                obj.metadata.namespace = namespaces[gvk]
 
     def event(
         self,
