@@ -69,10 +69,14 @@ class _Tables:
 
     def put(self, entry: StoreEntry) -> None:
         """Add or replace an entry."""
-        self.discard(entry.key)
+        old = self.entries.get(entry.key)
+        if old is None:
+            self.namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
+        else:
+            # In place: a dict whose keys are removed and added again is copied from time to time, all of it.
+            self._forget_details(old)
         self.entries[entry.key] = entry
         self.size += len(entry.stored)
-        self.namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
         for name, values in entry.indexed.items():
             index = self.indices[name]
             for value in values:
@@ -85,14 +89,18 @@ class _Tables:
         entry = self.entries.pop(key, None)
         if entry is None:
             return None
-        self.size -= len(entry.stored)
         _discard(self.namespaces, key.namespace, key)
+        self._forget_details(entry)
+        return entry
+
+    def _forget_details(self, entry: StoreEntry) -> None:
+        """Remove size, index values and failing functions of an entry."""
+        self.size -= len(entry.stored)
         for name, values in entry.indexed.items():
             for value in values:
-                _discard(self.indices[name], value, key)
+                _discard(self.indices[name], value, entry.key)
         for function in entry.failed:
-            _discard(self.failing, function, key)
-        return entry
+            _discard(self.failing, function, entry.key)
 
 
 class Replacement:
