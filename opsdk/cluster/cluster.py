@@ -20,7 +20,7 @@ from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache
 from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
-from opsdk.cache.options import CacheScope
+from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.children.drift import Drift
@@ -164,6 +164,10 @@ class Cluster(Closing):
         from opsdk.rest.httpx_client import httpx_client  # noqa: PLC0415
 
         return httpx_client(self.transport)
+
+    def new_cache(self, options: CacheOptions) -> Cache:
+        """Return another cache of this API server, with informers of its own. Its owner starts and closes it."""
+        return Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options, clock=self._clock)
 
     def applier(self, drift: Drift = Drift.REPAIR) -> appliers.Applier:
         """Return what applies children with the cluster's field owner, one for each way to treat drift.
