@@ -291,6 +291,11 @@ class Operator:
         return self._manager
 
     @property
+    def clock(self) -> Clock:
+        """The source of time of the last `prepare`."""
+        return self._clock
+
+    @property
     def client(self) -> clients.Client:
         """The client: reads from the cache, writes to the server."""
         return self.cluster.client

@@ -232,8 +232,13 @@ class Cluster(Closing):
                 await self.http.aclose()
             await self.transport.aclose()
 
+    @property
+    def name(self) -> str:
+        """The cluster's name among several; empty for an operator of one cluster."""
+        return self.options.cluster_name
+
     def __repr__(self) -> str:
-        return f"<Cluster {self.config.host}>"
+        return f"<Cluster {self.name or self.config.host}>"
 
 
 def _explain_in_journal(explanation: explanations.Explanation) -> None:

@@ -30,7 +30,7 @@ from opsdk.errors import (
     OpsdkError,
     UsageError,
 )
-from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, ShardState, Step, StepKind
+from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, OwnershipStep, ShardState, StepKind
 from opsdk.fleet.shard_lease import FLEET_LABEL, ROLE_LABEL, LeaseRole, lease_name, member_labels
 from opsdk.fleet.shard_runner import ShardRunnable, ShardRunner
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
@@ -276,17 +276,17 @@ class Ownership:
                 self._wake.set()
                 return
 
-    async def _write_all(self, steps: Iterable[Step], rules: OwnershipRules) -> bool:
+    async def _write_all(self, steps: Iterable[OwnershipStep], rules: OwnershipRules) -> bool:
         """Write leases beside each other. Returns False if one was not written."""
         limit = asyncio.Semaphore(_PARALLEL_WRITES)
 
-        async def write(step: Step) -> bool:
+        async def write(step: OwnershipStep) -> bool:
             async with limit:
                 return await self._write(step, rules)
 
         return all(await asyncio.gather(*map(write, steps)))
 
-    async def _write(self, step: Step, rules: OwnershipRules) -> bool:
+    async def _write(self, step: OwnershipStep, rules: OwnershipRules) -> bool:
         assert step.lease is not None
         requested_at = self._clock.now()
         try:
@@ -307,7 +307,7 @@ class Ownership:
         return True
 
     # -------------------------------------------------------------- work
-    def _carry_out(self, step: Step, elector: LeaderElector, rules: OwnershipRules) -> None:
+    def _carry_out(self, step: OwnershipStep, elector: LeaderElector, rules: OwnershipRules) -> None:
         """Begin or end the work for a shard."""
         if step.kind is StepKind.WARM:
             self._runner(step.shard, elector, rules)
@@ -359,7 +359,7 @@ class Ownership:
         return CacheOptions(by_kind={Lease: leases})
 
     async def _watch_leases(self, cache: Cache) -> None:
-        """Wake the rounds when the lease of a shard changes, or a member comes or goes; a renewal does not wake them."""
+        """Wake the rounds when the lease of a shard changes, or a member comes or goes, but not for a renewal."""
         while cache.existing(kind_of(Lease)) is None:
             try:
                 (await cache.informer_for(Lease)).add_handler(self._on_lease)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import suppress
+from typing import Self
 
 import pytest
 
@@ -137,7 +138,7 @@ class Fleet:
 
         await eventually(check, within=60)
 
-    async def __aenter__(self) -> Fleet:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
