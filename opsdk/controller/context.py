@@ -7,7 +7,7 @@ Deviates: a value that is passed to the reconciler; Go's context carries only lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeVar, overload
 
@@ -19,6 +19,7 @@ from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.children.drift import Drift
 from opsdk.errors import UsageError
+from opsdk.event.request import Request
 from opsdk.loading import on_first_use
 from opsdk.telemetry.cause import ReconcileCause
 
@@ -203,7 +204,9 @@ class Context(msgspec.Struct, kw_only=True):
         self.recorder.event(about, type, reason, note, action=action, related=related)
 
 
-def request_key(request: Hashable) -> tuple[str, str]:
+def request_key(request: Any) -> tuple[str, str]:
     """Return namespace and name of a request; a request of another type has only a name."""
+    if type(request) is Request:
+        return request.namespace, request.name
     name = getattr(request, "name", None)
     return getattr(request, "namespace", ""), str(request) if name is None else name

@@ -166,7 +166,9 @@ class QueueCore(Generic[K]):
         heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
         if len(self._ready) > _SMALL_HEAP:
             self._drop_outdated()
-        self._count(entry.priority, 1)
+        # As `_count`, without a call for each item.
+        self._depth[entry.priority] = self._depth.get(entry.priority, 0) + 1
+        self._number_ready += 1
 
     def _count(self, priority: int, change: int) -> None:
         depth = self._depth[priority] = self._depth.get(priority, 0) + change
