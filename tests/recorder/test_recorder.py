@@ -135,7 +135,7 @@ async def test_what_is_told_before_the_start_is_kept() -> None:
 
 
 @pytest.mark.behaviour(135)
-async def test_after_the_end_events_are_dropped_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_after_the_end_events_are_dropped_quietly(caplog: pytest.LogCaptureFixture) -> None:
     """No error, no task, one log line; opening again does nothing."""
     server = Server()
     recorder = server.recorder()
