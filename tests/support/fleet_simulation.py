@@ -119,9 +119,9 @@ class Replica:
         inner = env.config
         assert inner.app is not None
         seed = self._world.rng.getrandbits(32)
-        link = self.links[name] = Link(
-            self._freezing(inner.app), client=self.name, seed=seed, hot_requests=0, max_latency=0.0
-        )
+        # Without latency, what a thawed replica sends arrives before it notices that it has lost its lease.
+        link = Link(self._freezing(inner.app), client=self.name, seed=seed, hot_requests=0, max_latency=0.0)
+        self.links[name] = link
         return msgspec.structs.replace(inner, app=link)
 
     def _freezing(self, app: App) -> App:
@@ -191,10 +191,11 @@ class World:
         if annotations.get(PREFERRED_ANNOTATION):
             self._asked_at[shard] = now()
         if holder and before and holder != before:
-            if shard in self._asked_at:
-                self.handovers.append(now() - self._asked_at.pop(shard))
+            asked_at = self._asked_at.pop(shard, None)
             if before in self._killed:
                 self.takeovers.append(now() - self._killed[before])
+            elif asked_at is not None:
+                self.handovers.append(now() - asked_at)
 
     def on_config_map(self, cluster: str, change: StorageChange) -> None:
         """Check who wrote, and how long the change waited."""
