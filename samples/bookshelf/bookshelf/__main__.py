@@ -53,7 +53,7 @@ async def serve(arguments: argparse.Namespace) -> None:
                 print(f"ready {web.url}", flush=True)  # noqa: T201 - for whoever waits for it
                 await stopped.wait()
                 storage.end_watches()
-        storage.close()
+        await storage.aclose()
 
 
 async def ask(client: Client, review: JsonObject) -> JsonObject:

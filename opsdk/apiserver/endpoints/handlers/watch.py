@@ -105,9 +105,9 @@ async def _open(call: Call, served: InstalledResource, options: ListQueryOptions
         initial = [WatchStreamEvent("ADDED", obj) for obj in listed.items]
         if options.initial_events or options.version in ("", "0"):
             initial.append(WatchStreamEvent("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
-        return _OpenedWatch(initial, storage.watch(context, "", listed.revision), listed.revision)
+        return _OpenedWatch(initial, await storage.watch(context, "", listed.revision), listed.revision)
     try:
-        return _OpenedWatch([], storage.watch(context, "", revision or None), revision)
+        return _OpenedWatch([], await storage.watch(context, "", revision or None), revision)
     except CompactedError as error:
         return _OpenedWatch([_error_event(error)])
 
