@@ -35,12 +35,12 @@ class PreconditionError(StorageError):
 
 
 class CompactedError(StorageError):
-    """The revision is older than the history of the storage."""
+    """The revision is older than the history of the storage; `oldest` is None where only the storage knows it."""
 
-    def __init__(self, requested: int, oldest: int) -> None:
+    def __init__(self, requested: int, oldest: int | None) -> None:
         self.requested = requested
         self.oldest = oldest
-        super().__init__(f"revision {requested} is older than {oldest}")
+        super().__init__(f"revision {requested} is {'compacted' if oldest is None else f'older than {oldest}'}")
 
 
 class FutureRevisionError(StorageError):
