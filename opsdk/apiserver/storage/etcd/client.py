@@ -15,10 +15,10 @@ from opsdk.aio.clock import Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.apiserver.storage.etcd import messages
-from opsdk.apiserver.storage.etcd.errors import EtcdError, Failure, classify
+from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, classify
 from opsdk.apiserver.storage.etcd.extra import missing_extra
 from opsdk.apiserver.storage.etcd.options import EtcdOptions, target_of
-from opsdk.apiserver.storage.etcd.stream import Stream
+from opsdk.apiserver.storage.etcd.stream import GrpcStream
 from opsdk.errors import ConfigError
 
 try:
@@ -29,7 +29,7 @@ except ModuleNotFoundError as error:
 log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(base=0.05, factor=2, cap=1.0, jitter=0.5)
-_MEMBER_FAILED = frozenset({Failure.UNREACHABLE, Failure.NOT_DONE, Failure.UNKNOWN})
+_MEMBER_FAILED = frozenset({EtcdFailure.UNREACHABLE, EtcdFailure.NOT_DONE, EtcdFailure.UNKNOWN})
 """Failures after which another member is tried."""
 
 
@@ -91,10 +91,10 @@ class EtcdClient(Closing):
             try:
                 return await self._attempt(rpc, message, deadline), uncertain
             except EtcdError as error:
-                if error.failure is Failure.TOKEN and not renewed:
+                if error.failure is EtcdFailure.TOKEN and not renewed:
                     renewed = True
                     continue
-                lost = error.failure is Failure.UNKNOWN and repeat is not Repeat.READ
+                lost = error.failure is EtcdFailure.UNKNOWN and repeat is not Repeat.READ
                 uncertain = uncertain or lost
                 delay = backoff.next(self._clock.now())
                 late = self._clock.now() + delay >= deadline
@@ -119,7 +119,7 @@ class EtcdClient(Closing):
     def _failed(self, endpoint: str, error: Any) -> EtcdError:
         code, details = error.code().name, error.details() or ""
         failure = classify(code, details)
-        if failure is Failure.TOKEN:
+        if failure is EtcdFailure.TOKEN:
             self._token = ""
         if failure in _MEMBER_FAILED and endpoint == self.endpoint:
             self._current = (self._current + 1) % len(self._options.endpoints)
@@ -148,7 +148,7 @@ class EtcdClient(Closing):
         method = self._channel(endpoint).stream_stream(
             path, request_serializer=message.SerializeToString, response_deserializer=response.FromString
         )
-        async with Stream(method, metadata, clock=self._clock) as stream:
+        async with GrpcStream(method, metadata, clock=self._clock) as stream:
             responses = self._responses(endpoint, stream.call, message(create_request=request))
             async with aclosing(responses):
                 yield responses
@@ -181,7 +181,7 @@ class EtcdClient(Closing):
     def _lost(self, endpoint: str, text: str) -> EtcdError:
         if endpoint == self.endpoint:
             self._current = (self._current + 1) % len(self._options.endpoints)
-        return EtcdError(Failure.UNKNOWN, f"{endpoint}: {text}")
+        return EtcdError(EtcdFailure.UNKNOWN, f"{endpoint}: {text}")
 
     def _channel(self, endpoint: str) -> Any:
         if self._closed:

@@ -15,7 +15,7 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import EtcdClient, Rpc
-from opsdk.apiserver.storage.etcd.errors import EtcdError, Failure
+from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ COMPACT_REV_KEY = b"compact_rev_key"
 """The key of kube-apiserver. Its version counts the rounds."""
 
 
-class Compactor(Closing):
+class EtcdCompactor(Closing):
     """Compacts every `interval` seconds, unless another process did so."""
 
     def __init__(self, client: EtcdClient, *, clock: Clock, interval: float) -> None:
@@ -35,7 +35,7 @@ class Compactor(Closing):
         self._revision = 0
 
     def __repr__(self) -> str:
-        return f"<Compactor after round {self._round} at {self._revision}>"
+        return f"<EtcdCompactor after round {self._round} at {self._revision}>"
 
     def start(self) -> None:
         """Begin; the first compaction is after two intervals."""
@@ -69,7 +69,7 @@ class Compactor(Closing):
         try:
             await self._client.request(Rpc.COMPACT, messages.CompactionRequest(revision=revision))
         except EtcdError as error:
-            if error.failure is not Failure.COMPACTED:
+            if error.failure is not EtcdFailure.COMPACTED:
                 raise
             return 0
         log.debug("compacted etcd up to revision %d", revision)

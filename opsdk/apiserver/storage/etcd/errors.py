@@ -17,7 +17,7 @@ from opsdk.errors import (
 )
 
 
-class Failure(enum.Enum):
+class EtcdFailure(enum.Enum):
     """What is known after a request failed."""
 
     UNREACHABLE = "unreachable"
@@ -45,7 +45,7 @@ class Failure(enum.Enum):
 class EtcdError(Exception):
     """A request failed; the storage translates it. `done` says whether it may have been carried out."""
 
-    def __init__(self, failure: Failure, text: str, *, done: bool = False) -> None:
+    def __init__(self, failure: EtcdFailure, text: str, *, done: bool = False) -> None:
         self.failure = failure
         self.text = text
         self.done = done
@@ -53,38 +53,38 @@ class EtcdError(Exception):
 
 
 _TEXTS = (
-    ("required revision has been compacted", Failure.COMPACTED),
-    ("required revision is a future revision", Failure.FUTURE),
-    ("database space exceeded", Failure.FULL),
-    ("request is too large", Failure.TOO_LARGE),
-    ("invalid auth token", Failure.TOKEN),
-    ("auth: revision in header is old", Failure.TOKEN),
-    ("authentication failed", Failure.DENIED),
-    ("permission denied", Failure.DENIED),
-    ("user name", Failure.DENIED),
-    ("authentication is not enabled", Failure.DENIED),
-    ("etcdserver: no leader", Failure.NOT_DONE),
-    ("etcdserver: too many requests", Failure.NOT_DONE),
-    ("etcdserver: server is learner", Failure.NOT_DONE),
-    ("etcdserver: not capable", Failure.NOT_DONE),
-    ("failed to connect to all addresses", Failure.UNREACHABLE),
-    ("DNS resolution failed", Failure.UNREACHABLE),
-    ("name resolution failure", Failure.UNREACHABLE),
-    ("handshake failed", Failure.UNREACHABLE),
+    ("required revision has been compacted", EtcdFailure.COMPACTED),
+    ("required revision is a future revision", EtcdFailure.FUTURE),
+    ("database space exceeded", EtcdFailure.FULL),
+    ("request is too large", EtcdFailure.TOO_LARGE),
+    ("invalid auth token", EtcdFailure.TOKEN),
+    ("auth: revision in header is old", EtcdFailure.TOKEN),
+    ("authentication failed", EtcdFailure.DENIED),
+    ("permission denied", EtcdFailure.DENIED),
+    ("user name", EtcdFailure.DENIED),
+    ("authentication is not enabled", EtcdFailure.DENIED),
+    ("etcdserver: no leader", EtcdFailure.NOT_DONE),
+    ("etcdserver: too many requests", EtcdFailure.NOT_DONE),
+    ("etcdserver: server is learner", EtcdFailure.NOT_DONE),
+    ("etcdserver: not capable", EtcdFailure.NOT_DONE),
+    ("failed to connect to all addresses", EtcdFailure.UNREACHABLE),
+    ("DNS resolution failed", EtcdFailure.UNREACHABLE),
+    ("name resolution failure", EtcdFailure.UNREACHABLE),
+    ("handshake failed", EtcdFailure.UNREACHABLE),
 )
 _LOST = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL", "ABORTED"})
 
 
-def classify(code: str, details: str) -> Failure:
+def classify(code: str, details: str) -> EtcdFailure:
     """Return what an error of a gRPC call means; `code` is the name of its status.
 
     >>> classify("UNAVAILABLE", "etcdserver: leader changed"), classify("UNAVAILABLE", "etcdserver: no leader")
-    (<Failure.UNKNOWN: 'unknown'>, <Failure.NOT_DONE: 'not done'>)
+    (<EtcdFailure.UNKNOWN: 'unknown'>, <EtcdFailure.NOT_DONE: 'not done'>)
     """
     for text, failure in _TEXTS:
         if text in details:
             return failure
-    return Failure.UNKNOWN if code in _LOST else Failure.OTHER
+    return EtcdFailure.UNKNOWN if code in _LOST else EtcdFailure.OTHER
 
 
 def api_error(error: EtcdError, verb: str, key: str) -> ApiError:
@@ -97,28 +97,28 @@ def api_error(error: EtcdError, verb: str, key: str) -> ApiError:
             details=Details(retry_after_seconds=1),
         )
     match error.failure:
-        case Failure.UNREACHABLE | Failure.NOT_DONE | Failure.TOKEN:
+        case EtcdFailure.UNREACHABLE | EtcdFailure.NOT_DONE | EtcdFailure.TOKEN:
             return ServiceUnavailableError(
                 f"no member of etcd could do the {verb} of {key} ({text}); check that a majority of its members runs"
                 " and that the endpoints and certificates are right",
                 details=Details(retry_after_seconds=1),
             )
-        case Failure.UNKNOWN:
+        case EtcdFailure.UNKNOWN:
             return ServerTimeoutError(
                 f"The {verb} operation against etcd could not be completed at this time, please try again. ({text})",
                 code=500,
                 reason="ServerTimeout",
                 details=Details(retry_after_seconds=2),
             )
-        case Failure.FULL:
+        case EtcdFailure.FULL:
             return ServiceUnavailableError(
                 f"etcd is full, so {key} was not written ({text}); compact and defragment it, raise"
                 " --quota-backend-bytes if needed, then run: etcdctl alarm disarm",
                 details=Details(retry_after_seconds=10),
             )
-        case Failure.TOO_LARGE:
+        case EtcdFailure.TOO_LARGE:
             return TooLargeError(f"Request entity too large: etcd does not take {key} ({text})")
-        case Failure.DENIED:
+        case EtcdFailure.DENIED:
             return InternalServerError(
                 f"etcd refuses the {verb} of {key} ({text}); check user, password and role of the server"
             )

@@ -26,8 +26,8 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.randomness import loop_random
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import EtcdClient, Rpc
-from opsdk.apiserver.storage.etcd.compactor import Compactor
-from opsdk.apiserver.storage.etcd.errors import EtcdError, Failure, api_error
+from opsdk.apiserver.storage.etcd.compactor import EtcdCompactor
+from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, api_error
 from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.transactions import Transactions
 from opsdk.apiserver.storage.etcd.values import StoredObject, decode, encode, range_end
@@ -74,7 +74,7 @@ class EtcdStorage(Closing):
         self._client = EtcdClient(self.options, clock=clock)
         self._transactions = Transactions(self._client)
         self._watches = Watches(self._client, self.options, clock=clock)
-        self._compactor = Compactor(self._client, clock=clock, interval=self.options.compaction_interval)
+        self._compactor = EtcdCompactor(self._client, clock=clock, interval=self.options.compaction_interval)
 
     def __repr__(self) -> str:
         return f"<EtcdStorage of {self.options!r}: {self._client!r}, {self._watches!r}>"
@@ -147,9 +147,9 @@ class EtcdStorage(Closing):
             await self._out_of_reach(error, request.revision)
 
     async def _out_of_reach(self, error: EtcdError, revision: int) -> NoReturn:
-        if error.failure is Failure.COMPACTED:
+        if error.failure is EtcdFailure.COMPACTED:
             raise CompactedError(revision, None) from error
-        if error.failure is Failure.FUTURE:
+        if error.failure is EtcdFailure.FUTURE:
             raise FutureRevisionError(revision, await self.get_current_resource_version()) from error
         raise error
 

@@ -12,7 +12,7 @@ from opsdk.aio.waiting import wait_ended
 _GRACE = 2.0
 
 
-class Stream(Closing):
+class GrpcStream(Closing):
     """A call of a stream method.
 
     grpcio watches each stream in a task that it does not give out, and that ends some time after the cancellation.
@@ -28,7 +28,7 @@ class Stream(Closing):
         loop.call_soon(self._after)
 
     def __repr__(self) -> str:
-        return f"<Stream {self.call!r}>"
+        return f"<GrpcStream {self.call!r}>"
 
     def _before(self) -> None:
         self._tasks = _watchers()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import EtcdClient, Repeat, Rpc
-from opsdk.apiserver.storage.etcd.errors import EtcdError, Failure
+from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure
 from opsdk.apiserver.storage.etcd.values import StoredObject, decode
 from opsdk.structured_merge.value import JsonObject
 
@@ -98,7 +98,7 @@ class Transactions:
                 return response.events[0]
             text = response.cancel_reason or f"the history before {response.compact_revision} is compacted"
             break
-        raise EtcdError(Failure.UNKNOWN, text, done=True)
+        raise EtcdError(EtcdFailure.UNKNOWN, text, done=True)
 
 
 def _compared(name: bytes, revision: int, operation: Any) -> Any:

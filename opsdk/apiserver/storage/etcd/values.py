@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from opsdk.apiserver.storage.etcd.errors import EtcdError, Failure
+from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure
 from opsdk.apiserver.storage.objects import with_revision
 from opsdk.structured_merge.value import JsonObject
 
@@ -58,7 +58,7 @@ def decode(key_value: Any) -> StoredObject:
         text = (
             f"the key {name} holds no JSON object ({error}); another program wrote it: remove it, or use another prefix"
         )
-        raise EtcdError(Failure.OTHER, text) from error
+        raise EtcdError(EtcdFailure.OTHER, text) from error
     return StoredObject(with_revision(value, revision), data, revision)
 
 

@@ -18,7 +18,7 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import EtcdClient
-from opsdk.apiserver.storage.etcd.errors import EtcdError, Failure, api_error, classify
+from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, api_error, classify
 from opsdk.apiserver.storage.etcd.feed import Feed
 from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.values import range_end
@@ -28,7 +28,7 @@ from opsdk.apiserver.storage.watch import QueueWatch
 log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(base=0.05, factor=2, cap=2.0, jitter=0.5)
-_FINAL = frozenset({Failure.DENIED, Failure.OTHER, Failure.FUTURE})
+_FINAL = frozenset({EtcdFailure.DENIED, EtcdFailure.OTHER, EtcdFailure.FUTURE})
 """Failures that another member or a later attempt would repeat."""
 
 
