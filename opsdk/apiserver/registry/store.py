@@ -320,23 +320,17 @@ class GenericStore:
             )
         except _DryRunStop as stop:
             return stop.outcome, created
-        await self._after_update(context, stored, before)
+        await self._after_update(context, stored, before, removed=bool(removed))
         return (removed[-1] if removed else await self._recall(stored)), created
 
-    async def _after_update(self, context: Context, stored: JsonObject, before: JsonObject | None) -> None:
+    async def _after_update(
+        self, context: Context, stored: JsonObject, before: JsonObject | None, *, removed: bool
+    ) -> None:
         if before is None:
             await self.strategy.after_create(context, stored)
-            return
-        if stored is before:
-            return
-        try:
-            existing = await self.storage.get(self.key(context.namespace, stored["metadata"]["name"]))
-            removed = existing["metadata"].get("uid") != stored["metadata"].get("uid")
-        except KeyNotFoundError:
-            removed = True
-        if removed:
+        elif removed:
             await self.strategy.after_delete(context, stored)
-        else:
+        elif stored is not before:
             await self.strategy.after_update(context, stored, before)
 
     async def _step_create(self, context: Context, name: str, obj: JsonObject, validate: Validate) -> JsonObject:
