@@ -12,10 +12,17 @@ from opsdk.apimachinery.object import KubeObject
 
 
 class Request(NamedTuple):
-    """The key of one object to reconcile. Prints as ``namespace/name``."""
+    """The key of one object to reconcile. Prints as ``namespace/name``.
+
+    Attributes:
+        namespace: empty for cluster-scoped objects.
+        name: the object's name.
+        cluster: the cluster's name in an `opsdk.fleet`; empty for an operator of one cluster.
+    """
 
     namespace: str
     name: str
+    cluster: str = ""
 
     @property
     def key(self) -> ObjectKey:
@@ -28,4 +35,5 @@ class Request(NamedTuple):
         return cls(obj.metadata.namespace, obj.metadata.name)
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.cluster}: {key}" if self.cluster else key

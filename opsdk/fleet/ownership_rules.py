@@ -1,0 +1,315 @@
+"""Who owns which shard: the rules of one member. Pure.
+
+The loop in `opsdk.fleet.ownership` reads the fleet's leases, reports them with `observed`, and carries out the steps
+that `decide` returns. A shard moves in one of three ways:
+
+* It is free, or its holder is dead: the member that the placement names takes it.
+* Its holder is alive and another member is named: that member warms up, asks for the shard, and the holder drains its
+  work before it writes the new holder. The shard has an owner all the time, and never two.
+* Its holder leaves: it drains, and hands the shard to the member that the placement names without it.
+
+Every write of a shard's lease is a compare-and-swap on its resourceVersion. Ownership counts only as long as the
+member's own lease is valid and a recent read of the server confirmed the holder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from enum import Enum
+
+import msgspec
+
+from opsdk.api.coordination.v1 import Lease
+from opsdk.errors import UsageError
+from opsdk.fleet.membership import Membership
+from opsdk.fleet.placement import place
+from opsdk.fleet.shard_lease import held_by, holder_of, new_shard_lease, preferred_by, preferred_holder_of, shard_of
+from opsdk.options import Options
+
+# Leases of dead members, and of shards that are gone, are deleted after this many lease durations.
+_STALE_DURATIONS = 10
+# A member that could not read for this many periods may have missed that a lease was there in between.
+_GAP_PERIODS = 3
+# Ownership without a confirmation ends this share of the lease earlier than others may take it, as in leader election.
+_MARGIN = 0.05
+
+
+class OwnershipOptions(Options, frozen=True, kw_only=True):
+    """Options of an ownership. Times are in seconds.
+
+    Attributes:
+        name: the fleet: members and shards of equal names belong together. Part of the names of the leases.
+        namespace: the namespace of the leases.
+        lease_duration: the shards of a member that does not renew its lease for this long go to others.
+        renew_deadline: a member whose renewals fail for this long gives everything up.
+        retry_period: time between two renewals, and between two reads of the leases.
+        load_factor: see `opsdk.fleet.placement.place`.
+        drain_timeout: time for running work to finish before a shard is handed over; then it is cancelled.
+    """
+
+    name: str
+    namespace: str
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    load_factor: float = 1.25
+    drain_timeout: float = 20.0
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.namespace:
+            raise UsageError("an ownership needs a name and a namespace for its leases")
+        if self.load_factor < 1:
+            raise UsageError(f"load_factor is {self.load_factor:g}: it must be at least 1")
+        if self.drain_timeout < 0:
+            raise UsageError(f"drain_timeout is {self.drain_timeout:g}: it must be at least 0")
+
+
+class ShardState(Enum):
+    """What this member does with a shard."""
+
+    NONE = "none"
+    WARMING = "warming"
+    """Its caches fill; nothing is written."""
+    WARM = "warm"
+    """Its caches are filled, and the holder knows it."""
+    OWNED = "owned"
+    DRAINING = "draining"
+    """Running work may finish."""
+    DRAINED = "drained"
+    """No work runs any more; the next holder is still to be written."""
+
+
+_WORKING = (ShardState.OWNED, ShardState.DRAINING, ShardState.DRAINED)
+
+
+class StepKind(Enum):
+    """A step for the loop."""
+
+    WARM = "warm"
+    COOL = "cool"
+    """Stop a warm-up: another member keeps or gets the shard."""
+    OWN = "own"
+    DRAIN = "drain"
+    """Finish running work, then report `OwnershipRules.drained`."""
+    LOSE = "lose"
+    """Cancel work at once: its writes are refused already."""
+    WRITE = "write"
+    """Create or update `lease`, then report `OwnershipRules.wrote` if the server accepted it."""
+    DELETE = "delete"
+    """Delete `lease` if it is unchanged."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step. `shard` is empty for the lease of a member."""
+
+    kind: StepKind
+    shard: str
+    lease: Lease | None = None
+
+
+class _Shard(msgspec.Struct):
+    """What this member knows of one shard."""
+
+    name: str
+    state: ShardState = ShardState.NONE
+    lease: Lease | None = None
+    confirmed_at: float = 0.0
+    written_at: float = -math.inf
+    """When the last write of its lease was answered. A list that was requested before may not show it."""
+    vanished_at: float | None = None
+    """When its lease was first missing although it may have a holder; None if it has none, or the lease is there."""
+
+
+class OwnershipRules:
+    """One member's view of the fleet, from its first renewal until it loses its lease or leaves.
+
+    Args:
+        identity: this member; no other process and no earlier life of this one has the same.
+        options: see `OwnershipOptions`.
+    """
+
+    def __init__(self, identity: str, options: OwnershipOptions) -> None:
+        self.identity = identity
+        self.options = options
+        self.membership = Membership(identity, lease_duration=options.lease_duration)
+        self.leaving = False
+        self._shards: dict[str, _Shard] = {}
+        self._names: frozenset[str] = frozenset()
+        self._read_at = 0.0
+        self._has_read = False
+        self._missing_since: float | None = None
+        self._placed: tuple[object, Mapping[str, str]] = (None, {})
+
+    # -------------------------------------------------------------- observations
+    def set_shards(self, names: Collection[str]) -> None:
+        """Report which shards exist."""
+        self._names = frozenset(names)
+
+    def observed(self, leases: Collection[Lease], *, requested_at: float, answered_at: float) -> None:
+        """Report a list of the fleet's leases, see `Membership.observed`."""
+        self.membership.observed(leases, requested_at=requested_at, answered_at=answered_at)
+        # A lease that this member did not see may have been deleted since its last read, and its holder has yet to
+        # learn it. A member that starts alone need not wait.
+        is_alone = not self._has_read and len(self.membership.candidates()) == 1
+        was_blind = requested_at - self._read_at > self.options.retry_period * _GAP_PERIODS
+        is_blind_spot = not is_alone and (not self._has_read or was_blind)
+        if is_blind_spot:
+            self._missing_since = answered_at
+        self._has_read, self._read_at = True, requested_at
+        by_shard = {name: lease for lease in leases if (name := shard_of(lease))}
+        for name in sorted(self._names | by_shard.keys() | self._shards.keys()):
+            shard = self._shards.setdefault(name, _Shard(name, vanished_at=self._missing_since))
+            if requested_at < shard.written_at:
+                continue
+            lease = by_shard.get(name)
+            if lease is None and (is_blind_spot or (shard.lease is not None and holder_of(shard.lease))):
+                shard.vanished_at = answered_at
+            elif lease is not None:
+                shard.vanished_at = None
+            shard.lease = lease
+            if holder_of(lease) == self.identity:
+                shard.confirmed_at = requested_at
+
+    def wrote(self, name: str, lease: Lease, *, requested_at: float, answered_at: float) -> None:
+        """Report that the server accepted a write of a shard's lease."""
+        shard = self._shards[name]
+        shard.lease, shard.vanished_at, shard.written_at = lease, None, answered_at
+        if holder_of(lease) == self.identity:
+            shard.confirmed_at = requested_at
+        if shard.state is ShardState.DRAINED:
+            # Handed over, or taken again by a write that defeats an earlier one whose answer was lost.
+            shard.state = ShardState.NONE
+
+    def deleted(self, name: str) -> None:
+        """Report that the server deleted a shard's lease for this member."""
+        shard = self._shards[name]
+        shard.lease = shard.vanished_at = None
+        shard.state = ShardState.NONE
+
+    def warmed(self, name: str) -> None:
+        """Report that the caches of a shard are filled."""
+        shard = self._shards.get(name)
+        if shard is not None and shard.state is ShardState.WARMING:
+            shard.state = ShardState.WARM
+
+    def drained(self, name: str) -> None:
+        """Report that nothing of a shard runs any more."""
+        shard = self._shards.get(name)
+        if shard is not None and shard.state is ShardState.DRAINING:
+            shard.state = ShardState.DRAINED
+
+    # -------------------------------------------------------------- questions
+    def refusal(self, name: str, now: float) -> str:
+        """Return why a write for a shard must not be sent; empty if it may. Changes nothing."""
+        shard = self._shards.get(name)
+        holder = holder_of(shard.lease) if shard is not None else ""
+        is_working = shard is not None and shard.state in (ShardState.OWNED, ShardState.DRAINING)
+        if shard is None or not is_working or holder != self.identity:
+            return f"{self.identity} does not own {name} (last observed holder: {holder or 'none'})"
+        if now >= self._lasts_until(shard):
+            return f"the ownership of {name} was not confirmed for {now - shard.confirmed_at:.1f} s"
+        return ""
+
+    def states(self) -> dict[str, ShardState]:
+        """Return the state of each shard that this member does something with."""
+        return {name: shard.state for name, shard in self._shards.items() if shard.state is not ShardState.NONE}
+
+    def placement(self) -> Mapping[str, str]:
+        """Return the member of each shard that exists, as this member sees the fleet."""
+        members = self.membership.candidates() - ({self.identity} if self.leaving else frozenset())
+        key = (members, self._names)
+        if self._placed[0] != key:
+            self._placed = (key, place(members, self._names, load_factor=self.options.load_factor))
+        return self._placed[1]
+
+    # -------------------------------------------------------------- decisions
+    def decide(self, wall: datetime) -> list[Step]:
+        """Return the next steps, and change the states of the shards with them. `wall` is written into leases."""
+        placement = self.placement()
+        steps: list[Step] = []
+        for shard in list(self._shards.values()):
+            steps += self._decide_shard(shard, placement.get(shard.name, ""), wall)
+            is_gone = shard.lease is None and shard.state is ShardState.NONE and shard.name not in self._names
+            if is_gone and self._is_free(shard, ""):
+                del self._shards[shard.name]
+        return steps + self._stale()
+
+    def _decide_shard(self, shard: _Shard, target: str, wall: datetime) -> Iterable[Step]:
+        holder, state = holder_of(shard.lease), shard.state
+        if holder == self.identity:
+            return self._decide_held(shard, target, wall)
+        if state is ShardState.DRAINED:
+            shard.state = ShardState.NONE
+            return ()
+        if state in _WORKING and (shard.lease is not None or self._read_at >= self._lasts_until(shard)):
+            # Another member holds it, or none, or may have held it since: what this member does with it is over.
+            return self._set_state(shard, ShardState.NONE, StepKind.LOSE)
+        if state in _WORKING:
+            # Its lease was deleted. Until it is written again, writes are refused, and work goes on.
+            return [self._write(shard, self.identity, wall)]
+        if target != self.identity:
+            return self._set_state(shard, ShardState.NONE, StepKind.COOL) if state is not ShardState.NONE else ()
+        if self._is_free(shard, holder):
+            return [self._write(shard, self.identity, wall)]
+        if state is ShardState.NONE:
+            return self._set_state(shard, ShardState.WARMING, StepKind.WARM)
+        if state is ShardState.WARM and shard.lease and preferred_holder_of(shard.lease) != self.identity:
+            return [Step(StepKind.WRITE, shard.name, preferred_by(shard.lease, self.identity))]
+        return ()
+
+    def _decide_held(self, shard: _Shard, target: str, wall: datetime) -> Iterable[Step]:
+        """Decide on a shard whose lease names this member."""
+        if shard.state is ShardState.DRAINED:
+            if shard.name not in self._names:
+                return [Step(StepKind.DELETE, shard.name, shard.lease)]
+            return [self._write(shard, target, wall)]
+        if shard.state is ShardState.DRAINING:
+            return ()
+        if shard.state is not ShardState.OWNED:
+            # Also a shard that was just drained for another member, and came back to this one.
+            return self._set_state(shard, ShardState.OWNED, StepKind.OWN)
+        is_wanted = target not in ("", self.identity) and preferred_holder_of(shard.lease) == target
+        if self.leaving or shard.name not in self._names or is_wanted:
+            return self._set_state(shard, ShardState.DRAINING, StepKind.DRAIN)
+        return ()
+
+    def _lasts_until(self, shard: _Shard) -> float:
+        """Return when the ownership of a shard ends without another confirmation."""
+        return shard.confirmed_at + self.options.lease_duration * (1 - _MARGIN)
+
+    def _is_free(self, shard: _Shard, holder: str) -> bool:
+        """Whether no member may act for the shard."""
+        if shard.vanished_at is not None:
+            # Its holder learns that the lease is gone with its next read, or stops without one.
+            return self._read_at >= shard.vanished_at + self.options.lease_duration
+        return not holder or not self.membership.is_alive(holder)
+
+    def _write(self, shard: _Shard, holder: str, wall: datetime) -> Step:
+        lease = shard.lease or new_shard_lease(self.options.name, self.options.namespace, shard.name)
+        return Step(StepKind.WRITE, shard.name, held_by(lease, holder, wall))
+
+    def _set_state(self, shard: _Shard, state: ShardState, kind: StepKind) -> list[Step]:
+        shard.state = state
+        return [Step(kind, shard.name)]
+
+    def _stale(self) -> list[Step]:
+        """Return the deletions of leases without a use. The first of the live members deletes them."""
+        if self.identity != min(self.membership.candidates()) or self.leaving:
+            return []
+        after = self.options.lease_duration * _STALE_DURATIONS
+        # The lease of a shard without a live holder says nothing that a new one would not say.
+        leases = [
+            shard.lease
+            for shard in self._shards.values()
+            if shard.lease is not None
+            and self._names
+            and shard.name not in self._names
+            and self._is_free(shard, holder_of(shard.lease))
+        ]
+        return [Step(StepKind.DELETE, "", lease) for lease in (*leases, *self.membership.stale_leases(after=after))]
+
+    def __repr__(self) -> str:
+        owned = sum(shard.state in _WORKING for shard in self._shards.values())
+        return f"<OwnershipRules {self.identity}: {owned} of {len(self._names)} shards>"

@@ -1,0 +1,97 @@
+"""The leases of a fleet: one for each member, one for each shard. Pure.
+
+A member renews its lease, and by it everything that it owns: the cost of 1,000 shards is the cost of one lease. The
+lease of a shard names its holder, and the member that is ready to take it over; it is written only when these change.
+
+Upstream: k8s.io/api/coordination/v1 (v1.36)
+Deviates: an annotation asks the holder to give the lease up. Servers drop ``spec.preferredHolder`` unless the feature
+gate CoordinatedLeaderElection is on.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import Enum
+from hashlib import blake2b
+
+from opsdk.api.coordination.v1 import Lease, LeaseSpec
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import deep_copy
+from opsdk.apimachinery.time import MicroTime
+
+FLEET_LABEL = "fleet.opsdk.dev/name"
+ROLE_LABEL = "fleet.opsdk.dev/role"
+SHARD_ANNOTATION = "fleet.opsdk.dev/shard"
+PREFERRED_ANNOTATION = "fleet.opsdk.dev/preferred-holder"
+
+_NOT_DNS = re.compile(r"[^a-z0-9]+")
+# Of the shard's own name: the rest of a lease's name is the fleet's name and a hash.
+_NAME_LENGTH = 100
+
+
+class LeaseRole(Enum):
+    """What a lease of a fleet stands for."""
+
+    MEMBER = "member"
+    SHARD = "shard"
+
+
+def lease_name(fleet: str, role: LeaseRole, name: str) -> str:
+    """Return the name of a lease: readable, valid for every `name`, and different for different ones.
+
+    >>> lease_name("shop", LeaseRole.SHARD, "eu/West 1")
+    'shop-shard-eu-west-1-ed49d043'
+    """
+    readable = _NOT_DNS.sub("-", name.lower()).strip("-")[:_NAME_LENGTH].strip("-")
+    digest = blake2b(name.encode(), digest_size=4).hexdigest()
+    return "-".join(part for part in (fleet, role.value, readable, digest) if part)
+
+
+def member_labels(fleet: str) -> tuple[tuple[str, str], ...]:
+    """Return the labels of a member's lease."""
+    return ((FLEET_LABEL, fleet), (ROLE_LABEL, LeaseRole.MEMBER.value))
+
+
+def shard_of(lease: Lease) -> str:
+    """Return the shard of a lease; empty for the lease of a member."""
+    return lease.metadata.annotations.get(SHARD_ANNOTATION, "")
+
+
+def new_shard_lease(fleet: str, namespace: str, shard: str) -> Lease:
+    """Return the lease of a shard, without a holder."""
+    metadata = ObjectMeta(
+        name=lease_name(fleet, LeaseRole.SHARD, shard),
+        namespace=namespace,
+        labels={FLEET_LABEL: fleet, ROLE_LABEL: LeaseRole.SHARD.value},
+        annotations={SHARD_ANNOTATION: shard},
+    )
+    return Lease(metadata=metadata, spec=LeaseSpec())
+
+
+def holder_of(lease: Lease | None) -> str:
+    """Return the identity of the holder; empty without a lease or a holder."""
+    return (lease.spec.holder_identity or "") if lease is not None else ""
+
+
+def preferred_holder_of(lease: Lease | None) -> str:
+    """Return the member that is ready to take the lease over; empty for none."""
+    return lease.metadata.annotations.get(PREFERRED_ANNOTATION, "") if lease is not None else ""
+
+
+def held_by(lease: Lease, holder: str, wall: datetime) -> Lease:
+    """Return the lease with another holder, empty for none. No member is preferred any more."""
+    changed = deep_copy(lease)
+    changed.metadata.annotations.pop(PREFERRED_ANNOTATION, None)
+    spec = changed.spec
+    spec.lease_transitions = (spec.lease_transitions or 0) + (1 if spec.holder_identity else 0)
+    spec.holder_identity = holder or None
+    spec.acquire_time = MicroTime.of(wall)
+    return changed
+
+
+def preferred_by(lease: Lease, member: str) -> Lease:
+    """Return the lease with `member` as the one that is ready to take it over."""
+    changed = deep_copy(lease)
+    changed.metadata.annotations[PREFERRED_ANNOTATION] = member
+    return changed
