@@ -57,6 +57,10 @@ class Member:
             self._process.kill()
             self._process.wait()
 
+    def forget(self) -> None:
+        """Remove the data of a member that was killed."""
+        shutil.rmtree(self._directory)
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal; SIGSTOP cuts the member off, SIGCONT connects it again."""
         assert self._process is not None

@@ -65,6 +65,7 @@ class EtcdClient(Closing):
         self._options = options
         self._clock = clock
         self._channels: dict[str, Any] = {}
+        self._streams: dict[str, set[GrpcStream]] = {}
         self._credentials: Any = None
         self._current = 0
         self._token = ""
@@ -121,6 +122,10 @@ class EtcdClient(Closing):
         failure = classify(code, details)
         if failure is EtcdFailure.TOKEN:
             self._token = ""
+        if code == "DEADLINE_EXCEEDED":
+            # A member that hangs keeps its watches silent, too.
+            for stream in self._streams.get(endpoint, ()):
+                stream.abandon()
         if failure in _MEMBER_FAILED and endpoint == self.endpoint:
             self._current = (self._current + 1) % len(self._options.endpoints)
             log.debug("etcd member %s failed (%s); the next is %s", endpoint, details, self.endpoint)
@@ -148,35 +153,38 @@ class EtcdClient(Closing):
         method = self._channel(endpoint).stream_stream(
             path, request_serializer=message.SerializeToString, response_deserializer=response.FromString
         )
+        streams = self._streams.setdefault(endpoint, set())
         async with GrpcStream(method, metadata, clock=self._clock) as stream:
-            responses = self._responses(endpoint, stream.call, message(create_request=request))
-            async with aclosing(responses):
-                yield responses
+            streams.add(stream)
+            responses = self._responses(endpoint, stream, message(create_request=request))
+            try:
+                async with aclosing(responses):
+                    yield responses
+            finally:
+                streams.discard(stream)
 
-    async def _responses(self, endpoint: str, call: Any, create: Any) -> AsyncGenerator[Any, None]:
+    async def _responses(self, endpoint: str, stream: GrpcStream, create: Any) -> AsyncGenerator[Any, None]:
+        call = stream.call
         try:
             async with timeout(self._clock, self._options.request_timeout):
                 await call.write(create)
-                first = await call.read()
-        except ClockTimeoutError as error:
-            raise self._lost(endpoint, "the watch did not begin in time") from error
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise await self._watch_failed(endpoint, call, error) from error
-        try:
-            response = first
+                response = await call.read()
             while response is not grpc.aio.EOF:
                 yield response
                 response = await call.read()
+        except ClockTimeoutError as error:
+            raise self._lost(endpoint, "the watch did not begin in time") from error
         except grpc.aio.AioRpcError as error:
             raise self._failed(endpoint, error) from error
+        except asyncio.InvalidStateError as error:
+            # A write on a call that has ended does not tell the reason; the call does.
+            code, details = await call.code(), await call.details()
+            raise self._failed(endpoint, grpc.aio.AioRpcError(code, None, None, details=details)) from error
+        except asyncio.CancelledError as error:
+            if not stream.read_cancelled():
+                raise
+            raise self._lost(endpoint, "the member does not answer") from error
         raise self._lost(endpoint, "the member ended the watch")
-
-    async def _watch_failed(self, endpoint: str, call: Any, error: Exception) -> EtcdError:
-        """A write on a call that has ended raises an error without the reason; the call knows it."""
-        if isinstance(error, grpc.aio.AioRpcError):
-            return self._failed(endpoint, error)
-        code, details = await call.code(), await call.details()
-        return self._failed(endpoint, grpc.aio.AioRpcError(code, None, None, details=details))
 
     def _lost(self, endpoint: str, text: str) -> EtcdError:
         if endpoint == self.endpoint:

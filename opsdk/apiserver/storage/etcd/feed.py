@@ -68,9 +68,6 @@ class Feed:
         if response.compact_revision:
             raise CompactedError(self.seen, response.compact_revision)
         revision: int = response.header.revision
-        if response.created and revision < self.seen:
-            # The cluster was restored from an older copy: revisions repeat, so readers list again.
-            raise CompactedError(self.seen, None)
         self._fragments.extend(response.events)
         if response.fragment:
             return

@@ -17,7 +17,7 @@ from opsdk.aio.clock import Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.etcd import messages
-from opsdk.apiserver.storage.etcd.client import EtcdClient
+from opsdk.apiserver.storage.etcd.client import EtcdClient, Rpc
 from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, api_error, classify
 from opsdk.apiserver.storage.etcd.feed import Feed
 from opsdk.apiserver.storage.etcd.options import EtcdOptions
@@ -102,10 +102,22 @@ class Watches(Closing):
             async for response in responses:
                 if response.canceled and not response.compact_revision:
                     raise EtcdError(classify("", response.cancel_reason), response.cancel_reason)
+                if response.created and response.header.revision < feed.seen:
+                    await self._check_restored(feed)
                 feed.take(response)
                 on_progress()
                 if self._hand_over(feed):
                     return
+
+    async def _check_restored(self, feed: Feed) -> None:
+        """Raise `CompactedError` if etcd was restored from an older copy: its revisions repeat, so readers list again.
+
+        A member that lags behind begins a watch at an older revision too; a linearizable read tells them apart.
+        """
+        key = self._options.prefix.encode()
+        response, _ = await self._client.request(Rpc.RANGE, messages.RangeRequest(key=key))
+        if response.header.revision < feed.seen:
+            raise CompactedError(feed.seen, None)
 
     def _hand_over(self, feed: Feed) -> bool:
         shared = self._shared.get(feed.bucket)

@@ -102,12 +102,6 @@ def test_progress_counts_only_when_nothing_is_missing() -> None:
     assert feed.progress() == 20
 
 
-def test_a_cluster_that_went_back_ends_the_watches() -> None:
-    """A confirmation at an older revision means that etcd was restored from a copy."""
-    with pytest.raises(CompactedError):
-        feed_at(10).take(response(revision=9, created=True))
-
-
 def test_a_compacted_start_ends_the_watches() -> None:
     """The error has the oldest revision that is left."""
     with pytest.raises(CompactedError) as caught:
