@@ -50,7 +50,11 @@
     ├── MissingPermissionsError   the operator's user lacks declared RBAC permissions
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
     ├── ShutdownTimeoutError      a runnable did not stop in time
+    ├── HandlersFailedError       handlers of a GenericController failed; a group of their errors
+    ├── HandlerTimeoutError       a handler of a GenericController did not return in time
+    ├── IgnoreError               raised by a handler: neither an error nor retried
     ├── UsageError                a mistake in the calling code
+    │   └── WrongObjectError          a handler returned another object than its own
     └── TerminalError             raised by a reconciler: do not retry
 
 ``retryable`` says whether the same call may succeed later. `ApiError.retry_after` is the server's wait in seconds.
@@ -61,7 +65,7 @@ Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -605,3 +609,51 @@ class TerminalError(OpsdkError):
     ...
     opsdk.errors.TerminalError: spec.image is not a valid reference
     """
+
+
+class HandlerTimeoutError(OpsdkError):
+    """A handler did not return within its timeout. It is cancelled and retried. The message names it."""
+
+    retryable = True
+
+
+class HandlersFailedError(OpsdkError, ExceptionGroup[Exception]):
+    """Handlers of one object failed; the other handlers of that object were called.
+
+    It is a group of the handlers' errors, so ``except*`` and the rules for conflicts and `TerminalError` apply.
+
+    Attributes:
+        names: the handlers, in the order of `exceptions`.
+
+    >>> str(HandlersFailedError({"dns": KeyError("zone"), "quota": UsageError("no limit")}))
+    "[dns] failed with : KeyError: 'zone', [quota] failed with : no limit"
+    """
+
+    names: tuple[str, ...]
+
+    def __new__(cls, errors: Mapping[str, Exception]) -> Self:
+        """Make the group. Raises ``ValueError`` without errors."""
+        group = super().__new__(cls, "handlers failed", list(errors.values()))
+        group.names = tuple(errors)
+        return group
+
+    def __init__(self, errors: Mapping[str, Exception]) -> None:
+        super().__init__("handlers failed", list(errors.values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __str__(self) -> str:
+        texts = (str(e) if isinstance(e, OpsdkError) else f"{type(e).__name__}: {e}" for e in self.exceptions)
+        return ", ".join(f"[{name}] failed with : {text}" for name, text in zip(self.names, texts, strict=False))
+
+
+class IgnoreError(OpsdkError):
+    """Raised by a handler that has nothing more to do for this event. It is not logged as an error and not retried.
+
+    The handlers after it are called.
+    """
+
+
+class WrongObjectError(UsageError):
+    """A handler returned an object of another kind, name or uid. The next handler gets the object before it."""

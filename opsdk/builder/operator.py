@@ -6,11 +6,11 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -21,8 +21,8 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.options import OperatorOptions
+from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_options, declare
 from opsdk.client.scheme import default_scheme
-from opsdk.controller.context import Context
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheError, OpsdkError, UsageError
 from opsdk.loading import on_first_use
@@ -33,8 +33,6 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 with on_first_use:
     from opsdk import handlers
-    from opsdk import predicates as event_predicates
-    from opsdk import sources as event_sources
     from opsdk.aio import watchdog as stall_watchdog
     from opsdk.builder import controller_builder as builders
     from opsdk.builder import election as operator_election
@@ -44,12 +42,8 @@ with on_first_use:
     from opsdk.client import client as clients
     from opsdk.cluster import cluster as clusters
     from opsdk.controller import controller as controllers
-    from opsdk.controller import declaration as declarations
-    from opsdk.controller import finalizers as finalizing
     from opsdk.controller import journal as journals
     from opsdk.controller import journal_format
-    from opsdk.controller import reconcile as reconciling
-    from opsdk.event import request as requests
     from opsdk.leader_election import leader_election_record, leader_elector
     from opsdk.manager import deferred, process, signals
     from opsdk.manager import manager as managers
@@ -76,62 +70,6 @@ Child = TypeVar("Child", bound=TypedObject | Unstructured)
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _ReconcilerOptions(TypedDict, total=False):
-    """Keywords of `Operator.reconciler`."""
-
-    owns: Sequence[KindLike[AnyObject] | builders.OwnsSpec]
-    watches: Sequence[builders.WatchSpec]
-    predicates: Sequence[event_predicates.PredicateFunc]
-    event_filter: Sequence[event_predicates.PredicateFunc]
-    sources: Sequence[event_sources.EventSource | Callable[[Operator], event_sources.EventSource]]
-    finalizers: Mapping[str, finalizing.FinalizerFunction]
-    rbac: Sequence[rbac_rules.RbacRule]
-    name: str
-    options: ControllerOptions | None
-
-
-_Reconciled: TypeAlias = "Coroutine[Any, Any, reconciling.Result | None]"
-
-
-class ReconcilerDecorator(Generic[T]):
-    """What `Operator.reconciler` returns: declares the function below it, and leaves it as it is."""
-
-    def __init__(self, kind: Kind[Any] | None, declare: Callable[[Any], None]) -> None:
-        self._kind = kind
-        self._declare = declare
-
-    # A class is a callable too, so the last overload overlaps with the others.
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[T, Context], _Reconciled]
-    ) -> Callable[[T, Context], _Reconciled]: ...
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[requests.Request, Context], _Reconciled]
-    ) -> Callable[[requests.Request, Context], _Reconciled]: ...
-    @overload
-    def __call__(self, target: Callable[[T], _Reconciled]) -> Callable[[T], _Reconciled]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[requests.Request], _Reconciled]
-    ) -> Callable[[requests.Request], _Reconciled]: ...
-    @overload
-    def __call__(self, target: type[U]) -> type[U]: ...
-    def __call__(self, target: Any) -> Any:
-        """Declare a reconciler. Raises `UsageError` for one that cannot be called."""
-        if isinstance(target, type):
-            method = getattr(target, "reconcile", None)
-            if method is None:
-                raise UsageError(
-                    f"{target.__name__} is not a reconciler: it needs `async def reconcile(self, request)`"
-                )
-            declarations.inspect_reconciler(partial(method, None), self._kind)
-        else:
-            declarations.inspect_reconciler(target, self._kind)
-        self._declare(target)
-        return target
 
 
 class Operator:
@@ -187,11 +125,11 @@ class Operator:
 
     # -------------------------------------------------------------- declarations
     @overload
-    def reconciler(self, kind: KindLike[T], **options: Unpack[_ReconcilerOptions]) -> ReconcilerDecorator[T]: ...
+    def reconciler(self, kind: KindLike[T], **options: Unpack[ReconcilerOptions]) -> ReconcilerDecorator[T]: ...
     @overload
-    def reconciler(self, kind: None = None, **options: Unpack[_ReconcilerOptions]) -> ReconcilerDecorator[Any]: ...
+    def reconciler(self, kind: None = None, **options: Unpack[ReconcilerOptions]) -> ReconcilerDecorator[Any]: ...
     def reconciler(
-        self, kind: KindLike[Any] | None = None, **options: Unpack[_ReconcilerOptions]
+        self, kind: KindLike[Any] | None = None, **options: Unpack[ReconcilerOptions]
     ) -> ReconcilerDecorator[Any]:
         """Decorator: the function, or the class (created without arguments), reconciles `kind`.
 
@@ -222,9 +160,7 @@ class Operator:
         ... async def reconcile(config_map: ConfigMap, ctx: Context) -> None:
         ...     ctx.logger.info("%s has %d keys", config_map.metadata.name, len(config_map.data))
         """
-        if unknown := options.keys() - _ReconcilerOptions.__annotations__.keys():
-            accepted = ", ".join(_ReconcilerOptions.__annotations__)
-            raise UsageError(f"reconciler() does not take {', '.join(sorted(unknown))}: it takes {accepted}")
+        check_options(options)
         declared_kind = kind_of(kind) if kind is not None else None
         if declared_kind is not None:
             self._kinds.append(declared_kind)
@@ -240,7 +176,7 @@ class Operator:
             )
         )
         return ReconcilerDecorator(
-            declared_kind, lambda target: self._builders.append(partial(_declare, declared_kind, options, target))
+            declared_kind, lambda target: self._builders.append(partial(_build, declared_kind, options, target))
         )
 
     def rbac(self, *rules: rbac_rules.RbacRule) -> None:
@@ -353,6 +289,11 @@ class Operator:
         if self._manager is None:
             raise UsageError("the operator is not started: call run() or start() to create its manager")
         return self._manager
+
+    @property
+    def clock(self) -> Clock:
+        """The source of time of the last `prepare`."""
+        return self._clock
 
     @property
     def client(self) -> clients.Client:
@@ -675,24 +616,13 @@ class Operator:
         return f"<Operator {self.name}>"
 
 
-def _declare(
-    kind: Kind[Any] | None, options: _ReconcilerOptions, target: Any, operator: Operator
+def _build(
+    kind: Kind[Any] | None, options: ReconcilerOptions, target: Any, operator: Operator
 ) -> builders.ControllerBuilder[Any]:
     """Return the builder for one `Operator.reconciler`."""
     name, controller_options = options.get("name", ""), options.get("options")
     if kind is not None:
         builder = operator.controller_for(kind, name=name, options=controller_options)
-        builder.with_predicates(*options.get("predicates", ()))
     else:
         builder = operator.controller(name, options=controller_options)
-    for owned in options.get("owns", ()):
-        builder.owns(owned)
-    for watch in options.get("watches", ()):
-        builder.watches(watch)
-    for source in options.get("sources", ()):
-        builder.watches_source(source if isinstance(source, event_sources.EventSource) else source(operator))
-    for finalizer, function in options.get("finalizers", {}).items():
-        builder.finalizer(finalizer, function)
-    builder.with_event_filter(*options.get("event_filter", ()))
-    builder.rbac(*options.get("rbac", ()))
-    return builder.reconciler(target() if isinstance(target, type) else target)
+    return declare(builder, options, target, source_argument=operator)

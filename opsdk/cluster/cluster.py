@@ -20,7 +20,7 @@ from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache
 from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
-from opsdk.cache.options import CacheScope
+from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.children.drift import Drift
@@ -164,6 +164,10 @@ class Cluster(Closing):
 
         return httpx_client(self.transport)
 
+    def new_cache(self, options: CacheOptions) -> Cache:
+        """Return another cache of this API server, with informers of its own. Its owner starts and closes it."""
+        return Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options, clock=self._clock)
+
     def applier(self, drift: Drift = Drift.REPAIR) -> appliers.Applier:
         """Return what applies children with the cluster's field owner, one for each way to treat drift.
 
@@ -227,8 +231,13 @@ class Cluster(Closing):
                 await self.http.aclose()
             await self.transport.aclose()
 
+    @property
+    def name(self) -> str:
+        """The cluster's name among several; empty for an operator of one cluster."""
+        return self.options.cluster_name
+
     def __repr__(self) -> str:
-        return f"<Cluster {self.config.host}>"
+        return f"<Cluster {self.name or self.config.host}>"
 
 
 def _explain_in_journal(explanation: explanations.Explanation) -> None:

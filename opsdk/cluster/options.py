@@ -20,6 +20,7 @@ class ClusterOptions(Options, frozen=True, kw_only=True):
         field_validation: the field validation of writes that set none.
         dry_run: store nothing, and write no Events.
         name: the reporting controller of Events, usually the program's name.
+        cluster_name: the cluster's name among several; requests and log lines carry it.
     """
 
     cache: CacheOptions = CacheOptions()
@@ -28,3 +29,4 @@ class ClusterOptions(Options, frozen=True, kw_only=True):
     field_validation: FieldValidation | None = None
     dry_run: bool = False
     name: str = "opsdk"
+    cluster_name: str = ""

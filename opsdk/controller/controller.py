@@ -27,6 +27,7 @@ from opsdk.controller.outcome import ReconcileEnd, is_terminal, shortened
 from opsdk.controller.reconcile import RECONCILE_ID, ContextReconciler, ReconcilerAdapter, Result
 from opsdk.controller.source_group import SourceGroup
 from opsdk.errors import ShutdownTimeoutError, UsageError
+from opsdk.event.request import Request
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
 from opsdk.sources import EventSource
@@ -105,6 +106,7 @@ class Controller:
         self.reconciler: ContextReconciler = adapter
         self.journal = journal
         self._cluster = cluster
+        self._cluster_name = cluster.name if cluster is not None else ""
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self._clock = clock
         self.queue: WorkQueue[Any] = WorkQueue(
@@ -121,6 +123,7 @@ class Controller:
         self._slow_timer: Timer | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
+        self._synced = asyncio.Event()
         self._start_called = asyncio.Event()
 
     def needs_leader_election(self) -> bool:
@@ -146,6 +149,10 @@ class Controller:
         """Return when the workers run."""
         await self._ready.wait()
 
+    async def wait_synced(self) -> None:
+        """Return when the sources have synced, in `start` or before it in `warmup`."""
+        await self._synced.wait()
+
     # -------------------------------------------------------------- life cycle
     async def start(self) -> None:
         """Sync the sources, then reconcile until cancelled.
@@ -164,6 +171,7 @@ class Controller:
         try:
             with log_context(controller=self.name):
                 await self._sources.sync()
+                self._synced.set()
                 await self._work()
         finally:
             await self._end()
@@ -178,6 +186,7 @@ class Controller:
         try:
             with log_context(controller=self.name):
                 await self._sources.sync()
+                self._synced.set()
                 await self._start_called.wait()
         finally:
             if not self._start_called.is_set():
@@ -322,8 +331,12 @@ class Controller:
 
     def _context(self, queue_item: QueueItem[Any]) -> Context:
         limit = self.options.reconciliation_timeout
+        request = queue_item.item
+        if self._cluster_name and type(request) is Request:
+            # The queue belongs to one cluster, so its items need no name.
+            request = request._replace(cluster=self._cluster_name)
         return Context(
-            request=queue_item.item,
+            request=request,
             controller=self.name,
             reconcile_id=loop_uuid4(),
             causes=queue_item.causes,
@@ -340,10 +353,10 @@ class Controller:
             self._slow_timer = self._clock.call_later(_SLOW_RECONCILE, self._report_slow)
         try:
             if not self.options.reconciliation_timeout:
-                result = await self.reconciler.reconcile(item, ctx)
+                result = await self.reconciler.reconcile(ctx.request, ctx)
             else:
                 async with timeout(self._clock, self.options.reconciliation_timeout) as scope:
-                    result = await self.reconciler.reconcile(item, ctx)
+                    result = await self.reconciler.reconcile(ctx.request, ctx)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

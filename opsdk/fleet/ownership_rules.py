@@ -101,7 +101,7 @@ class StepKind(Enum):
     """Delete `lease` if it is unchanged."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class OwnershipStep(msgspec.Struct, frozen=True):
     """One step. `shard` is empty for the lease of a member."""
 
     kind: StepKind
@@ -225,10 +225,10 @@ class OwnershipRules:
         return self._placed[1]
 
     # -------------------------------------------------------------- decisions
-    def decide(self, wall: datetime) -> list[Step]:
+    def decide(self, wall: datetime) -> list[OwnershipStep]:
         """Return the next steps, and change the states of the shards with them. `wall` is written into leases."""
         placement = self.placement()
-        steps: list[Step] = []
+        steps: list[OwnershipStep] = []
         for shard in list(self._shards.values()):
             steps += self._decide_shard(shard, placement.get(shard.name, ""), wall)
             is_gone = shard.lease is None and shard.state is ShardState.NONE and shard.name not in self._names
@@ -236,7 +236,7 @@ class OwnershipRules:
                 del self._shards[shard.name]
         return steps + self._stale()
 
-    def _decide_shard(self, shard: _Shard, target: str, wall: datetime) -> Iterable[Step]:
+    def _decide_shard(self, shard: _Shard, target: str, wall: datetime) -> Iterable[OwnershipStep]:
         holder, state = holder_of(shard.lease), shard.state
         if holder == self.identity:
             return self._decide_held(shard, target, wall)
@@ -256,14 +256,14 @@ class OwnershipRules:
         if state is ShardState.NONE:
             return self._set_state(shard, ShardState.WARMING, StepKind.WARM)
         if state is ShardState.WARM and shard.lease and preferred_holder_of(shard.lease) != self.identity:
-            return [Step(StepKind.WRITE, shard.name, preferred_by(shard.lease, self.identity))]
+            return [OwnershipStep(StepKind.WRITE, shard.name, preferred_by(shard.lease, self.identity))]
         return ()
 
-    def _decide_held(self, shard: _Shard, target: str, wall: datetime) -> Iterable[Step]:
+    def _decide_held(self, shard: _Shard, target: str, wall: datetime) -> Iterable[OwnershipStep]:
         """Decide on a shard whose lease names this member."""
         if shard.state is ShardState.DRAINED:
             if shard.name not in self._names:
-                return [Step(StepKind.DELETE, shard.name, shard.lease)]
+                return [OwnershipStep(StepKind.DELETE, shard.name, shard.lease)]
             return [self._write(shard, target, wall)]
         if shard.state is ShardState.DRAINING:
             return ()
@@ -286,15 +286,15 @@ class OwnershipRules:
             return self._read_at >= shard.vanished_at + self.options.lease_duration
         return not holder or not self.membership.is_alive(holder)
 
-    def _write(self, shard: _Shard, holder: str, wall: datetime) -> Step:
+    def _write(self, shard: _Shard, holder: str, wall: datetime) -> OwnershipStep:
         lease = shard.lease or new_shard_lease(self.options.name, self.options.namespace, shard.name)
-        return Step(StepKind.WRITE, shard.name, held_by(lease, holder, wall))
+        return OwnershipStep(StepKind.WRITE, shard.name, held_by(lease, holder, wall))
 
-    def _set_state(self, shard: _Shard, state: ShardState, kind: StepKind) -> list[Step]:
+    def _set_state(self, shard: _Shard, state: ShardState, kind: StepKind) -> list[OwnershipStep]:
         shard.state = state
-        return [Step(kind, shard.name)]
+        return [OwnershipStep(kind, shard.name)]
 
-    def _stale(self) -> list[Step]:
+    def _stale(self) -> list[OwnershipStep]:
         """Return the deletions of leases without a use. The first of the live members deletes them."""
         if self.identity != min(self.membership.candidates()) or self.leaving:
             return []
@@ -308,7 +308,9 @@ class OwnershipRules:
             and shard.name not in self._names
             and self._is_free(shard, holder_of(shard.lease))
         ]
-        return [Step(StepKind.DELETE, "", lease) for lease in (*leases, *self.membership.stale_leases(after=after))]
+        return [
+            OwnershipStep(StepKind.DELETE, "", lease) for lease in (*leases, *self.membership.stale_leases(after=after))
+        ]
 
     def __repr__(self) -> str:
         owned = sum(shard.state in _WORKING for shard in self._shards.values())

@@ -2,7 +2,8 @@
 
 They hold no state of the cluster; controllers and queues belong elsewhere.
 
-The names of the storage migration are imported when they are first used. Type checkers read ``__init__.pyi``.
+Functions of the storage migration and of `names` are imported when they are first used. Type checkers read
+``__init__.pyi``.
 """
 
 from importlib import import_module
@@ -31,6 +32,7 @@ __all__ = [
     "create_or_patch",
     "create_or_update",
     "get_condition",
+    "guess_plural",
     "has_owner_reference",
     "is_condition_true",
     "is_controlled_by",
@@ -39,19 +41,26 @@ __all__ = [
     "remove_finalizer",
     "remove_owner_reference",
     "retry_on_conflict",
+    "safe_concat_name",
     "set_condition",
     "set_controller_reference",
     "set_owner_reference",
 ]
 
-_MIGRATION = "opsdk.recipes.storage_migration"
-_LAZY = ("MigrationOptions", "MigrationProgress", "StorageMigrator", "migrate_storage_version")
+_LAZY = {
+    "MigrationOptions": "storage_migration",
+    "MigrationProgress": "storage_migration",
+    "StorageMigrator": "storage_migration",
+    "guess_plural": "names",
+    "migrate_storage_version": "storage_migration",
+    "safe_concat_name": "names",
+}
 
 
 def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MIGRATION), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     return value
 
 

@@ -1,6 +1,7 @@
 from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
+from opsdk.recipes.names import guess_plural, safe_concat_name
 from opsdk.recipes.owner_references import (
     controller_of,
     has_owner_reference,
@@ -28,6 +29,7 @@ __all__ = [
     "create_or_patch",
     "create_or_update",
     "get_condition",
+    "guess_plural",
     "has_owner_reference",
     "is_condition_true",
     "is_controlled_by",
@@ -36,6 +38,7 @@ __all__ = [
     "remove_finalizer",
     "remove_owner_reference",
     "retry_on_conflict",
+    "safe_concat_name",
     "set_condition",
     "set_controller_reference",
     "set_owner_reference",

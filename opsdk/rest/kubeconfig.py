@@ -90,14 +90,19 @@ class Kubeconfig(msgspec.Struct, frozen=True):
 # ------------------------------------------------------------------ reading and merging
 def read_file(path: Path) -> Mapping[str, JsonValue] | None:
     """Return the content of one file, or None if it does not exist. Raises `ConfigError`."""
-    import yaml  # noqa: PLC0415 - start-up time: 25 ms
-
     try:
         text = path.read_text()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return _parse(path, text)
+
+
+def _parse(path: Path, text: str | bytes) -> Mapping[str, JsonValue]:
+    """Parse YAML. Every error names `path`."""
+    import yaml  # noqa: PLC0415 - start-up time: 25 ms
+
     try:
         # The loader of libyaml is ten times as fast; a build of PyYAML may lack it.
         document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
@@ -106,6 +111,8 @@ def read_file(path: Path) -> Mapping[str, JsonValue] | None:
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{path}: not valid YAML{where}: {getattr(error, 'problem', None)}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply for a kubeconfig") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -157,6 +164,29 @@ def config_from_files(paths: Sequence[Path], *, context: str | None = None, requ
     if not documents or (required and len(documents) < len(paths)):
         raise ConfigError(f"no kubeconfig at {', '.join(map(str, paths))}")
     return resolve(merge(documents), context=context)
+
+
+def config_from_text(text: str | bytes, *, source: str, context: str | None = None) -> Config:
+    """Return the `Config` of a kubeconfig that another party wrote, such as the content of a Secret.
+
+    Such a kubeconfig can neither run programs nor read files of this process.
+
+    Args:
+        text: YAML or JSON.
+        source: where it is from, for errors.
+        context: name of a context; default: the current context.
+
+    Raises:
+        ConfigError: it is invalid, has an exec plugin, or names a file.
+    """
+    path = Path(source)
+    config = resolve(merge([(path, _parse(path, text))]), context=context)
+    if config.exec is not None:
+        raise ConfigError(f"{source}: an exec plugin is not allowed here: use a token or a client certificate")
+    files = [name for name in ("ca_file", "client_cert_file", "client_key_file", "token_file") if getattr(config, name)]
+    if files:
+        raise ConfigError(f"{source}: {', '.join(files)} name files, which are not read here: put the data inline")
+    return config
 
 
 # ------------------------------------------------------------------ one context

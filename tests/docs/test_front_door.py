@@ -21,6 +21,7 @@ MODULES = {
     "opsdk.children.drift",
     "opsdk.errors",
     "opsdk.handlers",
+    "opsdk.lifecycle",
     "opsdk.patch",
     "opsdk.predicates",
     "opsdk.recipes",

@@ -26,6 +26,7 @@ MODULES = (
     "children.drift",
     "errors",
     "handlers",
+    "lifecycle",
     "patch",
     "predicates",
     "recipes",

@@ -10,10 +10,11 @@ import heapq
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.object import deep_copy
-from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, ShardState, StepKind
+from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, StepKind
 from opsdk.fleet.shard_lease import LeaseRole, lease_name, member_labels, shard_of
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
 
@@ -139,9 +140,9 @@ class Member:
         model = self.model
         for step in self.rules.decide(EPOCH):
             if step.kind is StepKind.WARM:
-                model.at(model.rng.uniform(0, 4), lambda shard=step.shard: model.on(self, lambda: self.rules.warmed(shard)))
+                model.after(self, model.rng.uniform(0, 4), partial(self.rules.warmed, step.shard))
             elif step.kind is StepKind.DRAIN:
-                model.at(model.rng.uniform(0, 6), lambda shard=step.shard: model.on(self, lambda: self.rules.drained(shard)))
+                model.after(self, model.rng.uniform(0, 6), partial(self.rules.drained, step.shard))
             elif step.kind is StepKind.WRITE:
                 self._send_write(step.shard, step.lease)
             elif step.kind is StepKind.DELETE:
@@ -164,7 +165,7 @@ class Member:
         return known is None or int(known.metadata.resource_version) < int(result.metadata.resource_version)
 
     def _send_delete(self, shard: str, lease: Lease) -> None:
-        def answered(result: bool) -> None:  # noqa: FBT001 - the answer
+        def answered(result: bool) -> None:
             if result and shard in self.rules._shards:
                 self.rules.deleted(shard)
 
@@ -195,6 +196,10 @@ class FleetModel:
         """Call `function` after `seconds`."""
         self._count += 1
         heapq.heappush(self._events, (self.now + seconds, self._count, function))
+
+    def after(self, member: Member, seconds: float, function: Callable[[], None]) -> None:
+        """Call `function` on a member after `seconds`, see `on`."""
+        self.at(seconds, lambda: self.on(member, function))
 
     def on(self, member: Member, function: Callable[[], None]) -> None:
         """Call `function` on a member: after its freeze, and not when it is dead."""

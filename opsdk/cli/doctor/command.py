@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from opsdk.cli.doctor.examine import clean, examine
+from opsdk.cli.doctor.finalizers import removals_of, remove_finalizers
 from opsdk.cli.doctor.findings import Finding, Level, worst
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import Output, OutputFormat, print_json, print_result
 from opsdk.cli.project import find_project
+from opsdk.errors import UsageError
+from opsdk.lifecycle.orphans import DrainResult
 from opsdk.rest.load import load_config
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
@@ -55,24 +59,53 @@ def cleanup(
     definitions: Annotated[
         bool, typer.Option("--definitions", help="also the definitions, and with them all objects of these kinds")
     ] = False,
+    finalizers: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="only these finalizers, without an operator; a prefix ends with a slash"),
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="of the objects with --finalizers, such as sites.example.com; default: all")
+    ] = None,
+    namespace: Annotated[str, typer.Option(help="of the objects with --finalizers; default: all")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only print what would be done: the default")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do it; without it, only print what would be done")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Remove what an operator that is gone leaves behind: its finalizers, its webhook configurations.
 
-    Without the operator, finalizers keep objects from being deleted, and webhooks reject requests.
+    Without the operator, finalizers keep objects and namespaces from being deleted, and webhooks reject requests.
 
     opsdk cleanup
 
     opsdk cleanup --yes --definitions
+
+    opsdk cleanup --finalizers controller.cattle.io/dns --kind sites.example.com --yes
     """
-    target = load_operator(operator)
+    if yes and dry_run:
+        raise UsageError("--yes and --dry-run contradict each other: pass one of them")
+    if not finalizers and (kind or namespace):
+        raise UsageError("--kind and --namespace need --finalizers: without it, the operator says what is removed")
+    if finalizers and (operator or definitions):
+        raise UsageError("--finalizers names what is removed: leave the operator and --definitions out")
+    # Before the configuration: outside of a project the operator is the first thing that is missing.
+    target = load_operator(operator) if not finalizers else None
     config = load_config(context=context or None)
-    removals = asyncio.run(clean(target, config, definitions=definitions, dry_run=not yes))
+    drained = DrainResult()
+    if target is not None:
+        removals = asyncio.run(clean(target, config, definitions=definitions, dry_run=not yes))
+    else:
+        drained = asyncio.run(
+            remove_finalizers(config, finalizers or (), kinds=kind or (), namespace=namespace, dry_run=not yes)
+        )
+        removals = removals_of(drained)
     lines = [f"{removal.subject}: {'' if yes else 'would '}{removal.action}" for removal in removals]
     if not yes:
         lines.append("nothing was changed: pass --yes, after the operator has stopped")
     print_result(output, [{**asdict(removal), "done": yes} for removal in removals], lines)
+    for gvk, error in drained.problems:
+        print(f"opsdk: {gvk.group_kind}: {error}", file=sys.stderr)
+    if drained.problems:
+        raise typer.Exit(1)
 
 
 def _namespace() -> str:

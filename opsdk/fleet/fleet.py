@@ -1,0 +1,212 @@
+"""Fleet: one operator for many clusters, on many replicas.
+
+Upstream: Rancher's controllers (API, management and user controllers); sigs.k8s.io/multicluster-runtime (v0.21)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, TypeVar, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from opsdk.api.coordination.v1 import Lease
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.meta import Condition
+from opsdk.apimachinery.object import AnyObject
+from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.builder.operator import Operator
+from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_options, declare
+from opsdk.cluster.cluster import Cluster
+from opsdk.cluster.options import ClusterOptions
+from opsdk.controller.controller import Controller
+from opsdk.controller.options import ControllerOptions
+from opsdk.errors import UsageError
+from opsdk.fleet.managed_cluster import ProbeOptions
+from opsdk.fleet.ownership_rules import OwnershipOptions
+from opsdk.fleet.provider import ClusterEntry, ClusterProvider
+from opsdk.fleet.runner import FleetRunner
+from opsdk.manager.manager import Phase
+from opsdk.options import Options
+from opsdk.rbac.rules import RbacRule
+from opsdk.sources import SyncPolicy
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+T = TypeVar("T", bound=AnyObject)
+
+
+class ControllerClass(Enum):
+    """Where a controller of a fleet runs."""
+
+    API = "api"
+    """On every replica, for the management cluster: it keeps state of its process up to date."""
+    MANAGEMENT = "management"
+    """On the leader, for the management cluster."""
+    USER = "user"
+    """For each managed cluster, on the replica that owns it."""
+
+
+class FleetOptions(Options, frozen=True, kw_only=True):
+    """Options of a `Fleet`.
+
+    Attributes:
+        name: of the fleet, and part of the names of its leases; empty for the operator's name.
+        namespace: of the leases in the management cluster; empty for the namespace of this process.
+        ownership: times and load factor; its name and namespace are those of the fleet.
+        cluster: for managed clusters: what is cached, and how writes are made.
+        controller: for controllers of managed clusters without their own options.
+        probe: see `ProbeOptions`.
+    """
+
+    name: str = ""
+    namespace: str = ""
+    ownership: OwnershipOptions = OwnershipOptions(name="fleet", namespace="default")
+    cluster: ClusterOptions = ClusterOptions()
+    controller: ControllerOptions = ControllerOptions()
+    probe: ProbeOptions = ProbeOptions()
+
+
+class _Declared(msgspec.Struct, frozen=True):
+    """One reconciler of managed clusters."""
+
+    kind: Kind[Any] | None
+    options: ReconcilerOptions
+    target: Any
+
+
+class Fleet:
+    """Runs reconcilers for many clusters. Every replica runs the same program; each cluster belongs to one of them.
+
+    ::
+
+        operator = Operator("fleet-operator", OperatorOptions(leader_election=True))
+        fleet = Fleet(operator, KubeconfigSecrets(namespace="clusters"))
+
+        @fleet.reconciler(ConfigMap)
+        async def reconcile(config_map: ConfigMap, ctx: Context) -> None:
+            ctx.logger.info("%s in %s", config_map.metadata.name, ctx.cluster.name)
+
+        operator.main()
+
+    ``ctx.client`` and ``ctx.cluster`` are those of the managed cluster, ``operator.client`` that of the management
+    cluster. Writes to either are refused when this replica no longer owns the managed cluster.
+
+    Args:
+        operator: the operator of the management cluster.
+        provider: finds the clusters.
+        options: see `FleetOptions`.
+    """
+
+    def __init__(self, operator: Operator, provider: ClusterProvider, options: FleetOptions | None = None) -> None:
+        self.options = options or FleetOptions()
+        self.provider = provider
+        self._operator = operator
+        self._declared: list[_Declared] = []
+        self._runner: FleetRunner | None = None
+        operator.setup(self._add_to)
+        operator.rbac(RbacRule("get list watch create update delete", Lease), *provider.rules)
+
+    def reconciler(
+        self,
+        kind: KindLike[T] | None = None,
+        *,
+        controller_class: ControllerClass = ControllerClass.USER,
+        **options: Unpack[ReconcilerOptions],
+    ) -> ReconcilerDecorator[Any]:
+        """Decorator: the function, or the class, reconciles `kind`. See `Operator.reconciler` for the keywords.
+
+        For USER, functions among ``sources`` get the managed `Cluster`. Its name is ``ctx.cluster.name`` and
+        ``request.cluster``.
+
+        Args:
+            kind: the reconciled kind; None for a controller whose requests are no objects, which needs `name`.
+            controller_class: where it runs.
+            options: as for `Operator.reconciler`.
+        """
+        if controller_class is not ControllerClass.USER:
+            own = options.get("options") or self._operator.options.controller
+            is_management = controller_class is ControllerClass.MANAGEMENT
+            options["options"] = replace(own, needs_leader_election=is_management)
+            return self._operator.reconciler(kind, **options)
+        check_options(options)
+        token = kind_of(kind) if kind is not None else None
+        if token is None and not options.get("name"):
+            raise UsageError("a controller without a kind needs a name: pass name=...")
+        return ReconcilerDecorator(token, lambda target: self._declared.append(_Declared(token, options, target)))
+
+    # -------------------------------------------------------------- state
+    @property
+    def runner(self) -> FleetRunner:
+        """What runs the fleet on this replica. Raises `UsageError` before the operator is started."""
+        if self._runner is None:
+            raise UsageError("the fleet is not started: call run() or start() of its operator")
+        return self._runner
+
+    @property
+    def clusters(self) -> Mapping[str, Cluster]:
+        """The managed clusters that this replica works for or warms up, by name."""
+        return {name: m.cluster for name, m in self.runner.clusters.items() if m.cluster is not None}
+
+    @property
+    def owned(self) -> frozenset[str]:
+        """The names of the clusters that this replica owns now."""
+        return self.runner.ownership.owned()
+
+    def conditions(self) -> dict[str, Condition]:
+        """Return the ``Ready`` conditions of the clusters that this replica works for."""
+        return {name: m.condition for name, m in self.runner.clusters.items() if m.condition is not None}
+
+    # -------------------------------------------------------------- setup
+    def _add_to(self, operator: Operator) -> None:
+        if not self._declared:
+            raise UsageError("the fleet has nothing to run: declare a reconciler with @fleet.reconciler(Kind)")
+        o = self.options
+        namespace = o.namespace or operator.options.leader_election_namespace or operator.cluster.config.namespace
+        self._runner = FleetRunner(
+            operator.cluster,
+            self.provider,
+            connect=partial(self._connect, operator),
+            make_controllers=partial(self._make_controllers, operator),
+            ownership=replace(o.ownership, name=o.name or operator.name, namespace=namespace),
+            probe=o.probe,
+            clock=operator.clock,
+            hook=operator.manager.hook,
+        )
+        operator.manager.add(self._runner, phase=Phase.OTHERS)
+
+    def _connect(self, operator: Operator, entry: ClusterEntry) -> Cluster:
+        """Return the client and cache of a managed cluster."""
+        assert entry.config is not None
+        own = self.options.cluster
+        field_owner = own.field_owner or operator.options.cluster.field_owner or operator.name
+        options = replace(own, name=operator.name, field_owner=field_owner, cluster_name=entry.name)
+        return Cluster(entry.config, options, scheme=operator.scheme, clock=operator.clock, hook=operator.manager.hook)
+
+    def _make_controllers(self, operator: Operator, cluster: Cluster) -> list[Controller]:
+        """Return the controllers of a managed cluster, one for each declared reconciler."""
+        controllers = []
+        for declared in self._declared:
+            options = declared.options.get("options") or self.options.controller
+            # A cluster that is down must not end the operator.
+            options = replace(options, sync_policy=options.sync_policy or SyncPolicy.RETRY)
+            name = declared.options.get("name") or (declared.kind.name.lower() if declared.kind is not None else "")
+            builder = ControllerBuilder[Any](
+                cluster,
+                name=f"{name}@{cluster.name}",
+                options=options,
+                hook=operator.manager.hook,
+                clock=operator.clock,
+                journal=operator.journal,
+            )
+            if declared.kind is not None:
+                builder.for_(declared.kind)
+            controllers.append(declare(builder, declared.options, declared.target, source_argument=cluster).build())
+        return controllers
+
+    def __repr__(self) -> str:
+        return f"<Fleet {self.options.name or self._operator.name}>"

@@ -1,0 +1,224 @@
+"""One managed cluster on the replica that works for it: its clients, cache, controllers, and its state as a condition.
+
+Each cluster has connections, informers, queues and workers of its own. One that is down, slow or forbidden delays no
+other one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from enum import Enum
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.fence import FENCE
+from opsdk.apimachinery.meta import Condition
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.controller import Controller
+from opsdk.errors import ForbiddenError, OpsdkError, TlsError, TransportError, UnauthorizedError
+from opsdk.fleet.provider import ClusterEntry
+from opsdk.manager.runnable_group import RunnableGroup
+from opsdk.options import Options
+from opsdk.rest.request import RestRequest
+from opsdk.rest.response import raise_for_status
+from opsdk.runnable import Runnable
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+# Seconds for the cache to end after the controllers.
+_CLOSE_SECONDS = 5.0
+
+
+class ClusterReason(Enum):
+    """The reason of a managed cluster's ``Ready`` condition."""
+
+    CONNECTED = "Connected"
+    """The API server answers, and the informers are current."""
+    SYNCING = "Syncing"
+    """The API server answers; informers wait for their lists."""
+    UNREACHABLE = "Unreachable"
+    """No answer, or an error of the server."""
+    INVALID_CERTIFICATE = "InvalidCertificate"
+    """The server's certificate is not signed by the CA of the configuration, or the client's is refused."""
+    UNAUTHORIZED = "Unauthorized"
+    """The credentials are wrong or expired."""
+    FORBIDDEN = "Forbidden"
+    """A permission is missing."""
+    INVALID_CONFIG = "InvalidConfig"
+    """The description of the cluster is unusable."""
+
+
+class ProbeOptions(Options, frozen=True, kw_only=True):
+    """How the state of managed clusters is found out. Times are in seconds.
+
+    Attributes:
+        interval: between two probes.
+        timeout: for one probe.
+    """
+
+    interval: float = 10.0
+    timeout: float = 5.0
+
+
+class _WarmupRunnable:
+    """The warm-up of a controller, as a runnable."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    async def start(self) -> None:
+        """Fill the queue until the controller starts."""
+        await self._controller.warmup()
+
+    def __repr__(self) -> str:
+        return f"<warm-up of {self._controller.name}>"
+
+
+class ManagedCluster:
+    """A `opsdk.fleet.shard_runner.ShardRunnable`: what runs for one cluster.
+
+    Args:
+        entry: the cluster. One with a problem has nothing to run; its condition says why.
+        connect: makes the cluster's client and cache.
+        make_controllers: makes the controllers of the cluster.
+        report: called with the condition at first, and when it changes.
+        on_close: called with this when it is closed.
+        probe: see `ProbeOptions`.
+        clock: source of time.
+
+    Attributes:
+        cluster: its clients and cache; None for an entry with a problem.
+        condition: the ``Ready`` condition as last reported; None before the first probe.
+    """
+
+    def __init__(
+        self,
+        entry: ClusterEntry,
+        *,
+        connect: Callable[[ClusterEntry], Cluster],
+        make_controllers: Callable[[Cluster], Sequence[Controller]],
+        report: Callable[[Condition], None],
+        on_close: Callable[[ManagedCluster], object],
+        probe: ProbeOptions,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.entry = entry
+        self.cluster: Cluster | None = None
+        self.condition: Condition | None = None
+        self._problem = entry.problem
+        self._report = report
+        self._on_close = on_close
+        self._probe_options = probe
+        self._clock = clock
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._controllers: Sequence[Controller] = ()
+        self._caches = RunnableGroup(f"{entry.name}/cache", on_error=self._on_error, clock=clock)
+        self._warmups = RunnableGroup(f"{entry.name}/warm-up", on_error=self._on_error, clock=clock)
+        self._workers = RunnableGroup(f"{entry.name}/controllers", on_error=self._on_error, clock=clock)
+        if entry.config is not None:
+            try:
+                self.cluster = connect(entry)
+            except OpsdkError as error:
+                self._problem = str(error)
+        if self.cluster is not None:
+            self._controllers = make_controllers(self.cluster)
+            self._caches.add(self.cluster)
+
+    # -------------------------------------------------------------- life cycle
+    async def warmup(self) -> None:
+        """Fill the cache, and return when every controller's sources have synced."""
+        self._caches.fence = self._warmups.fence = FENCE.get()
+        for controller in self._controllers:
+            self._warmups.add(_WarmupRunnable(controller))
+        self._caches.start()
+        self._warmups.start()
+        await asyncio.gather(*(controller.wait_synced() for controller in self._controllers))
+
+    async def start(self) -> None:
+        """Reconcile until cancelled. Raises the first failure of the cache or of a controller."""
+        self._caches.fence = self._workers.fence = FENCE.get()
+        for controller in self._controllers:
+            self._workers.add(controller)
+        probing = asyncio.get_running_loop().create_task(self._probe(), name=f"{self.entry.name}/probe")
+        self._caches.start()
+        self._workers.start()
+        try:
+            await asyncio.wait((self._failure, probing), return_when=asyncio.FIRST_COMPLETED)
+            for ended in (self._failure, probing):
+                if ended.done():
+                    ended.result()
+        except asyncio.CancelledError:
+            # The controllers finish what runs; a second cancellation ends the wait.
+            await self._workers.stop(None)
+            raise
+        finally:
+            probing.cancel()
+
+    async def aclose(self) -> None:
+        """End what still runs, and close the connections. Idempotent."""
+        self._failure.cancel()
+        for group in (self._workers, self._warmups, self._caches):
+            await group.stop(0.0 if group is self._workers else _CLOSE_SECONDS)
+        if self.cluster is not None:
+            await self.cluster.aclose()
+        self._on_close(self)
+
+    def _on_error(self, runnable: Runnable, error: BaseException) -> None:
+        if self._failure.done():
+            log.warning("%r of cluster %s failed while it ended: %r", runnable, self.entry.name, error)
+        else:
+            self._failure.set_exception(error)
+
+    # -------------------------------------------------------------- state
+    async def _probe(self) -> None:
+        """Find out the state of the cluster again and again, and report changes."""
+        while True:
+            reason, message = await self._state()
+            condition = Condition(
+                type="Ready",
+                status="True" if reason is ClusterReason.CONNECTED else "False",
+                reason=reason.value,
+                message=message,
+            )
+            if condition != self.condition:
+                is_usual = reason in (ClusterReason.CONNECTED, ClusterReason.SYNCING)
+                level = log.info if is_usual else log.warning
+                level("cluster %s: %s: %s", self.entry.name, reason.value, message)
+                self.condition = condition
+                self._report(condition)
+            interval = self._probe_options.interval
+            # Soon after the start, most clusters are about to sync.
+            await self._clock.sleep(min(interval, 1.0) if reason is ClusterReason.SYNCING else interval)
+
+    async def _state(self) -> tuple[ClusterReason, str]:
+        """Return the state: first whether the server answers, then what the informers miss."""
+        if self.cluster is None:
+            return ClusterReason.INVALID_CONFIG, self._problem
+        try:
+            request = RestRequest("GET", "/version")
+            response = await self.cluster.transport.send(request, timeout=self._probe_options.timeout, retry=False)
+            raise_for_status(response, request)
+        except OpsdkError as error:
+            return _reason(error), f"{self.cluster.config.host}: {error}"
+        problems = [problem for controller in self._controllers for problem in controller.problems()]
+        if not problems:
+            return ClusterReason.CONNECTED, f"{self.cluster.config.host} answers"
+        errors = (health.last_error for health in self.cluster.cache.health())
+        is_forbidden = any(isinstance(error, ForbiddenError) for error in errors)
+        return ClusterReason.FORBIDDEN if is_forbidden else ClusterReason.SYNCING, "; ".join(dict.fromkeys(problems))
+
+    def __repr__(self) -> str:
+        return f"<ManagedCluster {self.entry.name}: {self.condition.reason if self.condition else 'not started'}>"
+
+
+def _reason(error: OpsdkError) -> ClusterReason:
+    """Return the reason for a failed probe."""
+    if isinstance(error, UnauthorizedError):
+        return ClusterReason.UNAUTHORIZED
+    if isinstance(error, ForbiddenError):
+        return ClusterReason.FORBIDDEN
+    if isinstance(error, TlsError):
+        return ClusterReason.INVALID_CERTIFICATE
+    is_outage = isinstance(error, TransportError) or error.retryable
+    return ClusterReason.UNREACHABLE if is_outage else ClusterReason.INVALID_CONFIG

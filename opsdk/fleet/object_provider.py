@@ -1,0 +1,242 @@
+"""Clusters that objects of the management cluster describe: Secrets with a kubeconfig, custom resources."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.waiting import wait_ended
+from opsdk.api.core.v1 import Secret
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import KindLike, kind_of
+from opsdk.apimachinery.meta import Condition
+from opsdk.apimachinery.object import AnyObject, TypedObject, Unstructured
+from opsdk.apimachinery.selectors import Selector
+from opsdk.cache.cache import Cache
+from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions
+from opsdk.cache.reader import CachedReader
+from opsdk.cache.store import Delta
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.status import StatusPatch
+from opsdk.errors import ConfigError, NotFoundError, OpsdkError, UsageError
+from opsdk.fleet.provider import ClusterEntry, ClusterProvider, Clusters
+from opsdk.patch import MergeFrom
+from opsdk.rbac.rules import RbacRule
+from opsdk.recipes.finalizers import is_deleting
+from opsdk.rest.config import Config
+from opsdk.rest.kubeconfig import config_from_text
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+T = TypeVar("T", bound=AnyObject)
+
+CONDITION_ANNOTATION = "fleet.opsdk.dev/condition"
+"""The state of a cluster on its Secret: a condition as JSON, since Secrets have no status."""
+
+# Seconds before a cluster that cannot be described is tried again: its description may depend on other objects.
+_RETRY_SECONDS = 10.0
+_CLOSE_SECONDS = 5.0
+
+
+class ObjectClusters(ClusterProvider, Generic[T]):
+    """Follows the objects of one kind with an informer of its own. Each object is one cluster.
+
+    A cluster has the object's name; with several namespaces, ``namespace/name``. An object that is being deleted is no
+    cluster any more.
+    """
+
+    def __init__(
+        self, kind: KindLike[T], *, namespace: str = "", label_selector: str = "", clock: Clock = LOOP_CLOCK
+    ) -> None:
+        self._kind = kind_of(kind)
+        self._namespace = namespace
+        self._selector = Selector.parse(label_selector)
+        self._clock = clock
+        self._dirty: dict[ObjectKey, None] = {}
+        self._changed = asyncio.Event()
+        self._keys: dict[str, ObjectKey] = {}
+
+    @abstractmethod
+    async def config_of(self, obj: T, management: Cluster) -> Config:
+        """Return how the cluster of an object is reached. Raises an `OpsdkError` with the reason if it cannot be."""
+
+    async def start(self, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
+        """See `ClusterProvider`."""
+        namespaces = [self._namespace] if self._namespace else None
+        by_object = ByObject(namespaces=namespaces, label_selector=self._selector)
+        cache = management.new_cache(CacheOptions(by_kind={self._kind.gvk: by_object}))
+        running = asyncio.get_running_loop().create_task(self._run_cache(cache), name=f"{self!r}/cache")
+        following = asyncio.get_running_loop().create_task(
+            self._follow(cache, management, on_change), name=f"{self!r}/follow"
+        )
+        try:
+            await asyncio.wait((running, following), return_when=asyncio.FIRST_COMPLETED)
+            for task in (running, following):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (running, following):
+                task.cancel()
+            await wait_ended((running, following), _CLOSE_SECONDS, self._clock)
+            await cache.aclose()
+
+    async def _run_cache(self, cache: Cache) -> None:
+        while cache.existing(self._kind) is None:
+            try:
+                await cache.informer_for(self._kind)
+            except OpsdkError as error:
+                log.warning("cannot watch %s, which describe clusters, yet: %s", self._kind.gvk, error)
+                await self._clock.sleep(_RETRY_SECONDS)
+        await cache.start()
+
+    async def _follow(self, cache: Cache, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
+        """Describe each object that changed, and report all clusters."""
+        reader = Client(CachedReader(cache))
+        while (informer := cache.existing(self._kind)) is None:
+            await self._clock.sleep(0.05)
+        informer.add_handler(self._on_delta)
+        await cache.wait_ready()
+        clusters: dict[str, ClusterEntry] = {}
+        while True:
+            self._changed.clear()
+            keys, self._dirty = self._dirty, {}
+            before = dict(clusters)
+            for key in keys:
+                name = key.name if self._namespace or not key.namespace else f"{key.namespace}/{key.name}"
+                self._keys[name] = key
+                entry = await self._entry(name, key, reader, management)
+                if entry is None:
+                    clusters.pop(name, None)
+                else:
+                    clusters[name] = entry
+            if clusters != before or not keys:
+                on_change(dict(clusters))
+            await self._changed.wait()
+
+    def _on_delta(self, delta: Delta) -> None:
+        entry = delta.new or delta.old
+        assert entry is not None
+        self._mark(entry.key)
+
+    def _mark(self, key: ObjectKey) -> None:
+        self._dirty[key] = None
+        self._changed.set()
+
+    async def _entry(self, name: str, key: ObjectKey, reader: Client, management: Cluster) -> ClusterEntry | None:
+        """Return the entry of an object's cluster; None if it is gone or being deleted."""
+        try:
+            obj = await reader.get_or_none(self._kind, key)
+            if obj is None or is_deleting(obj):
+                return None
+            return ClusterEntry(name=name, config=await self.config_of(obj, management))
+        except OpsdkError as error:
+            # It may depend on other objects, which are not watched.
+            self._clock.call_later(_RETRY_SECONDS, lambda: self._mark(key))
+            return ClusterEntry(name=name, problem=str(error))
+
+    async def key_object(self, management: Cluster, name: str) -> T | None:
+        """Return the object that describes a cluster, from the server; None if it is gone."""
+        key = self._keys.get(name)
+        return None if key is None else await management.uncached.get_or_none(self._kind, key)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._kind.name} in {self._namespace or 'all namespaces'}>"
+
+
+class KubeconfigSecrets(ObjectClusters[Secret]):
+    """One cluster for each Secret with a kubeconfig.
+
+    The kubeconfig can neither run a credential plugin nor name files: whoever may write the Secret must not gain the
+    rights of the operator's pod. The state of the cluster is the annotation `CONDITION_ANNOTATION` of its Secret.
+
+    Args:
+        namespace: of the Secrets; empty for all.
+        label_selector: of the Secrets.
+        key: of the kubeconfig in the data. Cluster API writes ``value``.
+        clock: source of time.
+    """
+
+    def __init__(
+        self, *, namespace: str, label_selector: str = "", key: str = "kubeconfig", clock: Clock = LOOP_CLOCK
+    ) -> None:
+        super().__init__(Secret, namespace=namespace, label_selector=label_selector, clock=clock)
+        self._key = key
+        self.rules = (RbacRule("get list watch patch", Secret, namespaces=[namespace or ALL_NAMESPACES]),)
+
+    async def config_of(self, obj: Secret, management: Cluster) -> Config:  # noqa: ARG002 - the port's
+        """See `ObjectClusters`."""
+        source = f"Secret {obj.metadata.namespace}/{obj.metadata.name}"
+        if not (kubeconfig := obj.data.get(self._key)):
+            present = ", ".join(sorted(obj.data)) or "none"
+            raise ConfigError(f"{source} has no key {self._key!r} in its data; it has {present}")
+        return config_from_text(kubeconfig, source=f"{source}, key {self._key}")
+
+    async def report(self, management: Cluster, name: str, condition: Condition) -> None:
+        """See `ClusterProvider`."""
+        secret = await self.key_object(management, name)
+        text = msgspec.json.encode(condition).decode()
+        if secret is None or secret.metadata.annotations.get(CONDITION_ANNOTATION) == text:
+            return
+        secret.metadata.annotations[CONDITION_ANNOTATION] = text
+        try:
+            await management.uncached.patch(secret, MergeFrom())
+        except NotFoundError:
+            log.debug("the Secret of cluster %s is gone", name)
+
+
+class ResourceClusters(ObjectClusters[T]):
+    """One cluster for each object of a kind of yours. Its state is a condition in the object's status.
+
+    Args:
+        kind: the kind.
+        config: returns how a cluster is reached. It may read other objects, such as a Secret. An `OpsdkError` that it
+            raises is shown as the state of the cluster, and it is called again after 10 s.
+        namespace: of the objects; empty for all, and for cluster-scoped kinds.
+        label_selector: of the objects.
+        condition: the type of the condition; empty to write none.
+        clock: source of time.
+    """
+
+    def __init__(
+        self,
+        kind: KindLike[T],
+        config: Callable[[T, Cluster], Awaitable[Config]],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        condition: str = "Ready",
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        super().__init__(kind, namespace=namespace, label_selector=label_selector, clock=clock)
+        self._config = config
+        self._condition = condition
+        namespaces = [namespace or ALL_NAMESPACES]
+        self.rules = (
+            RbacRule("get list watch", self._kind.gvk, namespaces=namespaces),
+            RbacRule("patch", self._kind.gvk, subresource="status", namespaces=namespaces),
+        )
+
+    async def config_of(self, obj: T, management: Cluster) -> Config:
+        """See `ObjectClusters`."""
+        try:
+            return await self._config(obj, management)
+        except OpsdkError:
+            raise
+        except Exception as error:
+            log.exception("the function that describes clusters failed for %s", obj.metadata.name)
+            raise UsageError(f"the function that describes clusters raised {error!r}") from error
+
+    async def report(self, management: Cluster, name: str, condition: Condition) -> None:
+        """See `ClusterProvider`."""
+        obj = await self.key_object(management, name)
+        if not self._condition or not isinstance(obj, TypedObject | Unstructured):
+            return
+        async with StatusPatch[object](management.uncached, obj) as patch:
+            patch.set_condition(self._condition, condition.status, condition.reason, condition.message)

@@ -1,0 +1,386 @@
+"""The loop of ownership: reads and writes the leases of a fleet, and runs what this replica owns.
+
+`opsdk.fleet.ownership_rules` decides. The loop lists the leases every `retry_period`, and at once when one of them
+changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from opsdk.aio.alarm import Alarm
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.timeout import timeout
+from opsdk.aio.waiting import finish, wait_ended
+from opsdk.api.coordination.v1 import Lease
+from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.selectors import Selector
+from opsdk.cache.cache import Cache
+from opsdk.cache.options import ByObject, CacheOptions
+from opsdk.cache.store import Delta
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    LeaderElectionLostError,
+    NotFoundError,
+    OpsdkError,
+    UsageError,
+)
+from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, OwnershipStep, ShardState, StepKind
+from opsdk.fleet.shard_lease import FLEET_LABEL, ROLE_LABEL, LeaseRole, lease_name, member_labels
+from opsdk.fleet.shard_runner import ShardRunnable, ShardRunner
+from opsdk.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.leader_election.leader_elector import LeaderElector, default_identity
+from opsdk.telemetry.records import TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+# Seconds between two lists of the leases, however many changes there are.
+_MIN_GAP = 0.1
+# Share of renew_deadline for one list or write, as for a renewal of the lease.
+_TRY_SHARE = 0.5
+# Seconds for cancelled tasks to end.
+_CLOSE_SECONDS = 5.0
+# Leases that are written at the same time.
+_PARALLEL_WRITES = 16
+
+
+class MakeRunnable(Protocol):
+    """Makes what runs while a shard is owned. It is called again for each time, and after a failure."""
+
+    def __call__(self, shard: str, /) -> ShardRunnable:
+        """Return a new runnable."""
+        ...
+
+
+class ShardFence:
+    """Allows the writes of one shard while this replica owns it. See `opsdk.aio.fence.Fence`."""
+
+    def __init__(self, shard: str, elector: LeaderElector, rules: OwnershipRules, clock: Clock) -> None:
+        self._shard = shard
+        self._elector = elector
+        self._rules = rules
+        self._clock = clock
+        self.closed = False
+        """Refuses everything, for work that goes on after its cancellation. The shard may come back meanwhile."""
+
+    def check(self, action: str) -> None:
+        """See `opsdk.aio.fence.Fence`."""
+        if self.closed:
+            raise LeaderElectionLostError(f"{action} was not sent: the work for {self._shard} was cancelled")
+        self._elector.check(action)
+        if refusal := self._rules.refusal(self._shard, self._clock.now()):
+            raise LeaderElectionLostError(f"{action} was not sent: {refusal}")
+
+    def __repr__(self) -> str:
+        return f"<ShardFence {self._shard}>"
+
+
+class Ownership:
+    """Shares shards between the replicas of a fleet. A Runnable for every replica.
+
+    The first cancellation of `start` hands every shard over; a second one cancels the work at once. A replica that
+    loses its lease cancels all work, and takes part again with a new identity.
+
+    Args:
+        cluster: the API server with the leases.
+        make: makes what runs while this replica owns a shard.
+        options: see `OwnershipOptions`.
+        clock: source of time.
+        hook: receives `Leadership` records of this member's lease.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        make: MakeRunnable,
+        options: OwnershipOptions,
+        *,
+        clock: Clock = LOOP_CLOCK,
+        hook: TelemetryHook | None = None,
+    ) -> None:
+        self.options = options
+        self.identity = ""
+        self._cluster = cluster
+        self._client = cluster.uncached
+        self._make = make
+        self._clock = clock
+        self._hook = hook
+        self._shards: frozenset[str] = frozenset()
+        self._rules: OwnershipRules | None = None
+        self._runners: dict[str, ShardRunner] = {}
+        self._ending: dict[str, ShardRunner] = {}
+        self._tasks = TaskOwner("ownership", clock=clock)
+        self._wake = asyncio.Event()
+        self._leaving = False
+        self._started = False
+
+    def needs_leader_election(self) -> bool:
+        """Return False: every replica takes part."""
+        return False
+
+    # -------------------------------------------------------------- shards
+    def set_shards(self, names: Collection[str]) -> None:
+        """Set which shards exist. A shard that is gone is drained, and its lease deleted."""
+        self._shards = frozenset(names)
+        self._wake.set()
+
+    def restart(self, shard: str) -> None:
+        """Replace what runs for a shard by a new runnable, because its configuration has changed.
+
+        What runs drains first. This replica keeps the shard. Nothing happens if it does not run here.
+        """
+        if shard in self._runners:
+            self._runners[shard].restart()
+
+    def states(self) -> Mapping[str, ShardState]:
+        """Return the state of each shard that this replica does something with."""
+        return self._rules.states() if self._rules is not None else {}
+
+    def owned(self) -> frozenset[str]:
+        """Return the shards that this replica owns now."""
+        return frozenset(name for name, state in self.states().items() if state is ShardState.OWNED)
+
+    # -------------------------------------------------------------- life cycle
+    async def start(self) -> None:
+        """Take part until cancelled, see the class.
+
+        Raises:
+            UsageError: it was started before.
+        """
+        if self._started:
+            raise UsageError(f"{self!r} was started already: make a new one")
+        self._started = True
+        running = asyncio.get_running_loop().create_task(self._run(), name=f"{self!r}")
+        interrupted: asyncio.CancelledError | None = None
+        while not running.done():
+            try:
+                await asyncio.wait([running])
+            except asyncio.CancelledError as error:
+                if interrupted is not None:
+                    running.cancel()
+                interrupted = error
+                self._leaving = True
+                self._wake.set()
+        if interrupted is not None:
+            if not running.cancelled() and (failure := running.exception()) is not None:
+                log.warning("%r failed while it left: %r", self, failure)
+            raise interrupted
+        running.result()
+
+    async def _run(self) -> None:
+        cache = self._cluster.new_cache(self._cache_options())
+        watching = asyncio.get_running_loop().create_task(self._watch_leases(cache), name=f"{self!r}/watch")
+        try:
+            while not self._leaving:
+                try:
+                    await self._live(default_identity())
+                except LeaderElectionLostError as error:
+                    log.warning("%r lost its lease and begins again with a new identity: %s", self, error)
+        finally:
+            watching.cancel()
+            await wait_ended([watching], _CLOSE_SECONDS, self._clock)
+            await cache.aclose()
+            await self._tasks.aclose()
+
+    async def _live(self, identity: str) -> None:
+        """Take part with one identity until this replica has left. Raises `LeaderElectionLostError`."""
+        o = self.options
+        options = LeaderElectionOptions(
+            name=lease_name(o.name, LeaseRole.MEMBER, identity),
+            namespace=o.namespace,
+            identity=identity,
+            lease_duration=o.lease_duration,
+            renew_deadline=o.renew_deadline,
+            retry_period=o.retry_period,
+            labels=member_labels(o.name),
+        )
+        elector = LeaderElector(self._client, options, clock=self._clock, hook=self._hook)
+        self.identity = identity
+        rules = self._rules = OwnershipRules(identity, o)
+        loop = asyncio.get_running_loop()
+        electing = loop.create_task(elector.run(), name=f"{self!r}/member")
+        rounds = loop.create_task(self._rounds(elector, rules), name=f"{self!r}/rounds")
+        try:
+            await asyncio.wait((electing, rounds), return_when=asyncio.FIRST_COMPLETED)
+            if rounds.done():
+                rounds.result()
+            else:
+                electing.result()
+        finally:
+            await finish(self._end(elector, [electing, rounds]), name=f"{self!r}/end")
+
+    async def _end(self, elector: LeaderElector, tasks: Collection[asyncio.Task[None]]) -> None:
+        """Cancel what still runs; its writes are refused. Delete the member's lease if nothing was left."""
+        for task in tasks:
+            task.cancel()
+        await wait_ended(tasks, _CLOSE_SECONDS, self._clock)
+        left = not self._runners and not self._ending and elector.is_leader
+        elector.abandon()
+        runners, self._runners = self._runners, {}
+        await asyncio.gather(*(runner.kill() for runner in runners.values()))
+        if left:
+            try:
+                async with timeout(self._clock, self.options.renew_deadline * _TRY_SHARE):
+                    await self._client.delete(Lease, elector.options.name, namespace=elector.options.namespace)
+            except (OpsdkError, TimeoutError) as error:
+                log.warning("cannot delete the lease of %s, it expires by itself: %s", elector.options.identity, error)
+
+    # -------------------------------------------------------------- rounds
+    async def _rounds(self, elector: LeaderElector, rules: OwnershipRules) -> None:
+        """List, decide and write, until this replica has left."""
+        electing = asyncio.get_running_loop().create_task(elector.wait_elected(), name=f"{self!r}/wait elected")
+        electing.add_done_callback(lambda _: self._wake.set())
+        try:
+            while not elector.is_leader:
+                if self._leaving:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+        finally:
+            electing.cancel()
+        while True:
+            began = self._clock.now()
+            self._wake.clear()
+            rules.set_shards(self._shards)
+            rules.leaving = self._leaving
+            try:
+                async with timeout(self._clock, self.options.renew_deadline * _TRY_SHARE):
+                    await self._round(elector, rules)
+            except (OpsdkError, TimeoutError) as error:
+                log.warning("cannot read the leases of the fleet %s: %s", self.options.name, str(error) or "no answer")
+            if rules.leaving and not rules.states() and not self._runners and not self._ending:
+                return
+            await self._clock.sleep(_MIN_GAP)
+            await self._sleep_until_woken(began + self.options.retry_period)
+
+    async def _round(self, elector: LeaderElector, rules: OwnershipRules) -> None:
+        requested_at = self._clock.now()
+        leases = await self._client.list(
+            Lease, namespace=self.options.namespace, label_selector={FLEET_LABEL: self.options.name}
+        )
+        if not elector.is_leader:
+            return
+        rules.observed(list(leases.items), requested_at=requested_at, answered_at=self._clock.now())
+        while steps := rules.decide(self._clock.wall()):
+            writes = [step for step in steps if step.lease is not None]
+            for step in steps:
+                self._carry_out(step, elector, rules)
+            if writes and not await self._write_all(writes, rules):
+                # A write was refused: another member was faster. The next list shows it.
+                self._wake.set()
+                return
+
+    async def _write_all(self, steps: Iterable[OwnershipStep], rules: OwnershipRules) -> bool:
+        """Write leases beside each other. Returns False if one was not written."""
+        limit = asyncio.Semaphore(_PARALLEL_WRITES)
+
+        async def write(step: OwnershipStep) -> bool:
+            async with limit:
+                return await self._write(step, rules)
+
+        return all(await asyncio.gather(*map(write, steps)))
+
+    async def _write(self, step: OwnershipStep, rules: OwnershipRules) -> bool:
+        assert step.lease is not None
+        requested_at = self._clock.now()
+        try:
+            if step.kind is StepKind.DELETE:
+                await self._client.delete(step.lease, resource_version=step.lease.metadata.resource_version)
+                if step.shard:
+                    rules.deleted(step.shard)
+                return True
+            is_new = not step.lease.metadata.resource_version
+            written = await (self._client.create(step.lease) if is_new else self._client.update(step.lease))
+        except (ConflictError, AlreadyExistsError, NotFoundError) as error:
+            log.debug("the lease of %s has changed: %s", step.shard or "a member", error)
+            return False
+        except OpsdkError as error:
+            log.warning("cannot write the lease of %s: %s", step.shard or "a member", error)
+            return False
+        rules.wrote(step.shard, written, requested_at=requested_at, answered_at=self._clock.now())
+        return True
+
+    # -------------------------------------------------------------- work
+    def _carry_out(self, step: OwnershipStep, elector: LeaderElector, rules: OwnershipRules) -> None:
+        """Begin or end the work for a shard."""
+        if step.kind is StepKind.WARM:
+            self._runner(step.shard, elector, rules)
+        elif step.kind is StepKind.OWN:
+            log.info("%s owns %s", rules.identity, step.shard)
+            self._runner(step.shard, elector, rules).own()
+        elif step.kind is StepKind.DRAIN:
+            log.info("%s hands %s over", rules.identity, step.shard)
+            self._runners[step.shard].drain()
+        elif step.kind in (StepKind.LOSE, StepKind.COOL):
+            if step.kind is StepKind.LOSE:
+                log.warning("%s lost %s: its work is cancelled", rules.identity, step.shard)
+            runner = self._ending[step.shard] = self._runners.pop(step.shard)
+            self._tasks.start(runner.kill(), name=f"end {step.shard}")
+
+    def _runner(self, shard: str, elector: LeaderElector, rules: OwnershipRules) -> ShardRunner:
+        """Return the runner of a shard, and start one if there is none."""
+        if shard in self._runners:
+            return self._runners[shard]
+
+        def on_warm() -> None:
+            rules.warmed(shard)
+            self._wake.set()
+
+        def on_end(runner: ShardRunner) -> None:
+            if self._ending.get(shard) is runner:
+                del self._ending[shard]
+            if self._runners.get(shard) is runner:
+                del self._runners[shard]
+                rules.drained(shard)
+            self._wake.set()
+
+        self._runners[shard] = ShardRunner(
+            shard,
+            self._make,
+            fence=ShardFence(shard, elector, rules, self._clock),
+            drain_timeout=self.options.drain_timeout,
+            after=self._ending.get(shard),
+            on_warm=on_warm,
+            on_end=on_end,
+            clock=self._clock,
+        )
+        return self._runners[shard]
+
+    # -------------------------------------------------------------- waits
+    def _cache_options(self) -> CacheOptions:
+        selector = Selector.parse(f"{FLEET_LABEL}={self.options.name}")
+        leases = ByObject(namespaces=[self.options.namespace], label_selector=selector)
+        return CacheOptions(by_kind={Lease: leases})
+
+    async def _watch_leases(self, cache: Cache) -> None:
+        """Wake the rounds when the lease of a shard changes, or a member comes or goes, but not for a renewal."""
+        while cache.existing(kind_of(Lease)) is None:
+            try:
+                (await cache.informer_for(Lease)).add_handler(self._on_lease)
+            except OpsdkError as error:
+                log.debug("cannot watch the leases of the fleet %s yet: %s", self.options.name, error)
+                await self._clock.sleep(self.options.retry_period)
+        await cache.start()
+
+    def _on_lease(self, delta: Delta) -> None:
+        entry = delta.new
+        if entry is None or delta.old is None or entry.labels.get(ROLE_LABEL) != LeaseRole.MEMBER.value:
+            self._wake.set()
+
+    async def _sleep_until_woken(self, at: float) -> None:
+        alarm = Alarm(self._clock, at)
+        woken = asyncio.get_running_loop().create_task(self._wake.wait(), name=f"{self!r}/woken")
+        try:
+            await asyncio.wait((alarm.future, woken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            alarm.cancel()
+            woken.cancel()
+
+    def __repr__(self) -> str:
+        return f"<Ownership {self.options.name}: {self.identity or 'not started'}>"

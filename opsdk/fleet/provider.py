@@ -1,0 +1,174 @@
+"""Where the clusters of a fleet come from: code, kubeconfig files in a directory.
+
+`opsdk.fleet.object_provider` has the providers that follow Secrets and custom resources.
+
+Upstream: sigs.k8s.io/multicluster-runtime/pkg/multicluster/multicluster.go and its providers (v0.21)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apimachinery.meta import Condition
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import ConfigError, UsageError
+from opsdk.rbac.rules import RbacRule
+from opsdk.rest.config import Config
+from opsdk.rest.kubeconfig import config_from_files
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+_SUFFIXES = (".kubeconfig", ".yaml", ".yml", ".conf")
+
+
+class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One cluster of a fleet, as its provider describes it.
+
+    Attributes:
+        name: unique in the fleet.
+        config: address and credentials; None if they are unusable.
+        problem: why they are; empty if they are usable.
+    """
+
+    name: str
+    config: Config | None = None
+    problem: str = ""
+
+
+Clusters = Mapping[str, ClusterEntry]
+"""All clusters of a fleet by name."""
+
+
+class ClusterProvider(ABC):
+    """Finds clusters, and says when they change. Derive from it for a source of your own.
+
+    Attributes:
+        rules: the permissions that it needs in the management cluster.
+    """
+
+    rules: Sequence[RbacRule] = ()
+
+    @abstractmethod
+    async def start(self, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
+        """Run until cancelled.
+
+        Call `on_change` with all clusters when they are known, and after each change. A cluster whose entry changes is
+        connected again.
+
+        Args:
+            management: the cluster of the operator.
+            on_change: takes all clusters. It returns at once, and raises nothing.
+        """
+
+    async def report(self, management: Cluster, name: str, condition: Condition) -> None:  # noqa: B027 - a default
+        """Show the state of a cluster to its users. The replica that owns the cluster calls it when it changes."""
+
+
+class StaticClusters(ClusterProvider):
+    """Clusters that code names, and that may join and leave at run time. Every replica must name the same.
+
+    >>> clusters = StaticClusters({"eu": Config(host="https://eu.example.com")})
+    >>> clusters.join("us", Config(host="https://us.example.com"))
+    >>> clusters.leave("eu")
+    """
+
+    def __init__(self, configs: Mapping[str, Config] | None = None) -> None:
+        self._clusters = {name: ClusterEntry(name=name, config=config) for name, config in (configs or {}).items()}
+        self._listeners: list[Callable[[Clusters], None]] = []
+
+    def join(self, name: str, config: Config) -> None:
+        """Add a cluster, or change its configuration."""
+        if not name:
+            raise UsageError("a cluster of a fleet needs a name")
+        self._clusters[name] = ClusterEntry(name=name, config=config)
+        self._notify()
+
+    def leave(self, name: str) -> None:
+        """Remove a cluster, if it is there."""
+        self._clusters.pop(name, None)
+        self._notify()
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener(dict(self._clusters))
+
+    async def start(
+        self,
+        management: Cluster,  # noqa: ARG002 - the port's
+        on_change: Callable[[Clusters], None],
+    ) -> None:
+        """See `ClusterProvider`."""
+        self._listeners.append(on_change)
+        try:
+            on_change(dict(self._clusters))
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._listeners.remove(on_change)
+
+
+class KubeconfigDirectory(ClusterProvider):
+    """One cluster for each kubeconfig file of a directory, named as the file without its suffix.
+
+    For mounted Secrets and ConfigMaps, and for tests. Files end in ``.kubeconfig``, ``.yaml``, ``.yml`` or ``.conf``;
+    names that begin with a dot are ignored.
+
+    Args:
+        path: the directory. While it is missing, the fleet has no clusters.
+        interval: seconds between two looks.
+        clock: source of time.
+    """
+
+    def __init__(self, path: Path | str, *, interval: float = 5.0, clock: Clock = LOOP_CLOCK) -> None:
+        self._path = Path(path)
+        self._interval = interval
+        self._clock = clock
+
+    async def start(
+        self,
+        management: Cluster,  # noqa: ARG002 - the port's
+        on_change: Callable[[Clusters], None],
+    ) -> None:
+        """See `ClusterProvider`."""
+        before: Clusters | None = None
+        while True:
+            # Few small files; a thread would not follow virtual time.
+            clusters = self._read()
+            if clusters != before:
+                on_change(clusters)
+                before = clusters
+            await self._clock.sleep(self._interval)
+
+    def _read(self) -> Clusters:
+        try:
+            files = sorted(file for file in self._path.iterdir() if file.suffix in _SUFFIXES)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            log.warning("cannot read the clusters in %s: %s", self._path, error)
+            return {}
+        clusters: dict[str, ClusterEntry] = {}
+        for file in files:
+            if file.name.startswith("."):
+                continue
+            if file.stem in clusters:
+                problem = f"{file.stem} is the name of several files in {self._path}: rename one"
+                clusters[file.stem] = ClusterEntry(name=file.stem, problem=problem)
+                continue
+            clusters[file.stem] = self._entry(file)
+        return clusters
+
+    def _entry(self, file: Path) -> ClusterEntry:
+        try:
+            return ClusterEntry(name=file.stem, config=config_from_files([file], required=True))
+        except ConfigError as error:
+            return ClusterEntry(name=file.stem, problem=str(error))
+
+    def __repr__(self) -> str:
+        return f"<KubeconfigDirectory {self._path}>"

@@ -1,0 +1,143 @@
+"""Runs a fleet on one replica: follows its clusters, shares them with the other replicas, reports their state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from opsdk.aio.backoff import Backoff
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.tasks import TaskOwner
+from opsdk.apimachinery.meta import Condition
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.controller import Controller
+from opsdk.fleet.managed_cluster import ManagedCluster, ProbeOptions
+from opsdk.fleet.ownership import Ownership
+from opsdk.fleet.ownership_rules import OwnershipOptions
+from opsdk.fleet.provider import ClusterEntry, ClusterProvider, Clusters
+from opsdk.telemetry.records import TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+# Waits before a provider that failed is started again, and before a condition that was not written is written again.
+_RETRY = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
+_CLOSE_SECONDS = 5.0
+
+
+class FleetRunner:
+    """A Runnable for every replica.
+
+    Args:
+        management: the cluster of the operator: it has the leases, and for some providers the clusters.
+        provider: finds the clusters.
+        connect: makes the client and cache of a managed cluster.
+        make_controllers: makes the controllers of a managed cluster.
+        ownership: see `OwnershipOptions`.
+        probe: see `ProbeOptions`.
+        clock: source of time.
+        hook: receives telemetry records.
+
+    Attributes:
+        ownership: which clusters this replica owns.
+        clusters: the clusters that this replica works for or warms up, by name.
+    """
+
+    def __init__(
+        self,
+        management: Cluster,
+        provider: ClusterProvider,
+        *,
+        connect: Callable[[ClusterEntry], Cluster],
+        make_controllers: Callable[[Cluster], Sequence[Controller]],
+        ownership: OwnershipOptions,
+        probe: ProbeOptions,
+        clock: Clock = LOOP_CLOCK,
+        hook: TelemetryHook | None = None,
+    ) -> None:
+        self.clusters: dict[str, ManagedCluster] = {}
+        self.ownership = Ownership(management, self._make, ownership, clock=clock, hook=hook)
+        self._management = management
+        self._provider = provider
+        self._connect = connect
+        self._make_controllers = make_controllers
+        self._probe = probe
+        self._clock = clock
+        self._entries: Clusters = {}
+        self._unreported: dict[str, Condition] = {}
+        self._report_wanted = asyncio.Event()
+
+    def needs_leader_election(self) -> bool:
+        """Return False: every replica takes part."""
+        return False
+
+    async def start(self) -> None:
+        """Run until cancelled. The clusters of this replica are handed over before it returns."""
+        tasks = TaskOwner(f"{self!r}", clock=self._clock)
+        tasks.start(self._follow_provider(), name="provider")
+        tasks.start(self._report_conditions(), name="report")
+        try:
+            await self.ownership.start()
+        finally:
+            await tasks.aclose()
+
+    # -------------------------------------------------------------- clusters
+    async def _follow_provider(self) -> None:
+        """Run the provider, again after a failure. The clusters that it has named stay meanwhile."""
+        waits = _RETRY.start()
+        while True:
+            try:
+                await self._provider.start(self._management, self._on_change)
+                log.error("%r has returned, but must run until it is cancelled; it is started again", self._provider)
+            except Exception:
+                log.exception("%r failed; the fleet goes on with the clusters that it knows", self._provider)
+            await self._clock.sleep(waits.next(self._clock.now()))
+
+    def _on_change(self, clusters: Clusters) -> None:
+        before, self._entries = self._entries, clusters
+        self.ownership.set_shards(clusters.keys())
+        for name in clusters.keys() & before.keys():
+            if clusters[name] != before[name]:
+                log.info("the configuration of cluster %s has changed: it is connected again", name)
+                self.ownership.restart(name)
+
+    def _make(self, name: str) -> ManagedCluster:
+        """Return what runs for a cluster."""
+        gone = ClusterEntry(name=name, problem="the provider does not name this cluster any more")
+        managed = self.clusters[name] = ManagedCluster(
+            self._entries.get(name, gone),
+            connect=self._connect,
+            make_controllers=self._make_controllers,
+            report=lambda condition: self._on_condition(name, condition),
+            on_close=lambda closed: self.clusters.pop(name) if self.clusters.get(name) is closed else None,
+            probe=self._probe,
+            clock=self._clock,
+        )
+        return managed
+
+    # -------------------------------------------------------------- conditions
+    def _on_condition(self, name: str, condition: Condition) -> None:
+        self._unreported[name] = condition
+        self._report_wanted.set()
+
+    async def _report_conditions(self) -> None:
+        """Write conditions, the latest of each cluster, one after the other."""
+        waits = _RETRY.start()
+        while True:
+            await self._report_wanted.wait()
+            self._report_wanted.clear()
+            conditions, self._unreported = self._unreported, {}
+            for name, condition in conditions.items():
+                if name not in self.ownership.owned():
+                    continue  # the replica that owns it now writes what it sees
+                try:
+                    await self._provider.report(self._management, name, condition)
+                except Exception as error:  # noqa: BLE001 - a provider is user code; the log says what it was
+                    log.warning("cannot report the state of cluster %s, will retry: %r", name, error)
+                    self._unreported.setdefault(name, condition)
+            if self._unreported:
+                await self._clock.sleep(waits.next(self._clock.now()))
+                self._report_wanted.set()
+
+    def __repr__(self) -> str:
+        return f"<FleetRunner {self.ownership.options.name}: {len(self.clusters)} of {len(self._entries)} clusters>"

@@ -1,0 +1,176 @@
+"""Runs what belongs to one shard: warm-up, work, drain, restart after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from typing import Protocol
+
+from opsdk.aio.backoff import Backoff
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.fence import FENCE, Fence
+from opsdk.aio.waiting import finish, wait_ended
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+# Waits before a runnable that failed is made again.
+_RESTART = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
+# Seconds for cancelled work to end. What ignores that is left behind: its writes are refused.
+_CANCEL_GRACE = 5.0
+
+
+class ShardRunnable(Protocol):
+    """What runs for one shard on the replica that owns it. Its tasks inherit the fence of the shard."""
+
+    async def warmup(self) -> None:
+        """Return when the caches are filled. It is cancelled when the work begins, or does not begin here."""
+        ...
+
+    async def start(self) -> None:
+        """Work until cancelled. The first cancellation asks to finish running work, a second one to end at once."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release everything. Idempotent."""
+        ...
+
+
+class ClosableFence(Fence, Protocol):
+    """A fence that can refuse everything from now on."""
+
+    closed: bool
+
+
+class ShardRunner:
+    """Runs the runnable of one shard in a task of its own, from `warm` or `own` to `drain` or `kill`.
+
+    Args:
+        shard: the shard.
+        make: makes the runnable, also after a failure.
+        fence: the fence of the shard.
+        drain_timeout: seconds for running work to finish.
+        after: an earlier runner of the shard that was killed; this one begins when that one has ended.
+        on_warm: called when the first warm-up has ended.
+        on_end: called with this runner when nothing runs any more.
+        clock: source of time.
+    """
+
+    def __init__(
+        self,
+        shard: str,
+        make: Callable[[str], ShardRunnable],
+        *,
+        fence: ClosableFence,
+        drain_timeout: float,
+        after: ShardRunner | None = None,
+        on_warm: Callable[[], None],
+        on_end: Callable[[ShardRunner], None],
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.shard = shard
+        self._make = make
+        self._fence = fence
+        self._after = after
+        self._drain_timeout = drain_timeout
+        self._on_warm = on_warm
+        self._clock = clock
+        self._owned = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._draining = False
+        # The caller's task may have another fence, which must not be inherited.
+        context = copy_context()
+        context.run(FENCE.set, fence)
+        self._task = asyncio.get_running_loop().create_task(self._supervise(), name=f"shard {shard}", context=context)
+        self._task.add_done_callback(lambda _: on_end(self))
+
+    def own(self) -> None:
+        """Begin to work, also while the warm-up runs."""
+        self._owned.set()
+
+    def drain(self) -> None:
+        """Finish running work, and end. Idempotent."""
+        self._draining = True
+        self._stop.set()
+
+    def restart(self) -> None:
+        """Finish running work, and begin again with a new runnable."""
+        self._stop.set()
+
+    async def kill(self) -> None:
+        """Refuse writes and cancel everything. Return when it has ended, or ignores that for some seconds."""
+        self._fence.closed = True
+        self._draining = True
+        self._task.cancel()
+        await self.wait_ended()
+
+    async def wait_ended(self) -> None:
+        """Return when everything has ended, or ignores its cancellation for some seconds."""
+        await wait_ended([self._task], 2 * _CANCEL_GRACE, self._clock)
+
+    # -------------------------------------------------------------- the task
+    async def _supervise(self) -> None:
+        waits = _RESTART.start()
+        if self._after is not None:
+            await self._after.wait_ended()
+        while not self._draining:
+            self._stop.clear()
+            runnable = self._make(self.shard)
+            try:
+                await self._serve(runnable)
+            except Exception:
+                wait = waits.next(self._clock.now())
+                log.exception(
+                    "the work for %s failed; unless the shard goes, it begins again in %.0f s", self.shard, wait
+                )
+                await self._wait_first(self._clock.sleep(wait), self._stop.wait())
+            finally:
+                await finish(runnable.aclose(), name=f"shard {self.shard}/close")
+
+    async def _serve(self, runnable: ShardRunnable) -> None:
+        """Warm the runnable up, and let it work while the shard is owned, until `drain` or `restart`."""
+        if not self._owned.is_set():
+            await self._wait_first(self._warm(runnable), self._owned.wait(), self._stop.wait())
+        if self._stop.is_set():
+            return
+        working = asyncio.get_running_loop().create_task(runnable.start(), name=f"shard {self.shard}/work")
+        grace = 0.0
+        try:
+            await self._wait_first(asyncio.wait([working]), self._stop.wait())
+            grace = self._drain_timeout
+        finally:
+            await finish(self._cancel(working, grace), name=f"shard {self.shard}/drain")
+        if working.done() and not working.cancelled():
+            working.result()
+
+    async def _warm(self, runnable: ShardRunnable) -> None:
+        await runnable.warmup()
+        self._on_warm()
+        await self._owned.wait()
+
+    async def _wait_first(self, *waits: Coroutine[object, None, object]) -> None:
+        """Return when one of `waits` has ended, and cancel the others. Raises what it raised."""
+        tasks = [asyncio.get_running_loop().create_task(wait, name=f"shard {self.shard}/wait") for wait in waits]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await wait_ended(tasks, _CANCEL_GRACE, self._clock)
+        for task in done:
+            task.result()
+
+    async def _cancel(self, working: asyncio.Task[None], grace: float) -> None:
+        """Cancel the work, and after `grace` seconds again."""
+        working.cancel()
+        if not await wait_ended([working], grace, self._clock):
+            return
+        log.warning("the work for %s did not finish within %g s: it is cancelled", self.shard, grace)
+        working.cancel()
+        if await wait_ended([working], _CANCEL_GRACE, self._clock):
+            log.error("the work for %s ignores its cancellation: its writes are refused from now on", self.shard)
+
+    def __repr__(self) -> str:
+        state = "draining" if self._draining else "owned" if self._owned.is_set() else "warming"
+        return f"<ShardRunner {self.shard}: {state}>"

@@ -1,0 +1,507 @@
+"""GenericController: named handlers of one kind, on one shared informer and one work queue.
+
+Upstream: github.com/rancher/norman/controller/generic_controller.go, github.com/rancher/lasso/pkg/controller
+Deviates: by default only the handlers that failed are retried; a handler gets a copy of the object, so that what a
+failed handler changed does not reach the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.timeout import ClockTimeoutError, timeout
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, deep_copy, key_of
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.context import Context
+from opsdk.controller.controller import Controller, ControllerState
+from opsdk.controller.journal import Journal
+from opsdk.controller.options import ControllerOptions
+from opsdk.controller.outcome import ReconcileEnd, is_terminal, shortened
+from opsdk.controller.reconcile import Result
+from opsdk.errors import HandlersFailedError, HandlerTimeoutError, IgnoreError, UsageError
+from opsdk.event.event import AnyEvent, EventType
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueRequestForObject, Mapped
+from opsdk.lifecycle.handlers import (
+    HandlerFunction,
+    HandlerList,
+    HandlerTransaction,
+    NamedHandler,
+    check_returned,
+)
+from opsdk.lifecycle.lifecycle import LifecycleHandler
+from opsdk.lifecycle.names import LifecycleNames, unknown_finalizers
+from opsdk.lifecycle.options import GenericControllerOptions, RetryPolicy, SlowingRateLimiter
+from opsdk.lifecycle.recent_deletions import RETRY_SECONDS, RecentDeletions
+from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict, request_of
+from opsdk.predicates import PredicateFunc
+from opsdk.queue.core import LOW_PRIORITY, QueueItem
+from opsdk.queue.work_queue import WorkQueue
+from opsdk.sources import EventSource, FuncSource, KindSource
+from opsdk.telemetry.cause import ReconcileCause
+from opsdk.telemetry.context import log_context
+from opsdk.telemetry.reconcile_log import log_failure
+from opsdk.telemetry.records import Reconciled, TelemetryHook
+from opsdk.telemetry.records import ReconcileOutcome as Outcome
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+T = TypeVar("T", bound=AnyObject)
+
+_DEFERRED = Result()
+"""The result of an item that did not run: its failures still count."""
+
+
+class _HandlersController(Controller):
+    """A controller whose retries the handlers' own backoff decides, under `RetryPolicy.FAILED`."""
+
+    retry = RetryPolicy.FAILED
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.scheduled: dict[HandlerRequest, float] = {}
+        """When the retries are due that the queue holds. An event before that does not count as an attempt."""
+
+    def _on_failure(self, queue_item: QueueItem[Any], error: BaseException, **notes: bool) -> ReconcileEnd:
+        if self.retry is RetryPolicy.ALL or not isinstance(error, HandlersFailedError):
+            return super()._on_failure(queue_item, error, **notes)
+        now = self._clock.now()
+        waits = []
+        for name, reason in zip(error.names, error.exceptions, strict=True):
+            item = HandlerRequest.of(request_of(queue_item.item), name)
+            if not is_terminal(reason) and item not in self.scheduled:
+                cause = ReconcileCause("retry", detail=shortened(reason))
+                wait = self.queue.add_rate_limited(item, priority=LOW_PRIORITY, cause=cause)
+                self.scheduled[item] = now + wait
+            if item in self.scheduled:
+                waits.append(max(self.scheduled[item] - now, 0.0))
+        log_failure(error, wait=min(waits))
+        detail = f"retry of {', '.join(error.names)} in {min(waits):.3g} s: {error}"
+        return ReconcileEnd(Outcome.ERROR, detail=detail, notes=notes, error=error)
+
+    def _on_result(self, queue_item: QueueItem[Any], result: Result | None, **notes: bool) -> ReconcileEnd:
+        if result is _DEFERRED:
+            return ReconcileEnd(Outcome.SUCCESS, detail="nothing to do now", notes=notes)
+        return super()._on_result(queue_item, result, **notes)
+
+
+class _RecordDeletions(EnqueueRequestForObject):
+    """Maps events to requests, and records deletions."""
+
+    def __init__(self, deletions: RecentDeletions, clock: Clock) -> None:
+        self._deletions = deletions
+        self._clock = clock
+
+    def requests(self, event: AnyEvent) -> Mapped:
+        if event.type is EventType.DELETE:
+            self._deletions.record(event.view.uid, event.view.resource_version, now=self._clock.now())
+        return super().requests(event)
+
+
+class GenericController(Generic[T]):
+    """Calls named handlers for the objects of one kind. A Runnable.
+
+    The handlers of an object are called one after the other, in the order of their registration, and never twice at
+    the same time. Each gets what the one before it returned. All are called, also if one fails. The errors are joined,
+    and the object is retried as `GenericControllerOptions.retry` says. Without a handler the controller waits for the
+    first one, and starts no informer.
+
+    With `RetryPolicy.FAILED`, a handler whose call timed out does not delay the others: until it succeeds, it is called
+    for this object after them, on its own. So is a handler that timed out for as many objects as there are workers.
+
+    Args:
+        cluster: reads and writes.
+        kind: the kind of the objects.
+        name: for logs and metrics; default: the kind in lower case with ``-handlers``.
+        options: see `GenericControllerOptions`.
+        predicates: an event must pass all of them.
+        clock: source of time.
+        hook: receives telemetry. Each call of a handler is a reconcile of ``<name>/<handler>`` in the metrics.
+        journal: keeps what each run did.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: KindLike[T],
+        *,
+        name: str = "",
+        options: GenericControllerOptions | None = None,
+        predicates: Sequence[PredicateFunc] = (),
+        clock: Clock = LOOP_CLOCK,
+        hook: TelemetryHook | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        self.kind: Kind[T] = kind_of(kind)
+        self.name = name or f"{self.kind.name.lower()}-handlers"
+        self.cluster = cluster
+        self.options = options or GenericControllerOptions()
+        self.handlers = HandlerList(self.name)
+        self.finalizers: dict[str, LifecycleNames] = {}
+        """The names of the lifecycles that have a finalizer."""
+        self._clock = clock
+        self._deletions = RecentDeletions()
+        self._warned: set[str] = set()
+        self._table = RunTable(retry_limit=max(1, self.options.workers - 1))
+        self._has_handlers = asyncio.Event()
+        self._sources: list[EventSource] = []
+        self._tasks = TaskOwner(f"controller {self.name}", on_error=self._on_crash, clock=clock)
+        sources: list[EventSource] = [
+            KindSource(
+                cluster.cache,
+                self.kind,
+                _RecordDeletions(self._deletions, clock),
+                predicates=predicates,
+                clock=clock,
+            )
+        ]
+        if self.options.resync:
+            sources.append(FuncSource(self._resync))
+        self.controller = _HandlersController(
+            self.name,
+            self._reconcile,
+            sources=sources,
+            options=ControllerOptions(
+                max_concurrent_reconciles=self.options.workers,
+                shutdown_timeout=self.options.shutdown_timeout,
+                needs_leader_election=self.options.needs_leader_election,
+                rate_limiter=self.options.rate_limiter or SlowingRateLimiter(),
+            ),
+            clock=clock,
+            hook=hook,
+            kind=self.kind,
+            cluster=cluster,
+            journal=journal,
+        )
+        self.controller.retry = self.options.retry
+
+    # -------------------------------------------------------------- registration
+    def add_handler(
+        self,
+        name: str,
+        function: HandlerFunction,
+        *,
+        timeout: float | None = None,
+        when: Callable[[T], bool] | None = None,
+        enabled: Callable[[], bool] | None = None,
+        transaction: HandlerTransaction | None = None,
+    ) -> NamedHandler:
+        """Add a handler at the end. After the start it is called for the objects that exist.
+
+        Args:
+            name: unique in this controller.
+            function: see `opsdk.lifecycle.handlers.HandlerFunction`.
+            timeout: seconds for one call; 0 for no limit; None is that of the options.
+            when: objects for which it is called. It is called for deleted objects too, whose object is None.
+            enabled: whether it is called at all (``AddFeatureHandler``). Read before each call.
+            transaction: the handler becomes active when this commits.
+
+        Returns:
+            The registration. As an async context manager it removes the handler at its end.
+
+        Raises:
+            UsageError: the name is empty or taken, or the function cannot be called. The message has file and line.
+        """
+        if not name:
+            raise UsageError(f"a handler of {self.name} needs a name: its errors and metrics have it")
+        registration = NamedHandler(
+            name,
+            function,
+            timeout=self.options.handler_timeout if timeout is None else timeout,
+            when=when,
+            enabled=enabled,
+            on_remove=self._on_remove,
+        )
+        self.handlers.add(registration)
+        if transaction is not None:
+            transaction.add(registration, self._activated)
+        else:
+            registration.active = True
+            self._activated(registration)
+        return registration
+
+    def add_lifecycle(
+        self,
+        name: str,
+        instance: Any,
+        *,
+        names: LifecycleNames | None = None,
+        timeout: float | None = None,
+        when: Callable[[T], bool] | None = None,
+        enabled: Callable[[], bool] | None = None,
+        transaction: HandlerTransaction | None = None,
+    ) -> NamedHandler:
+        """Add a lifecycle: an object with any of ``create``, ``updated`` and ``remove``. See `LifecycleHandler`.
+
+        Args:
+            name: unique in this controller.
+            instance: the lifecycle.
+            names: the finalizer and the annotation; default: norman's, `LifecycleNames.norman`.
+            timeout: see `add_handler`.
+            when: see `add_handler`.
+            enabled: see `add_handler`.
+            transaction: see `add_handler`.
+
+        Raises:
+            UsageError: as `add_handler`; or the kind is cached as metadata only, which cannot be updated.
+        """
+        if issubclass(self.kind.representation, PartialObjectMetadata):
+            raise UsageError(f"lifecycle {name} writes whole objects: make {self.name} for {self.kind.name} itself")
+        names = names or LifecycleNames.norman(name)
+        handler = LifecycleHandler[Any](name, instance, kind=self.kind, names=names)
+        registration = self.add_handler(
+            name, handler, timeout=timeout, when=when, enabled=enabled, transaction=transaction
+        )
+        if handler.methods.remove:
+            self.finalizers[name] = names
+        return registration
+
+    def on_change(self, name: str, function: Callable[..., Awaitable[Any]]) -> NamedHandler:
+        """Add a handler (wrangler's ``OnChange``). Another name of `add_handler`, without options."""
+        return self.add_handler(name, function)
+
+    def on_remove(self, name: str, function: Callable[..., Awaitable[Any]]) -> NamedHandler:
+        """Call ``function(obj)`` or ``function(obj, ctx)`` when an object is being deleted (wrangler's ``OnRemove``).
+
+        Wrangler's finalizer keeps the object until it succeeds.
+        """
+        names = LifecycleNames.wrangler(name)
+        return self.add_lifecycle(name, SimpleNamespace(remove=function), names=names)
+
+    def remove_handler(self, name: str) -> None:
+        """Remove a handler. A call that runs goes on. Raises `UsageError` if there is none of this name."""
+        registration = self.handlers.get(name)
+        if registration is None:
+            names = ", ".join(handler.name for handler in self.handlers) or "none"
+            raise UsageError(f"{self.name} has no handler {name!r}: it has {names}")
+        registration.remove()
+
+    def _on_remove(self, registration: NamedHandler) -> None:
+        self.finalizers.pop(registration.name, None)
+        self.handlers.discard(registration)
+        self._table.forget_handler(registration.name)
+
+    def _activated(self, registration: NamedHandler) -> None:
+        self._has_handlers.set()
+        if self.controller.state is not ControllerState.RUNNING:
+            return
+        cause = ReconcileCause("handler added", detail=registration.name)
+        for request in self.keys():
+            item: AnyRequest = request
+            if self.options.retry is RetryPolicy.FAILED:
+                self._table.failed(request, registration.name)
+                item = HandlerRequest.of(request, registration.name)
+            self.controller.queue.add(item, priority=LOW_PRIORITY, cause=cause)
+
+    # -------------------------------------------------------------- queue
+    def enqueue(self, namespace: str, name: str) -> None:
+        """Call all handlers for an object, after the rate limiter's delay. Before the start it is remembered."""
+        self.controller.queue.add_rate_limited(Request(namespace, name), cause=ReconcileCause("enqueue"))
+
+    def enqueue_after(self, namespace: str, name: str, seconds: float) -> None:
+        """Call all handlers for an object in `seconds`. An earlier time that is set already stays."""
+        self.controller.queue.add(Request(namespace, name), after=seconds, cause=ReconcileCause("enqueue"))
+
+    def keys(self) -> list[Request]:
+        """Return the requests for all cached objects; none before the informer has synced."""
+        cached = self.cluster.cache.existing(self.kind)
+        if cached is None:
+            return []
+        return [Request(*e.key) for informer in cached.informers.values() for e in informer.store.entries()]
+
+    def add_source(self, source: EventSource) -> None:
+        """Feed the queue from another source too, such as a `KindSource` of related objects."""
+        if self.controller.state is ControllerState.NEW:
+            self._sources.append(source)
+        else:
+            self._tasks.start(self.controller.watch(source), name=f"watch {source!r}")
+
+    async def _resync(self, queue: WorkQueue[Any]) -> None:
+        while True:
+            await self._clock.sleep(self.options.resync)
+            for request in self.keys():
+                queue.add(request, priority=LOW_PRIORITY, cause=ReconcileCause("resync"))
+
+    # -------------------------------------------------------------- running
+    def needs_leader_election(self) -> bool:
+        """Return the option of this name."""
+        return self.options.needs_leader_election
+
+    async def start(self) -> None:
+        """Wait for the first handler, then call handlers until cancelled. Raises as `Controller.start`."""
+        try:
+            await self._has_handlers.wait()
+            await self._watch_added()
+            await self.controller.start()
+        finally:
+            await self._tasks.aclose()
+
+    async def warmup(self) -> None:
+        """Start the sources before leadership. See `Controller.warmup`."""
+        if self._has_handlers.is_set():
+            await self._watch_added()
+            await self.controller.warmup()
+
+    async def _watch_added(self) -> None:
+        """Hand the sources over that were added before the start."""
+        sources, self._sources = self._sources, []
+        for source in sources:
+            await self.controller.watch(source)
+
+    async def wait_ready(self) -> None:
+        """Return when the workers run; at once while there is no handler."""
+        if self._has_handlers.is_set():
+            await self.controller.wait_ready()
+
+    def _on_crash(self, task: str, error: BaseException) -> None:
+        log.error("%s ended: %r", task, error, exc_info=error)
+
+    # -------------------------------------------------------------- handling
+    async def _reconcile(self, request: Request, ctx: Context) -> Result | None:
+        """Handle an item of the queue: all handlers of an object, or one."""
+        item: AnyRequest = request
+        if isinstance(item, HandlerRequest):
+            self.controller.scheduled.pop(item, None)
+        verdict = self._table.begin(item)
+        if verdict is not RunVerdict.RUN:
+            if isinstance(item, HandlerRequest) and verdict is not RunVerdict.PARKED:
+                self._requeue(self._table.unpark())
+            return _DEFERRED
+        try:
+            return await self._run(item, ctx)
+        finally:
+            self._requeue(self._table.end(item))
+
+    def _requeue(self, items: Iterable[AnyRequest]) -> None:
+        for item in items:
+            self.controller.queue.add(item, cause=ReconcileCause("deferred"))
+
+    async def _run(self, item: AnyRequest, ctx: Context) -> Result | None:
+        key = request_of(item)
+        obj = await ctx.client.get_or_none(self.kind, key.key)
+        if obj is not None and self._deletions.is_stale(
+            obj.metadata.uid, obj.metadata.resource_version, now=self._clock.now()
+        ):
+            log.warning("the cache shows %s %s, which is deleted: waiting for a newer list", self.kind.name, key)
+            return Result(requeue_after=RETRY_SECONDS)
+        if obj is not None and self.finalizers:
+            self._warn_of_unknown(obj)
+        errors: dict[str, Exception] = {}
+        for registration in self._chosen(item):
+            try:
+                if registration.selects(obj):
+                    obj = await self._call(registration, key, obj, ctx)
+            except IgnoreError as reason:
+                log.debug("%s ends for %s: %s", registration.name, key, reason)
+                self._settle(key, registration.name)
+            except Exception as error:  # noqa: BLE001 - a user function may raise anything
+                error.add_note(f"in handler {registration.name}")
+                errors[registration.name] = error
+            else:
+                self._settle(key, registration.name)
+        if errors:
+            self._record_failures(key, errors)
+            raise HandlersFailedError(errors)
+        return None
+
+    def _warn_of_unknown(self, obj: T) -> None:
+        """Log each finalizer once that has the prefix of our lifecycles and belongs to none of them."""
+        for name in unknown_finalizers(obj.metadata.finalizers, self.finalizers.values()):
+            if name not in self._warned:
+                self._warned.add(name)
+                log.warning(
+                    "%s %s has the finalizer %s, which no lifecycle of %s handles: if its program is gone, run "
+                    "opsdk cleanup --finalizers %s --kind %s",
+                    self.kind.name,
+                    key_of(obj),
+                    name,
+                    self.name,
+                    name,
+                    self.kind.gvk.group_kind,
+                )
+
+    def _chosen(self, item: AnyRequest) -> Iterable[NamedHandler]:
+        """Return the handlers to call now. Those that hang get an item of their own."""
+        if isinstance(item, HandlerRequest):
+            registration = self.handlers.get(item.handler)
+            return [registration] if registration is not None else []
+        if self.options.retry is RetryPolicy.ALL:
+            return self.handlers
+        chosen = []
+        for registration in self.handlers:
+            hangs = registration.timeouts >= self.options.workers or self._table.timed_out(item, registration.name)
+            if not hangs:
+                chosen.append(registration)
+                continue
+            self._table.failed(item, registration.name, timed_out=True)
+            own = HandlerRequest.of(item, registration.name)
+            self.controller.queue.add(own, priority=LOW_PRIORITY, cause=ReconcileCause("after a timeout"))
+        return chosen
+
+    async def _call(self, registration: NamedHandler, key: Request, obj: T | None, ctx: Context) -> T | None:
+        """Call a handler with a copy of the object, and return the object for the next one."""
+        attempt = self.controller.queue.rate_limiter.num_requeues(HandlerRequest.of(key, registration.name))
+        copied = deep_copy(obj) if obj is not None else None
+        own = replace(ctx, request=key, object=copied, attempt=attempt or ctx.attempt)
+        began = self._clock.now()
+        failure: BaseException | None = None
+        try:
+            with log_context(handler=registration.name):
+                async with timeout(self._clock, registration.timeout or None):
+                    returned = await registration.call(key, copied, own)
+            registration.timeouts = 0
+            if returned is None:
+                return obj
+            return check_returned(registration.name, returned, kind=self.kind, request=key, given=obj)
+        except ClockTimeoutError as error:
+            registration.timeouts += 1
+            failure = HandlerTimeoutError(
+                f"{registration.name} has not returned for {self.kind.name} {key} after {registration.timeout:g} s"
+            )
+            raise failure from error
+        except asyncio.CancelledError as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            failure = RuntimeError("the handler raised a CancelledError of its own")
+            raise failure from error
+        except IgnoreError:
+            registration.timeouts = 0
+            raise
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            outcome = Outcome.SUCCESS if failure is None else Outcome.ERROR
+            self.controller.hook.record(
+                Reconciled(
+                    controller=f"{self.name}/{registration.name}",
+                    result=outcome,
+                    seconds=self._clock.now() - began,
+                    error=failure,
+                )
+            )
+
+    def _settle(self, key: Request, handler: str) -> None:
+        item = HandlerRequest.of(key, handler)
+        self._table.succeeded(key, handler)
+        self.controller.scheduled.pop(item, None)
+        self.controller.queue.forget(item)
+
+    def _record_failures(self, key: Request, errors: dict[str, Exception]) -> None:
+        for name, error in errors.items():
+            if is_terminal(error):
+                self._settle(key, name)
+            elif self.options.retry is RetryPolicy.FAILED:
+                self._table.failed(key, name, timed_out=isinstance(error, HandlerTimeoutError))
+
+    def __repr__(self) -> str:
+        return f"<GenericController {self.name}: {len(self.handlers)} handlers, {self._table!r}>"

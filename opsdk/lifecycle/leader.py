@@ -1,0 +1,42 @@
+"""Callbacks for the begin of a leadership.
+
+Upstream: github.com/rancher/wrangler/pkg/leader (Manager.OnLeader)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from opsdk.errors import UsageError
+from opsdk.handlers import is_async
+from opsdk.manager.manager import Manager
+
+LeaderCallback = Callable[[], Awaitable[None]]
+
+
+class _OnLeader:
+    """Runs one callback when the LEADER group starts: a term of this replica begins once."""
+
+    def __init__(self, callback: LeaderCallback) -> None:
+        self._callback = callback
+
+    async def start(self) -> None:
+        """Call the callback, and return."""
+        await self._callback()
+
+    def __repr__(self) -> str:
+        return f"<on_leader {getattr(self._callback, '__qualname__', self._callback)}>"
+
+
+def on_leader(manager: Manager, *callbacks: LeaderCallback) -> None:
+    """Call async functions once when this replica begins to lead; without an election, when the caches are ready.
+
+    They run beside each other and beside the controllers. An exception stops the manager. The end of the leadership
+    cancels what still runs. A replica that has lost the lease ends, so a later term is another process.
+
+    Raises `UsageError` for a function that is not async.
+    """
+    for callback in callbacks:
+        if not is_async(callback):
+            raise UsageError(f"{callback!r} is not async: declare it with `async def`")
+        manager.add(_OnLeader(callback))

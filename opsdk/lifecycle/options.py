@@ -1,0 +1,102 @@
+"""Options of a `GenericController`, with the settings of norman and lasso as presets.
+
+Upstream: github.com/rancher/norman/controller/generic_controller.go, github.com/rancher/lasso/pkg/controller
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from enum import Enum
+from typing import Any, TypeVar
+
+from opsdk.errors import UsageError
+from opsdk.options import Options
+from opsdk.queue.rate_limiters import (
+    BucketRateLimiter,
+    ItemExponentialFailureRateLimiter,
+    MaxOfRateLimiter,
+    RateLimiter,
+)
+
+K = TypeVar("K", bound=Hashable)
+
+
+class RetryPolicy(Enum):
+    """Which handlers of an object are called again after a failure."""
+
+    ALL = "all"
+    """All of them, as norman and lasso do."""
+    FAILED = "failed"
+    """Only those that failed, each with a backoff of its own."""
+
+
+class SlowingRateLimiter(ItemExponentialFailureRateLimiter[K]):
+    """An exponential delay, and a fixed one after many failures.
+
+    Args:
+        base: the first delay in seconds.
+        cap: the longest exponential delay.
+        slow: the delay after `slow_after` failures.
+        slow_after: number of failures.
+
+    >>> limiter = SlowingRateLimiter(slow_after=2)
+    >>> [limiter.when("site", now=0.0) for _ in range(4)]
+    [0.005, 0.01, 120.0, 120.0]
+    """
+
+    def __init__(self, *, base: float = 0.005, cap: float = 30.0, slow: float = 120.0, slow_after: int = 30) -> None:
+        super().__init__(base=base, cap=cap)
+        self.slow = slow
+        self.slow_after = slow_after
+
+    def when(self, item: K, *, now: float) -> float:
+        """Return the next delay of the item."""
+        is_slow = self.num_requeues(item) >= self.slow_after
+        delay = super().when(item, now=now)
+        return self.slow if is_slow else delay
+
+
+class GenericControllerOptions(Options, frozen=True, kw_only=True):
+    """Options of a `GenericController`. Times are in seconds.
+
+    The defaults are lasso's limiter and workers with `RetryPolicy.FAILED`: a first retry after 5 ms repairs conflicts
+    at once, and a handler that succeeded is not called again because another one failed. There is no resync, because
+    informers of opsdk lose no event; handlers that follow another system set one.
+
+    Attributes:
+        workers: objects that are handled at the same time. From two workers on, retries leave one to new events.
+        retry: which handlers are called again after a failure.
+        rate_limiter: delays after failures, for each object, or for each handler of an object; None is lasso's. Each
+            controller gets a copy of its own.
+        handler_timeout: time for one call of a handler; 0 for no limit. A handler may have a timeout of its own.
+        resync: interval in which all handlers are called for all objects; 0 for never.
+        shutdown_timeout: time for running handlers to finish at stop, before they are cancelled.
+        needs_leader_election: run only on the elected replica.
+    """
+
+    workers: int = 5
+    retry: RetryPolicy = RetryPolicy.FAILED
+    rate_limiter: RateLimiter[Any] | None = None
+    handler_timeout: float = 120.0
+    resync: float = 0.0
+    shutdown_timeout: float = 20.0
+    needs_leader_election: bool = True
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise UsageError(f"workers is {self.workers}: it must be at least 1")
+        if self.handler_timeout < 0 or self.resync < 0:
+            raise UsageError(f"handler_timeout is {self.handler_timeout}, resync is {self.resync}: pass at least 0")
+
+
+LASSO = GenericControllerOptions(retry=RetryPolicy.ALL, handler_timeout=0.0)
+"""lasso's: 5 ms to 30 s, 2 min after 30 failures, five workers, all handlers again after a failure."""
+NORMAN = GenericControllerOptions(
+    retry=RetryPolicy.ALL,
+    rate_limiter=MaxOfRateLimiter(
+        [ItemExponentialFailureRateLimiter(base=0.5, cap=1000.0), BucketRateLimiter(qps=10.0, burst=100)]
+    ),
+    handler_timeout=0.0,
+    resync=7200.0,
+)
+"""norman's: 500 ms to 1000 s joined with ten retries a second (100 at once), and a resync every two hours."""

@@ -1,0 +1,317 @@
+"""A fleet under faults in virtual time: managed API servers, replicas, and a judge that reads the servers' storages.
+
+A replica can be killed, frozen (its tasks do not run, as after SIGSTOP), stopped in good order, or cut off from the
+management cluster, from a managed cluster, or from all. Every write to a managed cluster must come from the member that
+holds the cluster's lease at that moment, and at the end every change has been handled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from envtest.environment import Environment
+from opsdk import Cluster, Config, Context, ObjectMeta, Operator, OperatorOptions
+from opsdk.aio.clock import LOOP_CLOCK, Timer
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apiserver.storage.ports import StorageChange
+from opsdk.errors import ApiError, TransportError
+from opsdk.fleet.fleet import Fleet, FleetOptions
+from opsdk.fleet.provider import StaticClusters
+from opsdk.fleet.shard_lease import PREFERRED_ANNOTATION, SHARD_ANNOTATION
+from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
+from opsdk.manager.options import ManagerOptions
+from opsdk.testing.loop import VirtualLoop
+from opsdk.testing.simulation.link import Link
+from opsdk.testing.simulation.plan import Fault, Step
+
+_OPTIONS = OperatorOptions(
+    manager=ManagerOptions(health_probe_bind_address="0", metrics_bind_address="0"), journal_size=0
+)
+
+
+def now() -> float:
+    """Return the loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+class FreezableClock:
+    """The loop's clock, whose timers wait while a replica is frozen. Its time goes on, as CLOCK_MONOTONIC does."""
+
+    def __init__(self) -> None:
+        self.frozen_until = 0.0
+
+    def now(self) -> float:
+        """See `opsdk.aio.clock.Clock`."""
+        return LOOP_CLOCK.now()
+
+    def wall(self) -> datetime:
+        """See `opsdk.aio.clock.Clock`."""
+        return LOOP_CLOCK.wall()
+
+    async def sleep(self, seconds: float) -> None:
+        """See `opsdk.aio.clock.Clock`."""
+        await asyncio.sleep(seconds)
+        await self.thawed()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        """See `opsdk.aio.clock.Clock`."""
+        timer = _Timer()
+
+        def run() -> None:
+            if (wait := self.frozen_until - now()) > 0:
+                timer.handle = asyncio.get_running_loop().call_later(wait, run)
+            else:
+                callback()
+
+        timer.handle = asyncio.get_running_loop().call_later(seconds, run)
+        return timer
+
+    async def thawed(self) -> None:
+        """Return when the replica runs."""
+        while (wait := self.frozen_until - now()) > 0:
+            await asyncio.sleep(wait)
+
+
+class _Timer:
+    handle: asyncio.TimerHandle
+
+    def cancel(self) -> None:
+        """Cancel the timer."""
+        self.handle.cancel()
+
+
+class Replica:
+    """One process with one operator."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.name = f"r{number}"
+        self.clock = FreezableClock()
+        self.links: dict[str, Link] = {}
+        self._world = world
+        self._provider = StaticClusters()
+        operator = Operator("fleet", _OPTIONS)
+        self.fleet = Fleet(operator, self._provider, FleetOptions(namespace="default"))
+
+        @self.fleet.reconciler(ConfigMap)
+        async def handle(config_map: ConfigMap, ctx: Context) -> None:
+            if "want" not in config_map.data or config_map.data.get("got") == config_map.data["want"]:
+                return
+            await ctx.clock.sleep(world.rng.uniform(0, 1))
+            config_map.data["got"] = config_map.data["want"]
+            config_map.metadata.annotations["by"] = self.fleet.runner.ownership.identity
+            await ctx.client.update(config_map)
+
+        for name in world.names:
+            self._provider.join(name, self.config(name, world.managed[name]))
+        config = self.config("", world.management)
+        self.task = asyncio.get_running_loop().create_task(operator.start(config, clock=self.clock), name=self.name)
+
+    def config(self, name: str, env: Environment) -> Config:
+        """Return how this replica reaches a server: through a link, with a freeze behind it."""
+        inner = env.config
+        assert inner.app is not None
+        seed = self._world.rng.getrandbits(32)
+        link = self.links[name] = Link(self._freezing(inner.app), client=self.name, seed=seed, hot_requests=0)
+        return msgspec.structs.replace(inner, app=link)
+
+    def _freezing(self, app: App) -> App:
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            async def passed(message: Message) -> None:
+                await self.clock.thawed()
+                await send(message)
+
+            await app(scope, receive, passed)
+
+        return call
+
+    async def cut(self, seconds: float, *names: str) -> None:
+        """Let nothing pass to some servers, all without names, for a time."""
+        for name in names or self.links:
+            await self.links[name].apply(Step(0, Fault.PARTITION.value, seconds=seconds))
+
+    def freeze(self, seconds: float) -> None:
+        """Stop every task of the process for a time."""
+        self.clock.frozen_until = now() + seconds
+
+    async def kill(self) -> None:
+        """End the process without a last word."""
+        for link in self.links.values():
+            link.kill()
+        self.task.cancel()
+        await asyncio.sleep(0)
+        self.task.cancel()
+
+    def heal(self) -> None:
+        """End every fault."""
+        self.clock.frozen_until = 0.0
+        for link in self.links.values():
+            link.heal()
+
+
+class World:
+    """The servers, the replicas, the workload, and what the servers stored."""
+
+    def __init__(self, seed: int, *, clusters: int, replicas: int) -> None:
+        self.rng = random.Random(seed)
+        self.names = [f"c{number:02}" for number in range(clusters)]
+        self.management = Environment()
+        self.managed = {name: Environment() for name in self.names}
+        self.replicas: list[Replica] = []
+        self.problems: list[str] = []
+        self.holders: dict[str, str] = {}
+        self.changed_at: dict[tuple[str, str, str], float] = {}
+        self.latencies: list[float] = []
+        self.handovers: list[float] = []
+        self.takeovers: list[float] = []
+        self._asked_at: dict[str, float] = {}
+        self._killed: dict[str, float] = {}
+        self._count = 0
+        self._size = replicas
+
+    # -------------------------------------------------------------- what the servers stored
+    def on_lease(self, change: StorageChange) -> None:
+        """Follow who holds each cluster."""
+        lease: dict[str, Any] = change.value or {}
+        annotations = lease["metadata"].get("annotations", {})
+        shard = annotations.get(SHARD_ANNOTATION)
+        if not shard:
+            return
+        holder, before = lease.get("spec", {}).get("holderIdentity", ""), self.holders.get(shard, "")
+        self.holders[shard] = holder
+        if annotations.get(PREFERRED_ANNOTATION):
+            self._asked_at[shard] = now()
+        if holder and before and holder != before:
+            if shard in self._asked_at:
+                self.handovers.append(now() - self._asked_at.pop(shard))
+            if before in self._killed:
+                self.takeovers.append(now() - self._killed[before])
+
+    def on_config_map(self, cluster: str, change: StorageChange) -> None:
+        """Check who wrote, and how long the change waited."""
+        obj: dict[str, Any] = change.value or {}
+        data, writer = obj.get("data", {}), obj["metadata"].get("annotations", {}).get("by", "")
+        if "want" not in data or data.get("got") != data["want"]:
+            return
+        if self.holders.get(cluster) != writer:
+            holder = self.holders.get(cluster)
+            self.problems.append(f"{now():.3f}: {writer} wrote to {cluster}, which {holder} holds")
+        changed = self.changed_at.pop((cluster, obj["metadata"]["name"], data["want"]), None)
+        if changed is not None:
+            self.latencies.append(now() - changed)
+
+    # -------------------------------------------------------------- workload and faults
+    async def change_something(self) -> None:
+        """Create or change a ConfigMap of a managed cluster."""
+        name = self.rng.choice(self.names)
+        key = f"x{self.rng.randrange(3)}"
+        self._count += 1
+        want = str(self._count)
+        client = self.clients[name].uncached
+        self.changed_at[name, key, want] = now()
+        obj = await client.get_or_none(ConfigMap, f"default/{key}")
+        if obj is None:
+            await client.create(ConfigMap(metadata=ObjectMeta(name=key, namespace="default"), data={"want": want}))
+        else:
+            obj.data["want"] = want
+            with suppress(ApiError):
+                await client.update(obj)
+
+    async def fault(self) -> None:
+        """Let something bad happen to a replica."""
+        replica = self.rng.choice(self.replicas)
+        draw = self.rng.random()
+        if draw < 0.25:
+            self._killed[replica.fleet.runner.ownership.identity] = now()
+            await self.end(replica, kill=True)
+        elif draw < 0.35:
+            await self.end(replica, kill=False)
+        elif draw < 0.65:
+            replica.freeze(self.rng.uniform(1, 40))
+        elif draw < 0.8:
+            await replica.cut(self.rng.uniform(1, 40), "")
+        elif draw < 0.9:
+            await replica.cut(self.rng.uniform(1, 60), *self.rng.sample(self.names, 3))
+        else:
+            await replica.cut(self.rng.uniform(1, 40))
+
+    async def end(self, replica: Replica, *, kill: bool) -> None:
+        """End a replica, and start another one some seconds later."""
+        self.replicas.remove(replica)
+        if kill:
+            await replica.kill()
+        else:
+            replica.heal()
+            replica.task.cancel()
+        self.ended.append(replica.task)
+        delay = self.rng.uniform(0, 15) if len(self.replicas) > 1 else 0.0
+        asyncio.get_running_loop().call_later(delay, self.start_replica)
+
+    def start_replica(self) -> None:
+        """Start one more replica, unless there are enough."""
+        if len(self.replicas) < self._size:
+            self._count += 1
+            self.replicas.append(Replica(self, self._count))
+
+    # -------------------------------------------------------------- runs
+    async def run(self, seconds: float) -> None:
+        """Play `seconds` of changes and faults, heal everything, and judge."""
+        self.ended: list[asyncio.Task[None]] = []
+        await self.management.start()
+        self.management.plane.storage.subscribe(self.on_lease, "coordination.k8s.io/leases/")
+        self.clients: dict[str, Cluster] = {}
+        for name, env in self.managed.items():
+            await env.start()
+            env.plane.storage.subscribe(lambda change, name=name: self.on_config_map(name, change), "core/configmaps/")
+            self.clients[name] = Cluster(env.config)
+        for _ in range(self._size):
+            self.start_replica()
+        await asyncio.sleep(20)
+        next_fault = now()
+        end = now() + seconds
+        while now() < end:
+            with suppress(ApiError, TransportError):
+                await self.change_something()
+            if now() >= next_fault:
+                await self.fault()
+                next_fault = now() + self.rng.uniform(5, 40)
+            await asyncio.sleep(self.rng.uniform(0, 2))
+        for replica in self.replicas:
+            replica.heal()
+        await asyncio.sleep(90)
+        await self.judge()
+        for replica in self.replicas:
+            replica.task.cancel()
+        await asyncio.wait([*self.ended, *(replica.task for replica in self.replicas)])
+        for client in self.clients.values():
+            await client.aclose()
+        for env in (*self.managed.values(), self.management):
+            await env.aclose()
+
+    async def judge(self) -> None:
+        """Check that each cluster has one owner, and that every change was handled."""
+        owners = [name for replica in self.replicas for name in replica.fleet.owned]
+        if sorted(owners) != self.names:
+            self.problems.append(f"at the end, the owners are {sorted(owners)}")
+        for name, client in self.clients.items():
+            for obj in (await client.uncached.list(ConfigMap, namespace="default")).items:
+                if obj.data.get("want") != obj.data.get("got"):
+                    self.problems.append(f"a change of {obj.metadata.name} in {name} was not handled: {obj.data}")
+
+
+def simulate(seed: int, *, clusters: int, replicas: int, seconds: float) -> World:
+    """Play one seed in virtual time."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+
+        async def main() -> World:
+            world = World(seed, clusters=clusters, replicas=replicas)
+            await world.run(seconds)
+            return world
+
+        return runner.run(main())
