@@ -124,7 +124,7 @@ class EtcdClient(Closing):
             self._token = ""
         if code == "DEADLINE_EXCEEDED":
             # A member that hangs keeps its watches silent, too.
-            for stream in self._streams.get(endpoint, ()):
+            for stream in tuple(self._streams.get(endpoint, ())):
                 stream.abandon()
         if failure in _MEMBER_FAILED and endpoint == self.endpoint:
             self._current = (self._current + 1) % len(self._options.endpoints)
@@ -147,6 +147,8 @@ class EtcdClient(Closing):
         """
         endpoint = self.endpoint
         deadline = self._clock.now() + self._options.request_timeout
+        # etcd refuses a watch with an expired token as if the user lacked the permission.
+        self._token = ""
         # A member that loses its leader ends the watch instead of staying silent.
         metadata = [("hasleader", "true"), *await self._metadata(deadline)]
         path, message, response = Rpc.WATCH.value

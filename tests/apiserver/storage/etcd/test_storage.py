@@ -289,6 +289,11 @@ async def test_users_and_passwords(tmp_path: Path) -> None:
             storage._client._token = "expired.1"
             await put(storage, "b")
             assert await names(watch, 2) == ["a", "b"]
+            storage._client._token = "expired.1"
+            [stream] = storage._client._streams[cluster.urls[0]]
+            stream.abandon()
+            await put(storage, "c")
+            assert await names(watch, 1) == ["c"]
         for wrong in ({"password": "wrong"}, {"user": "", "password": ""}):
             with pytest.raises(ConnectError, match="user and password"):
                 async with EtcdStorage(replace(options, **wrong)):
