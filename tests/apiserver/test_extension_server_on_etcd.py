@@ -27,6 +27,7 @@ from tests.support.server_client import Caller
 
 pytestmark = pytest.mark.realtime
 BOOKS = f"/apis/{GROUP}/v1/namespaces/default/books"
+FLAGS = ["--tls-cert-file=a", "--tls-private-key-file=b"]
 _NUMBERS = itertools.count()
 _PATIENCE = 20.0
 
@@ -126,6 +127,7 @@ async def test_replicas_are_one_server(etcd: EtcdCluster) -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_a_revision_of_another_replica_is_known(etcd: EtcdCluster) -> None:
     """A read that is not older than a write of the other replica is served; the future times out, the past expires."""
     async with library(etcd) as shelf:
@@ -140,14 +142,19 @@ async def test_a_revision_of_another_replica_is_known(etcd: EtcdCluster) -> None
 
 
 async def test_the_sample_keeps_its_books_in_etcd(etcd: EtcdCluster) -> None:
-    """With ``--etcd-servers`` another start finds the books; an etcd that is down is named."""
-    flags = ["--tls-cert-file=a", "--tls-private-key-file=b", f"--etcd-prefix=/sample-{next(_NUMBERS)}/"]
-    arguments = parser().parse_args([*flags, f"--etcd-servers={','.join(etcd.urls)}"])
+    """With ``--etcd-servers`` another start finds the books."""
+    prefix = f"--etcd-prefix=/sample-{next(_NUMBERS)}/"
+    arguments = parser().parse_args([*FLAGS, prefix, f"--etcd-servers={','.join(etcd.urls)}"])
     async with opened(arguments) as storage:
         await storage.create(f"{GROUP}/books/default/walden", book("walden"))
     async with opened(arguments) as storage:
         assert (await storage.get(f"{GROUP}/books/default/walden"))["spec"]["title"] == "Walden"
-    down = parser().parse_args([*flags, f"--etcd-servers=http://127.0.0.1:{free_port()}"])
-    with pytest.raises(ConnectError, match="cannot read from etcd at"):
-        async with opened(down):
+
+
+@pytest.mark.slow
+async def test_the_sample_names_an_etcd_that_is_down() -> None:
+    """It ends after the time for retries, with the endpoint and what to check."""
+    url = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(ConnectError, match=f"cannot read from etcd at {url}.*check that"):
+        async with opened(parser().parse_args([*FLAGS, f"--etcd-servers={url}"])):
             pass

@@ -113,7 +113,7 @@ class Writer:
 
 def _increment(content: str) -> Update:
     async def step(current: JsonObject | None) -> JsonObject:
-        meta = {} if current is None else current["metadata"]
+        meta = {"uid": content} if current is None else current["metadata"]
         return {"metadata": meta, "n": 1 if current is None else current["n"] + 1, "by": content}
 
     return step
