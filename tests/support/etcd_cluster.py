@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import socket
@@ -121,7 +122,14 @@ class EtcdCluster:
 
 
 def free_port() -> int:
-    """Return a TCP port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port that is free now.
+
+    It lies below the ports that the system gives to clients: one of these could take it while its member is down.
+    """
+    while True:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", random.randrange(15_000, 32_000)))  # noqa: S311 - no secret
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
