@@ -129,7 +129,7 @@ def free_port() -> int:
     while True:
         with socket.socket() as probe:
             try:
-                probe.bind(("127.0.0.1", random.randrange(15_000, 32_000)))  # noqa: S311 - no secret
+                probe.bind(("127.0.0.1", random.randrange(15_000, 32_000)))
             except OSError:
                 continue
             return int(probe.getsockname()[1])
