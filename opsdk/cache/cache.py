@@ -263,6 +263,7 @@ class Cache:
             namespace=scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
+            shard=scope.shard,
         )
         informer = Informer(self._source(mapping, scope), options, clock=self._clock)
         # Index functions read whole objects.

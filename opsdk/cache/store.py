@@ -16,6 +16,7 @@ from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
 from opsdk.cache.own_writes import OwnWrites, revision_of
+from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
 
 
@@ -124,9 +125,16 @@ class InformerStore:
     Args:
         transform: changes each object before it is stored.
         selector: the informer's label selector: an own write that it does not select is not visible.
+        shard: the informer's shard; the same holds for it.
     """
 
-    def __init__(self, *, transform: Transform | None = None, selector: Selector | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        transform: Transform | None = None,
+        selector: Selector | None = None,
+        shard: HashRange | None = None,
+    ) -> None:
         self.indexers: dict[str, Indexer] = {}
         self.own = OwnWrites()
         self.revision = 0
@@ -135,6 +143,7 @@ class InformerStore:
         """What failed since the last `take_problems`."""
         self._transform = transform
         self._selector = selector or Selector()
+        self._shard = shard
         self._compressor = Compressor()
         self._tables = _Tables(())
 
@@ -254,7 +263,10 @@ class InformerStore:
 
     def write(self, entry: StoreEntry) -> None:
         """Record an own write, or a fresh read, so that reads show at least this state."""
-        self.own.record(entry, passed=self.revision, in_scope=self._selector.matches(entry.labels))
+        in_scope = self._selector.matches(entry.labels)
+        if self._shard is not None:
+            in_scope = in_scope and self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
+        self.own.record(entry, passed=self.revision, in_scope=in_scope)
 
     def write_deleted(self, key: ObjectKey, uid: str) -> None:
         """Record that an own write deleted an object."""

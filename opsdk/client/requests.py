@@ -108,6 +108,7 @@ def _list(operation: List, mapping: RestMapping) -> RestRequest:
         **{"continue": o.continue_token},
         resourceVersion=o.resource_version,
         resourceVersionMatch=o.resource_version_match or "",
+        shardSelector=o.shard_selector,
     )
     headers = {"Accept": accept(operation.kind, many=True)}
     return RequestTarget(mapping, o.namespace).request("list", "GET", query=query, headers=headers)
@@ -121,6 +122,7 @@ def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
         resourceVersion=o.resource_version,
         allowWatchBookmarks="true" if o.bookmarks or o.initial_events else "",
         timeoutSeconds="" if o.timeout is None else str(o.timeout),
+        shardSelector=o.shard_selector,
     )
     if o.initial_events:
         query += [("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]

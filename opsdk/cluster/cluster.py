@@ -137,6 +137,7 @@ class Cluster(Closing):
             namespace=scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
+            shard=scope.shard,
         )
 
     @cached_property

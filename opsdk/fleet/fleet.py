@@ -184,7 +184,10 @@ class Fleet:
         assert entry.config is not None
         own = self.options.cluster
         field_owner = own.field_owner or operator.options.cluster.field_owner or operator.name
-        options = replace(own, name=operator.name, field_owner=field_owner, cluster_name=entry.name)
+        cache = replace(own.cache, shard=entry.shard)
+        if entry.namespace:
+            cache = replace(cache, namespaces=[entry.namespace])
+        options = replace(own, cache=cache, name=operator.name, field_owner=field_owner, cluster_name=entry.name)
         return Cluster(entry.config, options, scheme=operator.scheme, clock=operator.clock, hook=operator.manager.hook)
 
     def _make_controllers(self, operator: Operator, cluster: Cluster) -> list[Controller]:

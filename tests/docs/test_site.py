@@ -25,6 +25,7 @@ MODULES = (
     "children.applier",
     "children.drift",
     "errors",
+    "fleet",
     "handlers",
     "lifecycle",
     "patch",
