@@ -157,12 +157,13 @@ async def run(objects: int = 4000) -> None:
     async with stage() as this:
         await this.fill(objects)
         print(f"sharding: {objects} ConfigMaps in {_NAMESPACES} namespaces, a shard each")
+        by: Mapping[str, str] = {}
         for count in (1, 2, 4):
             await this.ask()
             began = time.monotonic()
             for _ in range(count):
                 await this.add_operator()
-            by = await this.answered()
+            await this.answered()
             seconds = time.monotonic() - began
             # Placed anew since all processes are there.
             await asyncio.sleep(5)

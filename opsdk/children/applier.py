@@ -230,6 +230,28 @@ class Applier:
             explanation = explanation.without_drift()
         return await self._write(declared, kind, explanation, owner=owner, force=force)
 
+    @property
+    def field_owner(self) -> str:
+        """The field manager of all applies."""
+        return self._owner
+
+    async def pending(self, desired: T, *, owner: KubeObject | None = None) -> Explanation | None:
+        """Return why `apply` would write, or None if it would send nothing. Raises as `apply`; writes nothing."""
+        kind, key = kind_of_object(desired), key_of(desired)
+        declared = self._declare(desired, owner, b"")
+        live: T | None = await self._client.get_or_none(kind, key)
+        if live is None:
+            return self._created(declared)
+        _check_live(live, owner)
+        settled = self._settled.get((kind.gvk, key))
+        if settled is not None and settled.digest == declared.digest and settled.is_at(live):
+            return None
+        comparison, _, _ = self._compare(_live_tree(live), declared)
+        if self._needs_nothing(declared, live, comparison, settled):
+            return None
+        previous = settled.owned if settled is not None and settled.uid == live.metadata.uid else None
+        return explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
+
     def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> _Declared:
         if isinstance(desired, PartialObjectMetadata):
             raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
