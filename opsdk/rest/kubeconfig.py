@@ -16,7 +16,6 @@ import msgspec
 
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config, ExecConfig, Impersonate
-from opsdk.rest.plain_yaml import parse_plain_yaml
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -102,8 +101,6 @@ def read_file(path: Path) -> Mapping[str, JsonValue] | None:
 
 def _parse(path: Path, text: str | bytes) -> Mapping[str, JsonValue]:
     """Parse YAML. Every error names `path`."""
-    if isinstance(text, str) and (plain := parse_plain_yaml(text)) is not None:
-        return plain
     import yaml  # noqa: PLC0415 - start-up time: 35 ms
 
     try:
