@@ -4,8 +4,8 @@
 follow a server that changes and breaks. ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
 ``children`` compares declared children with live ones. ``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4
 processes. ``stalls`` measures the event loop. ``storage [WRITES]`` puts memory, SQLite and etcd side by side.
-``tls [CONNECTIONS]`` compares connections with and without TLS. ``websites [COUNT [WORKERS]]`` runs the sample operator,
-which must be on the path: ``PYTHONPATH=samples/website``.
+``tls [CONNECTIONS]`` compares connections with and without TLS. ``websites [COUNT [WORKERS]]`` runs the sample, which
+must be on the path: ``PYTHONPATH=samples/website``.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def operate(name: str) -> None:
 
 
 # ------------------------------------------------------------------ the stage
-class Stage:
+class ShardedOperators:
     """A server, operator processes, and a client that sees every object."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
@@ -130,7 +130,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
+async def stage() -> AsyncIterator[ShardedOperators]:
     """A server process. Everything ends with the block."""
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
@@ -138,12 +138,12 @@ async def stage() -> AsyncIterator[Stage]:
             *(sys.executable, "-m", "envtest", "serve", "--port", "0", "--kubeconfig", str(kubeconfig)),
             stdout=asyncio.subprocess.PIPE,
         )
-        this: Stage | None = None
+        this: ShardedOperators | None = None
         try:
             assert server.stdout is not None
             await server.stdout.readline()
             async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
-                this = Stage(Path(folder), cluster)
+                this = ShardedOperators(Path(folder), cluster)
                 yield this
         finally:
             for process in (*(this.operators.values() if this is not None else ()), server):
@@ -177,7 +177,7 @@ async def run(objects: int = 4000) -> None:
         await _kill_one(this, by)
 
 
-async def _kill_one(this: Stage, before: Mapping[str, str]) -> None:
+async def _kill_one(this: ShardedOperators, before: Mapping[str, str]) -> None:
     """Kill a process, and print what moved."""
     name, process = next(iter(this.operators.items()))
     process.kill()
