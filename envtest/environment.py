@@ -39,7 +39,7 @@ from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.audit import AuditLog
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError
@@ -101,7 +101,7 @@ class Environment(Startable):
         tokens: Mapping[str, User] | None = None,
         authorizer: Authorizer | None = None,
         anonymous: bool = True,
-        storage: Storage | None = None,
+        storage: LocalStorage | None = None,
         service_range: str = "10.0.0.0/24",
         crds: Sequence[JsonObject] = (),
         crd_paths: Sequence[Path | str] = (),
@@ -439,7 +439,7 @@ class Environment(Startable):
         await self._stack.aclose()
 
 
-def _open_storage(data_dir: Path | None) -> Storage | None:
+def _open_storage(data_dir: Path | None) -> LocalStorage | None:
     if data_dir is None:
         return None
     from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - tests keep nothing

@@ -29,10 +29,9 @@ from opsdk.apiserver.admission.owner_references_permission import OwnerReference
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
-from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.server import ResourceServer
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.errors import ConfigError
 from opsdk.structured_merge.value import JsonObject
 
@@ -52,8 +51,8 @@ class PlaneAuthorizer(Protocol):
 class PluginPlane(Protocol):
     """The protocol of a control plane, as admission plugins use it."""
 
-    storage: Storage
-    stores: dict[str, GenericStore]
+    storage: LocalStorage
+    stores: dict[str, LocalStore]
     core: ResourceServer
     admission: Chain
 
@@ -97,11 +96,11 @@ def _pod_security(plane: PluginPlane, _: ListerFactory) -> PodSecurity:
 
     def namespace(name: str) -> JsonObject | None:
         try:
-            return plane.storage.get(namespaces.key("", name))
+            return plane.storage.get_now(namespaces.key("", name))
         except KeyNotFoundError:
             return None
 
-    return PodSecurity(namespace, lambda name: pods.list_now(name, ListQuery()).items)
+    return PodSecurity(namespace, pods.list_now)
 
 
 def _owners(plane: PluginPlane, _: ListerFactory) -> OwnerReferencesPermissionEnforcement:

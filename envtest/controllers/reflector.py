@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from envtest.controllers.objects import controller_of, owner_uids
 from envtest.controllers.writes import Resource
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apiserver.storage.ports import CompactedError, Storage, StorageWatch
+from opsdk.apiserver.storage.ports import CompactedError, LocalStorage, StorageWatch
 from opsdk.http.server.response import CutConnection
 from opsdk.structured_merge.value import JsonObject
 
@@ -46,7 +46,7 @@ Handler = Callable[[StoreEvent], None]
 class StorageReflector:
     """Mirrors the objects of one kind from the storage."""
 
-    def __init__(self, storage: Storage, resource: Resource, emit: Handler) -> None:
+    def __init__(self, storage: LocalStorage, resource: Resource, emit: Handler) -> None:
         self.resource = resource
         self.objects: dict[str, JsonObject] = {}
         self._storage = storage
@@ -59,8 +59,8 @@ class StorageReflector:
 
     def sync(self) -> None:
         """List, and watch from the listed revision."""
-        page = self._storage.list(self.resource.prefix)
-        self._watch = self._storage.watch(self.resource.prefix, page.revision)
+        page = self._storage.list_now(self.resource.prefix)
+        self._watch = self._storage.watch_now(self.resource.prefix, page.revision)
         listed = dict(page.items)
         for key in [k for k in self.objects if k not in listed]:
             self._apply(key, None)
@@ -133,7 +133,7 @@ class _OwnerIndex:
 class SharedInformers:
     """The reflectors of all kinds, an index by owner, and the event handlers."""
 
-    def __init__(self, storage: Storage, resources: Iterable[Resource]) -> None:
+    def __init__(self, storage: LocalStorage, resources: Iterable[Resource]) -> None:
         self._storage = storage
         self._reflectors: dict[str, StorageReflector] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
@@ -210,7 +210,7 @@ class SharedInformers:
 
     def in_namespace(self, resource: Resource, namespace: str) -> list[JsonObject]:
         """Return the objects of a kind in one namespace, sorted by name."""
-        return [obj for _, obj in self._storage.list(f"{resource.prefix}{namespace}/").items]
+        return [obj for _, obj in self._storage.list_now(f"{resource.prefix}{namespace}/").items]
 
     def dependents(self, uid: str, prefix: str = "") -> list[JsonObject]:
         """Return the objects that reference this owner; `prefix` restricts them to one kind."""

@@ -16,9 +16,9 @@ from envtest.controllers.writes import Resource
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.errors import ConfigError
 
 
@@ -51,8 +51,8 @@ class SimulatedPlane(Protocol):
 
     clock: Clock
     server: Server
-    storage: Storage
-    stores: dict[str, GenericStore]
+    storage: LocalStorage
+    stores: dict[str, LocalStore]
 
     @property
     def access(self) -> SigningAuthenticators:

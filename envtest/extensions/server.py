@@ -28,8 +28,9 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import ServedGroup, ServedVersion
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import DeleteRequestOptions, ListQuery
-from opsdk.apiserver.registry.store import GenericStore, StatusStore
+from opsdk.apiserver.registry.local_store import LocalStore
+from opsdk.apiserver.registry.rest import DeleteRequestOptions
+from opsdk.apiserver.registry.store import StatusStore
 from opsdk.apiserver.resources import InstalledResource, ResourceInfo, ResourceModel, group_version
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
@@ -71,7 +72,7 @@ class ExtensionServer:
 
     def __init__(
         self,
-        definitions: GenericStore,
+        definitions: LocalStore,
         model: ResourceModel,
         delegate: Delegate,
         admission: AdmissionInterface,
@@ -93,12 +94,12 @@ class ExtensionServer:
 
     def load(self) -> None:
         """Serve the stored CRDs."""
-        for obj in self._definitions.list_now("", ListQuery()).items:
+        for obj in self._definitions.list_now():
             self._compile(obj)
 
     def reload(self) -> None:
         """Serve exactly the stored CRDs, after the storage was restored."""
-        stored = {obj["metadata"]["name"] for obj in self._definitions.list_now("", ListQuery()).items}
+        stored = {obj["metadata"]["name"] for obj in self._definitions.list_now()}
         for name in self._served_definitions.keys() - stored:
             del self._served_definitions[name]
         self.load()
@@ -133,7 +134,7 @@ class ExtensionServer:
 
     def _find(self, name: str) -> JsonObject | None:
         try:
-            return self._definitions.storage.get(self._definitions.key("", name))
+            return self._definitions.storage.get_now(self._definitions.key("", name))
         except KeyNotFoundError:
             return None
 
@@ -166,7 +167,7 @@ class ExtensionServer:
             if definition is not None:
                 self._compile(definition)
         store = self._any_store(defined)
-        for obj in store.list_now("", ListQuery()).items:
+        for obj in store.list_now():
             meta = obj["metadata"]
             if meta.get("deletionTimestamp"):
                 continue
@@ -176,7 +177,7 @@ class ExtensionServer:
                 )
             except NotFoundError:
                 continue
-        if not store.list_now("", ListQuery()).items:
+        if not store.list_now():
             await self._remove_finalizer(context, name)
 
     async def _remove_finalizer(self, context: Context, name: str) -> None:
@@ -215,11 +216,11 @@ class ExtensionServer:
                 await self.changed(context, defined.definition["metadata"]["name"])
 
     @staticmethod
-    def _any_store(defined: _ServedDefinition) -> GenericStore:
+    def _any_store(defined: _ServedDefinition) -> LocalStore:
         store = next(s.storage for (_, sub), s in defined.served.items() if not sub)
-        assert isinstance(store, GenericStore)
+        assert isinstance(store, LocalStore)
         # As they are kept: a webhook that fails must not hold up what is done to all versions.
-        return GenericStore(store.storage, store.info, store.strategy)
+        return LocalStore(store.storage, store.info, store.strategy)
 
     # -------------------------------------------------------------- compiling
     def _compile(self, obj: JsonObject) -> None:
@@ -288,7 +289,7 @@ class ExtensionServer:
                 raise api_errors.forbidden(info, created, text)
 
         strategy = CustomStrategy(obj, version, model, gone=gone, refuse=refuse)
-        store = GenericStore(self._definitions.storage, info, strategy, codec=codec)
+        store = LocalStore(self._definitions.storage, info, strategy, codec=codec)
         stored = next(v["name"] for v in spec["versions"] if v.get("storage"))
         yield (
             (version["name"], ""),

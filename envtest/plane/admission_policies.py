@@ -15,8 +15,8 @@ from opsdk.apiserver.admission.policies.policy_source import PolicySource
 from opsdk.apiserver.admission.webhooks.plugins import WebhookDependencies as HookPorts
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import ListQuery, Selection
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -36,7 +36,7 @@ def _configured(plane: WebhookPlane, sort: str) -> PolicySource:
     bindings = plane.stores[f"{GROUP}/{sort}admissionpolicybindings"]
 
     def load() -> tuple[Sequence[JsonObject], Sequence[JsonObject]]:
-        return policies.list_now("", ListQuery()).items, bindings.list_now("", ListQuery()).items
+        return policies.list_now(), bindings.list_now()
 
     return PolicySource(plane.storage, (policies.prefix, bindings.prefix), load)
 
@@ -66,7 +66,7 @@ class ParamKinds:
         ):
             info = served.info
             same = (info.group, info.version, info.kind, info.subresource) == (group, version, kind, "")
-            if same and isinstance(served.storage, GenericStore):
+            if same and isinstance(served.storage, LocalStore):
                 return StoredParams(served, served.storage)
         return None
 
@@ -79,7 +79,7 @@ class ParamKinds:
 class StoredParams:
     """Reads the params of one resource."""
 
-    def __init__(self, served: InstalledResource, store: GenericStore) -> None:
+    def __init__(self, served: InstalledResource, store: LocalStore) -> None:
         self._served = served
         self._store = store
 

@@ -6,7 +6,7 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook (v1.36)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -20,11 +20,10 @@ from opsdk.apiserver.admission.webhooks.plugins import (
     ValidatingWebhooks,
     WebhookDependencies,
 )
-from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.server import ResourceServer
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
 from opsdk.structured_merge.value import JsonObject
 
@@ -34,8 +33,8 @@ GROUP = "admissionregistration.k8s.io"
 class WebhookPlane(Protocol):
     """The protocol of a control plane with admission webhooks."""
 
-    storage: Storage
-    stores: dict[str, GenericStore]
+    storage: LocalStorage
+    stores: dict[str, LocalStore]
     core: ResourceServer
     extensions: ExtensionServer
     admission: Chain
@@ -47,7 +46,7 @@ def install(plane: WebhookPlane, client: WebhookClient, evaluate: Evaluate | Non
 
     def namespace(name: str) -> JsonObject:
         try:
-            return plane.storage.get(namespaces.key("", name))
+            return plane.storage.get_now(namespaces.key("", name))
         except KeyNotFoundError:
             raise api_errors.not_found(namespaces.info, name) from None
 
@@ -57,12 +56,8 @@ def install(plane: WebhookPlane, client: WebhookClient, evaluate: Evaluate | Non
         ("ValidatingAdmissionWebhook", "validatingwebhookconfigurations", ValidatingWebhooks),
     ):
         store = plane.stores[f"{GROUP}/{resource}"]
-        plane.admission.add(name, listing(WebhookSource(plane.storage, store.prefix, _all(store)).hooks, ports))
+        plane.admission.add(name, listing(WebhookSource(plane.storage, store.prefix, store.list_now).hooks, ports))
     return ports
-
-
-def _all(store: GenericStore) -> Callable[[], Sequence[JsonObject]]:
-    return lambda: store.list_now("", ListQuery()).items
 
 
 class Versions:
@@ -81,7 +76,7 @@ class Versions:
         for served in core.installed():
             info = served.info
             main = core.find(info.group, info.version, info.resource)
-            if main is not None and isinstance(main.storage, GenericStore):
+            if main is not None and isinstance(main.storage, LocalStore):
                 resources[main.storage.prefix, info.subresource].append(served)
         return resources
 
@@ -91,7 +86,7 @@ class Versions:
         main = self._plane.core.find(info.group, info.version, info.resource)
         if main is None:
             versions = self._plane.extensions.versions_of(info)
-        elif isinstance(main.storage, GenericStore):
+        elif isinstance(main.storage, LocalStore):
             versions = self._core[main.storage.prefix, info.subresource]
         else:
             return ()
@@ -110,7 +105,7 @@ class Versions:
 class ServiceResolver:
     """Resolves a Service to one of its endpoints, else to its cluster IP."""
 
-    def __init__(self, stores: Mapping[str, GenericStore]) -> None:
+    def __init__(self, stores: Mapping[str, LocalStore]) -> None:
         self._stores = stores
 
     def __repr__(self) -> str:
@@ -120,7 +115,7 @@ class ServiceResolver:
         """See `opsdk.apiserver.webhook_client.client.Resolve`."""
         store = self._stores["/services"]
         try:
-            spec: JsonObject = store.storage.get(store.key(namespace, name)).get("spec") or {}
+            spec: JsonObject = store.storage.get_now(store.key(namespace, name)).get("spec") or {}
         except KeyNotFoundError:
             raise WebhookCallError(f'service "{name}" not found') from None
         if spec.get("type") == "ExternalName":
@@ -135,7 +130,7 @@ class ServiceResolver:
         return (f"{name}.{namespace}.svc", port) if address in ("", "None") else (address, port)
 
     def _endpoint(self, namespace: str, name: str, port: str) -> tuple[str, int] | None:
-        for obj in self._stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items:
+        for obj in self._stores["discovery.k8s.io/endpointslices"].list_now(namespace):
             if (obj["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
                 continue
             number = _port(obj.get("ports"), port)
@@ -143,7 +138,7 @@ class ServiceResolver:
                 ready = (endpoint.get("conditions") or {}).get("ready") is not False
                 if ready and number and endpoint.get("addresses"):
                     return str(endpoint["addresses"][0]), number
-        for obj in self._stores["/endpoints"].list_now(namespace, ListQuery()).items:
+        for obj in self._stores["/endpoints"].list_now(namespace):
             if obj["metadata"]["name"] != name:
                 continue
             for subset in obj.get("subsets") or ():

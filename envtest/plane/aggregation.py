@@ -15,8 +15,7 @@ from envtest.plane.auto_registration import AutoRegistration
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network
 from opsdk.apiserver.aggregator.server import Aggregator, AggregatorDependencies
-from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.server import ResourceServer
 from opsdk.apiserver.storage.ports import KeyNotFoundError
 from opsdk.apiserver.webhook_client.client import WebhookClient
@@ -30,7 +29,7 @@ class AggregatedPlane(Protocol):
     """The protocol of a control plane with an aggregator."""
 
     clock: Clock
-    stores: dict[str, GenericStore]
+    stores: dict[str, LocalStore]
     core: ResourceServer
     extensions: ExtensionServer
     webhook_client: WebhookClient
@@ -60,11 +59,11 @@ def register(plane: AggregatedPlane) -> AutoRegistration:
     return registration
 
 
-def network(stores: dict[str, GenericStore], namespace: str, name: str) -> Network:
+def network(stores: dict[str, LocalStore], namespace: str, name: str) -> Network:
     """Return a Service with its EndpointSlices and Endpoints."""
     slices = [
         endpoint_slice
-        for endpoint_slice in stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items
+        for endpoint_slice in stores["discovery.k8s.io/endpointslices"].list_now(namespace)
         if (endpoint_slice["metadata"].get("labels") or {}).get(SLICE_OF) == name
     ]
     return Network(
@@ -74,8 +73,8 @@ def network(stores: dict[str, GenericStore], namespace: str, name: str) -> Netwo
     )
 
 
-def _find(store: GenericStore, namespace: str, name: str) -> JsonObject | None:
+def _find(store: LocalStore, namespace: str, name: str) -> JsonObject | None:
     try:
-        return store.storage.get(store.key(namespace, name))
+        return store.storage.get_now(store.key(namespace, name))
     except KeyNotFoundError:
         return None

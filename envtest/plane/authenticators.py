@@ -18,7 +18,7 @@ from opsdk.apiserver.auth.observed_rules import ObservingAuthorizer
 from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.service_accounts import ServiceAccountTokens, TokenSubject
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.structured_merge.value import JsonObject
 
@@ -61,7 +61,7 @@ class Authenticators:
         authorizer: the authorizer; `observed` wraps it for requests, and records their attributes.
     """
 
-    def __init__(self, access: AccessOptions, storage: Storage, clock: Clock) -> None:
+    def __init__(self, access: AccessOptions, storage: LocalStorage, clock: Clock) -> None:
         self._storage = storage
         self.anonymous = access.anonymous
         self.names = access.names
@@ -96,6 +96,6 @@ class Authenticators:
         """Return an object of the core group; None if it does not exist."""
         parts = ("core", resource, namespace, name) if namespace else ("core", resource, name)
         try:
-            return self._storage.get("/".join(parts))
+            return self._storage.get_now("/".join(parts))
         except KeyNotFoundError:
             return None

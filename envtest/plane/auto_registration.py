@@ -12,7 +12,7 @@ from typing import Final
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.api_services import GROUP, local_status
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -77,7 +77,7 @@ class AutoRegistration:
         custom: returns the group versions of CustomResourceDefinitions.
     """
 
-    def __init__(self, services: GenericStore, clock: Clock, custom: Callable[[], Iterable[GroupVersion]]) -> None:
+    def __init__(self, services: LocalStore, clock: Clock, custom: Callable[[], Iterable[GroupVersion]]) -> None:
         self._services = services
         self._clock = clock
         self._custom = custom
@@ -101,7 +101,7 @@ class AutoRegistration:
     def reload(self) -> None:
         """Start from the APIServices in the storage."""
         self._have = set()
-        for _, obj in self._services.storage.list(self._services.prefix).items:
+        for _, obj in self._services.storage.list_now(self._services.prefix).items:
             if _managed(obj) == ALWAYS:
                 self._have.add((obj["spec"].get("group", ""), obj["spec"]["version"]))
         self.sync()
@@ -124,8 +124,8 @@ class AutoRegistration:
             name = f"{version}.{group}"
             key = self._services.key("", name)
             with suppress(KeyNotFoundError):
-                if _managed(self._services.storage.get(key)) == ALWAYS:
-                    self._services.storage.delete(key)
+                if _managed(self._services.storage.get_now(key)) == ALWAYS:
+                    self._services.storage.delete_now(key)
         self._have = desired
 
     def _create(self, context: Context, obj: JsonObject) -> None:
@@ -133,7 +133,7 @@ class AutoRegistration:
         meta |= {"uid": context.new_uid(), "creationTimestamp": meta["managedFields"][0]["time"]}
         # Whoever was faster may have it served elsewhere.
         with suppress(KeyExistsError):
-            self._services.storage.create(self._services.key("", meta["name"]), obj)
+            self._services.storage.create_now(self._services.key("", meta["name"]), obj)
 
 
 def _managed(obj: JsonObject) -> str:

@@ -21,7 +21,7 @@ from envtest.plane.flow_control import condition, with_condition
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.front_proxy import NAME, HeaderNames
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.errors import AlreadyExistsError, NotFoundError
@@ -38,7 +38,7 @@ class Stores(Protocol):
         ...
 
     @property
-    def stores(self) -> Mapping[str, GenericStore]:
+    def stores(self) -> Mapping[str, LocalStore]:
         """The registries."""
         ...
 
@@ -94,7 +94,7 @@ def ensure_policy(plane: Stores) -> None:
         metadata = {**meta, "uid": context.new_uid(), "creationTimestamp": now, "managedFields": [owner]}
         # What was changed stays as it is; what was taken away comes back with the next start.
         with suppress(KeyExistsError):
-            store.storage.create(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": metadata})
+            store.storage.create_now(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": metadata})
 
 
 _PRODUCER = "api-priority-and-fairness-config-producer-v1"
@@ -112,7 +112,7 @@ def ensure_flows(plane: Stores) -> None:
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
             obj_owned = with_condition(obj_owned, condition(level, now, exists=True)) or obj_owned
         with suppress(KeyExistsError):
-            store.storage.create(store.key("", obj["metadata"]["name"]), obj_owned)
+            store.storage.create_now(store.key("", obj["metadata"]["name"]), obj_owned)
 
 
 _PORT = 6443
@@ -192,7 +192,7 @@ def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") 
     stamped = with_managed_fields(plane, resource, obj)
     stamped["metadata"] |= meta
     with suppress(KeyExistsError):
-        store.storage.create(store.key(namespace, obj["metadata"]["name"]), stamped)
+        store.storage.create_now(store.key(namespace, obj["metadata"]["name"]), stamped)
 
 
 async def publish_server_address(plane: Stores, port: int) -> None:
@@ -276,7 +276,7 @@ async def ensure(plane: Stores, resource: str, obj: JsonObject, *, namespace: st
     """Create an object unless it exists."""
     store = plane.stores[resource]
     with suppress(KeyNotFoundError):
-        store.storage.get(store.key(namespace, obj["metadata"]["name"]))
+        store.storage.get_now(store.key(namespace, obj["metadata"]["name"]))
         return
     try:
         stamped = with_managed_fields(plane, resource, obj)

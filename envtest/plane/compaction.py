@@ -7,7 +7,7 @@ Deviates: watches keep their history window, which kube-apiserver has in its wat
 from __future__ import annotations
 
 from opsdk.aio.clock import Clock, Timer
-from opsdk.apiserver.storage.ports import Storage, StorageChange
+from opsdk.apiserver.storage.ports import LocalStorage, StorageChange
 
 INTERVAL = 300.0
 """Seconds; the default of kube-apiserver's ``--etcd-compaction-interval``."""
@@ -22,7 +22,7 @@ class Compactor:
         interval: seconds of `clock`; 0 turns compaction off.
     """
 
-    def __init__(self, storage: Storage, clock: Clock, *, interval: float = INTERVAL) -> None:
+    def __init__(self, storage: LocalStorage, clock: Clock, *, interval: float = INTERVAL) -> None:
         self._storage = storage
         self._clock = clock
         self._interval = interval

@@ -67,12 +67,12 @@ from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.endpoints.managed_fields import field_manager
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
 from opsdk.apiserver.endpoints.routes import NonResourceRoutes
-from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import GenericStore, StatusStore
+from opsdk.apiserver.registry.local_store import LocalStore
+from opsdk.apiserver.registry.store import StatusStore
 from opsdk.apiserver.resources import InstalledResource, ResourceInfo
 from opsdk.apiserver.server import Delegate, NotFound, ResourceServer, Server
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.apiserver.webhook_client.client import WebhookClient
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.http.server.response import HttpResponse
@@ -160,7 +160,7 @@ class ControlPlane:
     def __init__(
         self,
         *,
-        storage: Storage | None = None,
+        storage: LocalStorage | None = None,
         access: AccessOptions | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
         choice: plugins.PluginSelection = plugins.PluginSelection(),  # noqa: B008 - frozen
@@ -170,12 +170,12 @@ class ControlPlane:
     ) -> None:
         self.clock = clock
         self._service_range = service_range
-        self.storage: Storage = storage or MemoryStorage()
+        self.storage: LocalStorage = storage or MemoryStorage()
         self.access = Authenticators(access or AccessOptions(), self.storage, clock)
         self.admission = Chain()
         self.typing = Typing(types())
         self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
-        self.stores: dict[str, GenericStore] = {}
+        self.stores: dict[str, LocalStore] = {}
         self.responders = Responders()
         self.components = ComponentStatuses()
         self.webhook_client = WebhookClient(resolve=ServiceResolver(self.stores))
@@ -229,7 +229,7 @@ class ControlPlane:
         services.strategy.pool.range = self._service_range
         services.strategy.addresses = self.stores["networking.k8s.io/ipaddresses"]
         services.strategy.pool.clear()
-        for obj in services.list_now("", ListQuery()).items:
+        for obj in services.list_now():
             services.strategy.pool.take(obj)
 
     def rederive(self) -> None:
@@ -251,7 +251,7 @@ class ControlPlane:
 
     def keys(self) -> frozenset[str]:
         """Return the storage keys of all built-in objects."""
-        return frozenset(key for store in self.stores.values() for key, _ in self.storage.list(store.prefix).items)
+        return frozenset(key for store in self.stores.values() for key, _ in self.storage.list_now(store.prefix).items)
 
     def end_watches(self) -> None:
         """End every watch; the storage still works."""
@@ -319,7 +319,7 @@ class ControlPlane:
     def _namespace(self, name: str) -> JsonObject | None:
         store = self.stores["/namespaces"]
         try:
-            return self.storage.get(store.key("", name))
+            return self.storage.get_now(store.key("", name))
         except KeyNotFoundError:
             return None
 
@@ -337,7 +337,7 @@ class ControlPlane:
         prefix = EVENTS if row.info.kind == "Event" else ""
         if row.info.group == RBAC:
             guard, rbac = self.access.authorizer, self.access.rbac
-            store: GenericStore = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
+            store: LocalStore = GuardedStore(self.storage, row.info, strategy, authorizer=guard, rbac=rbac)
         elif row.info.resource in GUARDED:
             store = PolicyStore(
                 self.storage,
@@ -350,7 +350,7 @@ class ControlPlane:
         elif row.info.group == DEVICES and row.info.resource in CLAIMS:
             store = ClaimStore(self.storage, row.info, strategy, stores=self.stores)
         else:
-            store = GenericStore(self.storage, row.info, strategy, prefix=prefix)
+            store = LocalStore(self.storage, row.info, strategy, prefix=prefix)
         self.stores[f"{row.info.group}/{row.info.resource}"] = store
         versions = versions_of(self.typing, row.info.kind)
         self.core.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
@@ -378,7 +378,7 @@ class ControlPlane:
             self.core.install(InstalledResource(row.info, tokens, self._model(row, service_account_token.defaults)))
 
     def _own_subresource(
-        self, row: ServedResourceRow, store: GenericStore
+        self, row: ServedResourceRow, store: LocalStore
     ) -> ScaleStore | BindingStore | EvictionStore | None:
         """Return the store of a subresource with its own kind, or None."""
         match row.info.subresource:
@@ -392,7 +392,7 @@ class ControlPlane:
                 return None
 
     @staticmethod
-    def _part(row: ServedResourceRow, store: GenericStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
+    def _part(row: ServedResourceRow, store: LocalStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
         """Return the store of a subresource that changes one part of the object."""
         whole = ServedResourceRow(main, ())
         match row.info.subresource:
@@ -411,7 +411,7 @@ class ControlPlane:
             case _:
                 return None
 
-    def _remote(self, row: ServedResourceRow, store: GenericStore) -> LogStore | RunStore | ProxyStore | None:
+    def _remote(self, row: ServedResourceRow, store: LocalStore) -> LogStore | RunStore | ProxyStore | None:
         """Return the store of a subresource that connects to a pod, node or service; None for others."""
         match row.info.subresource:
             case "log":

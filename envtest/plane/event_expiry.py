@@ -6,8 +6,8 @@ from opsdk.aio.clock import Clock, Timer
 from opsdk.apiserver.storage.ports import (
     ChangeType,
     KeyNotFoundError,
+    LocalStorage,
     PreconditionError,
-    Storage,
     StorageChange,
     StoragePreconditions,
 )
@@ -21,7 +21,7 @@ TTL = 3600.0
 class EventExpiry:
     """Deletes Events after their TTL. One timer runs, only while there are Events."""
 
-    def __init__(self, storage: Storage, clock: Clock, *, ttl: float = TTL) -> None:
+    def __init__(self, storage: LocalStorage, clock: Clock, *, ttl: float = TTL) -> None:
         self._storage = storage
         self._clock = clock
         self._ttl = ttl
@@ -35,7 +35,7 @@ class EventExpiry:
     def start(self) -> None:
         """Follow the storage; the TTL of existing Events starts now."""
         self._storage.subscribe(self._follow, EVENTS)
-        for key, value in self._storage.list(EVENTS).items:
+        for key, value in self._storage.list_now(EVENTS).items:
             self._follow(StorageChange.of(key, value))
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class EventExpiry:
         for key, version in over:
             self._due.pop(key, None)
             try:
-                self._storage.delete(key, StoragePreconditions(resource_version=version))
+                self._storage.delete_now(key, StoragePreconditions(resource_version=version))
             except (KeyNotFoundError, PreconditionError):
                 continue  # somebody was faster
         self._arm()

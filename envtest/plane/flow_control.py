@@ -23,7 +23,7 @@ from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_deadline import long_running
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Storage, StorageChange
+from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage, Remove, StorageChange
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -147,7 +147,7 @@ async def _desired_status(desired: JsonObject, current: JsonObject | None) -> Js
 class FlowControl:
     """Classifies requests by the stored FlowSchemas and priority levels; a server filter."""
 
-    def __init__(self, storage: Storage, clock: Clock) -> None:
+    def __init__(self, storage: LocalStorage, clock: Clock) -> None:
         self._storage = storage
         self._clock = clock
         self._flows: list[Flow] | None = None
@@ -203,8 +203,8 @@ class FlowControl:
         return entry
 
     def _reload(self) -> None:
-        self._flows = flows_of(obj for _, obj in self._storage.list(SCHEMAS).items)
-        levels = (obj["metadata"] for _, obj in self._storage.list(LEVELS).items)
+        self._flows = flows_of(obj for _, obj in self._storage.list_now(SCHEMAS).items)
+        levels = (obj["metadata"] for _, obj in self._storage.list_now(LEVELS).items)
         self._levels = {meta["name"]: meta.get("uid", "") for meta in levels}
         self._classified.clear()
 
@@ -213,7 +213,7 @@ class FlowControl:
         self._update_pending = False
         self._reload()
         now = Context(clock=self._clock).timestamp()
-        for key, obj in self._storage.list(SCHEMAS).items:
+        for key, obj in self._storage.list_now(SCHEMAS).items:
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
             desired = condition(level, now, exists=level in self._levels)
             if with_condition(obj, desired) is None:

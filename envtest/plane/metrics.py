@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from opsdk.apiserver.endpoints.call import Call
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.http.server.response import HttpResponse
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Metrics:
     """
 
     def __init__(
-        self, stores: Mapping[str, GenericStore], version: Mapping[str, str], checks: Mapping[str, Iterable[str]]
+        self, stores: Mapping[str, LocalStore], version: Mapping[str, str], checks: Mapping[str, Iterable[str]]
     ) -> None:
         self._stores = stores
         self._version = version
@@ -67,7 +67,7 @@ class Metrics:
         about = ("group", "resource")
         objects = GaugeMetricFamily("apiserver_resource_objects", "Objects kept, by kind.", None, about)
         for key, store in sorted(self._stores.items()):
-            page = store.storage.list(store.prefix, limit=1)
+            page = store.storage.list_now(store.prefix, limit=1)
             objects.add_metric(key.split("/"), len(page.items) + (page.remaining or 0))
         yield objects
         labels = ("major", "minor", "git_version", "go_version", "platform")

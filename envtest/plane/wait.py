@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 
 from opsdk.aio.alarm import Alarm
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.apiserver.storage.ports import Storage, StorageChange
+from opsdk.apiserver.storage.ports import LocalStorage, StorageChange
 from opsdk.errors import ApiError
 from opsdk.testing.clock import ManualClock
 
@@ -27,7 +27,7 @@ _TURNS = 10
 class _PollTimer:
     """Triggers the next check: after a write, or after an interval."""
 
-    def __init__(self, clock: Clock, storage: Storage | None, every: float) -> None:
+    def __init__(self, clock: Clock, storage: LocalStorage | None, every: float) -> None:
         self._clock, self._storage, self._every = clock, storage, every
         self._alarm: Alarm | None = None
 
@@ -90,7 +90,7 @@ async def eventually(
     within: float = 5.0,
     every: float = EVERY,
     clock: Clock = LOOP_CLOCK,
-    storage: Storage | None = None,
+    storage: LocalStorage | None = None,
 ) -> T:
     """Call `question` until its result passes (`check`, if given, must pass it), and return the result.
 
@@ -116,7 +116,7 @@ async def consistently(
     during: float = 1.0,
     every: float = EVERY,
     clock: Clock = LOOP_CLOCK,
-    storage: Storage | None = None,
+    storage: LocalStorage | None = None,
 ) -> None:
     """Call `question` repeatedly for some seconds, and after each write; every result has to pass.
 

@@ -22,7 +22,7 @@ from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import CompactedError, Storage
+from opsdk.apiserver.storage.ports import CompactedError, LocalStorage
 from opsdk.errors import ConfigError
 from opsdk.http.server.response import CutConnection, HttpResponse
 from opsdk.http.server.server import WebServer
@@ -122,7 +122,7 @@ class Faults:
         rng: the random numbers of rules with a probability; see `seed`.
     """
 
-    def __init__(self, server: Server, storage: Storage, webs: Collection[WebServer]) -> None:
+    def __init__(self, server: Server, storage: LocalStorage, webs: Collection[WebServer]) -> None:
         self.rng = random.Random(0)  # noqa: S311 - repeatable on purpose
         self._server = server
         self._storage = storage

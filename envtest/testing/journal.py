@@ -19,7 +19,7 @@ from envtest.testing.faults import SIMULATED
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server
-from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
+from opsdk.apiserver.storage.ports import ChangeType, LocalStorage, StorageChange
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -171,7 +171,7 @@ class Journal:
         start_up: the environment's own start, which `hot_loops` and `fights` ignore.
     """
 
-    def __init__(self, server: Server, storage: Storage, *, limit: int = 10_000) -> None:
+    def __init__(self, server: Server, storage: LocalStorage, *, limit: int = 10_000) -> None:
         self.start_up = StartUp()
         self.idle: Counter[tuple[str, str]] = Counter()
         self._server = server

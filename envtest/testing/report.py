@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from opsdk.apiserver.endpoints.audit import AuditEvent
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.structured_merge.value import JsonObject
 
 _MOST = 20
@@ -24,7 +24,7 @@ def requests(log: Iterable[AuditEvent], count: int) -> str:
     )
 
 
-def objects(storage: Storage, namespace: str) -> str:
+def objects(storage: LocalStorage, namespace: str) -> str:
     """The objects of a namespace as YAML, without what the server keeps for itself."""
     if not isinstance(storage, MemoryStorage):
         return "not known"

@@ -6,7 +6,7 @@ from envtest.controllers.ports import Simulation
 from envtest.plane.control_plane import ControlPlane
 from envtest.testing.journal import RESTORE, written_by
 from opsdk.apiserver.storage.memory import MemoryStorage
-from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot, Snapshots
 from opsdk.errors import ConfigError
 
@@ -14,7 +14,7 @@ _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
 """What is kept beside these objects is made anew when they change; everything else listens to the storage."""
 
 
-def take_snapshot(storage: Storage) -> Snapshot:
+def take_snapshot(storage: LocalStorage) -> Snapshot:
     """Take a snapshot of all objects."""
     return _able(storage).snapshot()
 
@@ -28,7 +28,7 @@ def restore_snapshot(plane: ControlPlane, simulated: Simulation, snapshot: Snaps
     simulated.restored()
 
 
-def copy(storage: Storage) -> Storage:
+def copy(storage: LocalStorage) -> LocalStorage:
     """Another storage with the same objects."""
     return MemoryStorage.of(take_snapshot(storage))
 
@@ -39,7 +39,7 @@ def share(plane: ControlPlane, other: ControlPlane) -> None:
     other.webhook_client.apps.update(plane.webhook_client.apps)
 
 
-def _able(storage: Storage) -> Snapshots:
+def _able(storage: LocalStorage) -> Snapshots:
     if not isinstance(storage, Snapshots):
         raise ConfigError(f"{storage!r} takes no snapshots: use an environment without a storage of your own")
     return storage

@@ -31,6 +31,7 @@ from opsdk.cache.list_watch import ListerWatcher, RawEvent
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorState, ReflectorStep, Wait, WatchFrom
 from opsdk.cache.registration import Handler, HandlerRegistration
+from opsdk.cache.shard import HashRange
 from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta, DeltaType, InformerStore
 from opsdk.errors import (
@@ -73,6 +74,7 @@ class InformerOptions(Options, frozen=True, kw_only=True):
         namespace: the namespace of `source`; own writes in others are ignored.
         label_selector: of `source`: own writes that it does not select are not visible.
         field_selector: of `source`. Own writes are evaluated by name and namespace only.
+        shard: of `source`: own writes outside of it are not visible.
     """
 
     page_size: int = 500
@@ -85,6 +87,7 @@ class InformerOptions(Options, frozen=True, kw_only=True):
     namespace: str = ""
     label_selector: Selector = Selector()
     field_selector: FieldSelector = FieldSelector()
+    shard: HashRange | None = None
 
 
 class Informer(Closing):
@@ -101,7 +104,7 @@ class Informer(Closing):
     ) -> None:
         o = self.options = options or InformerOptions()
         self.name = source.describe()
-        self.store = InformerStore(transform=o.transform, selector=o.label_selector)
+        self.store = InformerStore(transform=o.transform, selector=o.label_selector, shard=o.shard)
         self.reflector = Reflector(
             self.store, page_size=o.page_size, watch_list=o.watch_list, backoff=o.backoff, expected=o.expected
         )
@@ -303,7 +306,8 @@ class Informer(Closing):
             sole_change: the object's resource version is surely this write's: no other change can have it.
         """
         entry = self.store.make_entry(data)
-        self._report(self.store.take_problems())
+        if self.store.problems:
+            self._report(self.store.take_problems())
         fields = {"metadata.name": entry.key.name, "metadata.namespace": entry.key.namespace}
         for requirement in self.options.field_selector.requirements:
             value = fields.get(requirement.field)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from opsdk.aio.randomness import loop_random
 from opsdk.apimachinery.codec import split_list
@@ -17,6 +19,7 @@ from opsdk.apimachinery.meta import ListMeta
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.cache.shard import HashRange
 from opsdk.client.operations import Get, List, Watch
 from opsdk.client.options import ListOptions, WatchOptions
 from opsdk.client.requests import build_request, build_watch
@@ -24,6 +27,8 @@ from opsdk.rest.frames import WatchDecoder
 from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
 
+# Bookmarks and errors have no object of the kind.
+_OBJECT_EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
 # A watch lasts 5 to 10 minutes, as in client-go's reflector (minWatchTimeout); the spread avoids aligned restarts.
 _WATCH_SECONDS = (300, 600)
 # The server sends bookmarks about once a minute: a longer silence means a dead connection.
@@ -32,7 +37,7 @@ _DEAD_AFTER = 150.0
 _HEAD_SECONDS = 60.0
 
 
-class RawEvent(NamedTuple):
+class RawEvent(msgspec.Struct, gc=False):
     """A watch event whose object is still JSON."""
 
     type: str
@@ -74,6 +79,7 @@ class RestListerWatcher:
         namespace: empty for all.
         label_selector: only matching objects.
         field_selector: only matching objects.
+        shard: only objects of this range of hashes.
     """
 
     def __init__(
@@ -85,6 +91,7 @@ class RestListerWatcher:
         namespace: str = "",
         label_selector: Selector | None = None,
         field_selector: FieldSelector | None = None,
+        shard: HashRange | None = None,
     ) -> None:
         self._transport = transport
         self._mapping = mapping
@@ -92,6 +99,7 @@ class RestListerWatcher:
         self._namespace = namespace
         self._labels = label_selector or Selector()
         self._fields = field_selector or FieldSelector()
+        self._shard = shard
 
     async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
         """Send one LIST request."""
@@ -101,12 +109,16 @@ class RestListerWatcher:
             field_selector=self._fields,
             limit=limit or None,
             continue_token=continue_token,
+            shard_selector=self._shard_selector,
         )
         request = build_request(List(kind=self._kind, options=options), self._mapping)
         # No retries in the transport: the reflector has its own backoff, and must see every failure.
         response = await self._transport.send(request, retry=False)
         raise_for_status(response, request)
-        return split_list(response.body)
+        items, metadata = split_list(response.body)
+        if (shard := self._shard) is not None:
+            items = [item for item in items if shard.contains_json(item)]
+        return items, metadata
 
     @asynccontextmanager
     async def watch(
@@ -122,6 +134,7 @@ class RestListerWatcher:
             bookmarks=True,
             timeout=seconds,
             initial_events=initial_events,
+            shard_selector=self._shard_selector,
         )
         request = build_watch(Watch(kind=self._kind, options=options), self._mapping)
         async with self._transport.stream(
@@ -131,10 +144,18 @@ class RestListerWatcher:
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[RawEvent]:
         decoder = WatchDecoder(self.describe())
+        shard = self._shard
         async for chunk in chunks:
             for frame in decoder.feed(chunk):
-                yield RawEvent(frame.type, bytes(frame.object))
+                event = RawEvent(frame.type, bytes(frame.object))
+                is_foreign = shard is not None and event.type in _OBJECT_EVENTS and not shard.contains_json(event.data)
+                if not is_foreign:
+                    yield event
         decoder.finish()
+
+    @property
+    def _shard_selector(self) -> str:
+        return self._shard.selector if self._shard is not None else ""
 
     async def get(self, key: ObjectKey) -> bytes:
         """Send one GET request."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
+from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
 from opsdk.loading import on_first_use
 from opsdk.options import Options
@@ -89,6 +90,7 @@ class CacheOptions(Options, frozen=True, kw_only=True):
             starting a cluster-wide informer.
         page_size: objects per page of a list.
         watch_list: use streaming lists where the server has them.
+        shard: cache only the objects of a range of hashes; None for all.
         sync_timeout: time that a read waits for the first list of its kind.
         stale_after: time without a watch after which an informer is not ready any more.
     """
@@ -102,6 +104,7 @@ class CacheOptions(Options, frozen=True, kw_only=True):
     reader_fail_on_missing_informer: bool = False
     page_size: int = 500
     watch_list: bool = True
+    shard: HashRange | None = None
     sync_timeout: float = 60.0
     stale_after: float = 60.0
 
@@ -126,6 +129,7 @@ class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
     metadata_only: bool
     transform: cache_entry.Transform | None
     resync: float
+    shard: HashRange | None = None
 
 
 V = TypeVar("V")
@@ -165,6 +169,7 @@ def scopes(
             metadata_only=metadata_only,
             transform=_first(options.transform, *(level.transform for level in levels)),
             resync=_first(options.resync, *(level.resync for level in levels)),
+            shard=options.shard,
         )
     return planned
 

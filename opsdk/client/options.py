@@ -9,6 +9,7 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apimachinery.status import PropagationPolicy
 
@@ -48,8 +49,11 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
         uncached: read from the server even if the client has a cache.
         read_own_writes: see `GetOptions`.
         max_staleness: see `GetOptions`.
+        shard_selector: only objects of a range of hashes, see `opsdk.cache.shard`. Servers without the feature gate
+            ShardedListAndWatch ignore it.
         owner_uid: only objects with an owner reference to this uid. The cache does not decode the others; without a
             cache, the client drops them from the server's response.
+        exclude: keys of objects to leave out, as above.
     """
 
     namespace: str = ""
@@ -62,7 +66,9 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     uncached: bool = False
     read_own_writes: bool = True
     max_staleness: float | None = None
+    shard_selector: str = ""
     owner_uid: str = ""
+    exclude: frozenset[ObjectKey] = frozenset()
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +82,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
         bookmarks: request BOOKMARK events, so that a resumed watch starts from a recent version.
         timeout: seconds until the server ends the watch; None leaves it to the server (30-60 minutes).
         initial_events: request a streaming list: the existing objects, then a bookmark that marks their end.
+        shard_selector: see `ListOptions`.
     """
 
     namespace: str = ""
@@ -85,6 +92,7 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     bookmarks: bool = False
     timeout: int | None = None
     initial_events: bool = False
+    shard_selector: str = ""
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,73 @@
 """Many clusters and many replicas: which replica works for which cluster or shard, and where clusters come from.
 
 Here belong ownership by leases, providers of clusters, the controllers of managed clusters, and the sharding of one
-cluster.
-Not here: leader election of one replica (`opsdk.leader_election`), and what one cluster needs (`opsdk.cluster`).
+cluster. Not here: leader election of one replica (`opsdk.leader_election`), what one cluster needs (`opsdk.cluster`).
+
+The names are imported when they are first used. Type checkers read ``__init__.pyi``.
 """
+
+from importlib import import_module
+
+_HOMES = {
+    "fleet": (
+        "ControllerClass",
+        "Fleet",
+        "FleetOptions",
+    ),
+    "managed_cluster": (
+        "ClusterReason",
+        "ProbeOptions",
+    ),
+    "object_provider": (
+        "KubeconfigSecrets",
+        "ObjectClusters",
+        "ResourceClusters",
+    ),
+    "ownership": ("Ownership",),
+    "ownership_rules": ("OwnershipOptions",),
+    "provider": (
+        "ClusterEntry",
+        "ClusterProvider",
+        "KubeconfigDirectory",
+        "StaticClusters",
+    ),
+    "sharding": (
+        "HashShards",
+        "NamespaceShards",
+        "ShardField",
+    ),
+    "shard_runner": ("ShardRunnable",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ClusterEntry",
+    "ClusterProvider",
+    "ClusterReason",
+    "ControllerClass",
+    "Fleet",
+    "FleetOptions",
+    "HashShards",
+    "KubeconfigDirectory",
+    "KubeconfigSecrets",
+    "NamespaceShards",
+    "ObjectClusters",
+    "Ownership",
+    "OwnershipOptions",
+    "ProbeOptions",
+    "ResourceClusters",
+    "ShardField",
+    "ShardRunnable",
+    "StaticClusters",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

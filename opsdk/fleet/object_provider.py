@@ -67,6 +67,10 @@ class ObjectClusters(ClusterProvider, Generic[T]):
     async def config_of(self, obj: T, management: Cluster) -> Config:
         """Return how the cluster of an object is reached. Raises an `OpsdkError` with the reason if it cannot be."""
 
+    def namespace_of(self, obj: T) -> str:  # noqa: ARG002 - a default
+        """Return the namespace that the cluster's caches are limited to; empty for all."""
+        return ""
+
     async def start(self, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
         """See `ClusterProvider`."""
         namespaces = [self._namespace] if self._namespace else None
@@ -135,7 +139,8 @@ class ObjectClusters(ClusterProvider, Generic[T]):
             obj = await reader.get_or_none(self._kind, key)
             if obj is None or is_deleting(obj):
                 return None
-            return ClusterEntry(name=name, config=await self.config_of(obj, management))
+            config = await self.config_of(obj, management)
+            return ClusterEntry(name=name, config=config, namespace=self.namespace_of(obj))
         except OpsdkError as error:
             # It may depend on other objects, which are not watched.
             self._clock.call_later(_RETRY_SECONDS, lambda: self._mark(key))

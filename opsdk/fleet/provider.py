@@ -16,6 +16,7 @@ import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.meta import Condition
+from opsdk.cache.shard import HashRange
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, UsageError
 from opsdk.rbac.rules import RbacRule
@@ -35,11 +36,15 @@ class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True):
         name: unique in the fleet.
         config: address and credentials; None if they are unusable.
         problem: why they are; empty if they are usable.
+        shard: cache only the objects of a range of hashes; None for all.
+        namespace: cache only this namespace; empty for all.
     """
 
     name: str
     config: Config | None = None
     problem: str = ""
+    shard: HashRange | None = None
+    namespace: str = ""
 
 
 Clusters = Mapping[str, ClusterEntry]

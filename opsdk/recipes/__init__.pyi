@@ -18,15 +18,15 @@ from opsdk.recipes.storage_migration import (
     StorageMigrator,
     migrate_storage_version,
 )
-from opsdk.recipes.summaries import State, Summary, summary
+from opsdk.recipes.summaries import Summary, SummaryState, summary
 
 __all__ = [
     "MigrationOptions",
     "MigrationProgress",
     "OperationResult",
-    "State",
     "StorageMigrator",
     "Summary",
+    "SummaryState",
     "add_finalizer",
     "contains_finalizer",
     "controller_of",

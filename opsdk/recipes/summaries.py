@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 Tree = Mapping[str, Any]
 
 
-class State(Enum):
+class SummaryState(Enum):
     """What an object is doing."""
 
     CURRENT = "current"
@@ -35,28 +35,28 @@ class Summary(msgspec.Struct, frozen=True):
     """The state of an object.
 
     Attributes:
-        state: see `State`.
+        state: see `SummaryState`.
         message: why, for people; "" if there is nothing to say.
     """
 
-    state: State
+    state: SummaryState
     message: str = ""
 
     @property
     def error(self) -> bool:
         """Whether the object needs attention."""
-        return self.state is State.FAILED
+        return self.state is SummaryState.FAILED
 
     @property
     def transitioning(self) -> bool:
         """Whether the state will change without a change of the spec."""
-        return self.state in (State.IN_PROGRESS, State.TERMINATING)
+        return self.state in (SummaryState.IN_PROGRESS, SummaryState.TERMINATING)
 
     def __str__(self) -> str:
         return f"{self.state.value}: {self.message}" if self.message else self.state.value
 
 
-_CURRENT: Final = Summary(State.CURRENT)
+_CURRENT: Final = Summary(SummaryState.CURRENT)
 _ERROR_TYPES: Final = frozenset({"Failed", "Degraded", "Error", "Stalled", "ReplicaFailure"})
 """Conditions that are errors when they are True."""
 _PROGRESS_TYPES: Final = frozenset({"Reconciling", "Updating", "Provisioning", "Removing", "Activating", "Creating"})
@@ -105,7 +105,7 @@ def _terminating(tree: JsonObject) -> Summary | None:
     if not metadata.get("deletionTimestamp"):
         return None
     finalizers = ", ".join(metadata.get("finalizers") or ())
-    return Summary(State.TERMINATING, f"waits for finalizers {finalizers}" if finalizers else "is being deleted")
+    return Summary(SummaryState.TERMINATING, f"waits for finalizers {finalizers}" if finalizers else "is being deleted")
 
 
 class _Parts(msgspec.Struct, frozen=True):
@@ -118,10 +118,10 @@ class _Parts(msgspec.Struct, frozen=True):
 def _deployment(parts: _Parts) -> Summary:
     progressing = _condition(parts.status, "Progressing")
     if progressing.get("reason") == "ProgressDeadlineExceeded":
-        return Summary(State.FAILED, progressing.get("message") or "the progress deadline is exceeded")
+        return Summary(SummaryState.FAILED, progressing.get("message") or "the progress deadline is exceeded")
     failure = _condition(parts.status, "ReplicaFailure")
     if failure.get("status") == "True":
-        return Summary(State.FAILED, failure.get("message") or "replicas cannot be created")
+        return Summary(SummaryState.FAILED, failure.get("message") or "replicas cannot be created")
     desired = _replicas(parts.spec)
     updated, total = parts.status.get("updatedReplicas") or 0, parts.status.get("replicas") or 0
     available = parts.status.get("availableReplicas") or 0
@@ -170,7 +170,7 @@ def _daemon_set(parts: _Parts) -> Summary:
 def _replica_set(parts: _Parts) -> Summary:
     failure = _condition(parts.status, "ReplicaFailure")
     if failure.get("status") == "True":
-        return Summary(State.FAILED, failure.get("message") or "replicas cannot be created")
+        return Summary(SummaryState.FAILED, failure.get("message") or "replicas cannot be created")
     desired = _replicas(parts.spec)
     if (parts.status.get("replicas") or 0) > desired:
         return _progress(f"{parts.status['replicas'] - desired} replicas are pending termination")
@@ -183,7 +183,7 @@ def _replica_set(parts: _Parts) -> Summary:
 def _job(parts: _Parts) -> Summary:
     failed = _condition(parts.status, "Failed")
     if failed.get("status") == "True":
-        return Summary(State.FAILED, failed.get("message") or "the job failed")
+        return Summary(SummaryState.FAILED, failed.get("message") or "the job failed")
     if _condition(parts.status, "Complete").get("status") == "True" or parts.spec.get("suspend"):
         return _CURRENT
     if not parts.status.get("startTime"):
@@ -199,15 +199,17 @@ def _pod(parts: _Parts) -> Summary:
     if phase == "Succeeded":
         return _CURRENT
     if phase == "Failed":
-        return Summary(State.FAILED, parts.status.get("message") or parts.status.get("reason") or "the pod failed")
+        return Summary(
+            SummaryState.FAILED, parts.status.get("message") or parts.status.get("reason") or "the pod failed"
+        )
     containers = [*(parts.status.get("initContainerStatuses") or ()), *(parts.status.get("containerStatuses") or ())]
     for container in containers:
         waiting = _map(_map(container.get("state")).get("waiting"))
         if waiting.get("reason") in _BROKEN_WAITS:
-            return Summary(State.FAILED, f"container {container.get('name')}: {waiting['reason']}")
+            return Summary(SummaryState.FAILED, f"container {container.get('name')}: {waiting['reason']}")
     scheduled = _condition(parts.status, "PodScheduled")
     if scheduled.get("reason") == "Unschedulable":
-        return Summary(State.FAILED, scheduled.get("message") or "no node fits")
+        return Summary(SummaryState.FAILED, scheduled.get("message") or "no node fits")
     ready = _condition(parts.status, "Ready")
     if ready.get("status") == "True":
         return _CURRENT
@@ -223,7 +225,7 @@ def _service(parts: _Parts) -> Summary:
 def _claim(parts: _Parts) -> Summary:
     phase = parts.status.get("phase") or "Pending"
     if phase == "Lost":
-        return Summary(State.FAILED, "the volume of the claim is gone")
+        return Summary(SummaryState.FAILED, "the volume of the claim is gone")
     return _CURRENT if phase == "Bound" else _progress(f"the claim is {phase.lower()}")
 
 
@@ -237,7 +239,7 @@ def _definition(parts: _Parts) -> Summary:
         condition = _condition(parts.status, kind)
         refused = kind == "NamesAccepted" or condition.get("reason") not in (None, "Installing")
         if condition.get("status") == "False" and refused:
-            return Summary(State.FAILED, condition.get("message") or f"{kind} is False")
+            return Summary(SummaryState.FAILED, condition.get("message") or f"{kind} is False")
     established = _condition(parts.status, "Established").get("status") == "True"
     return _CURRENT if established else _progress("the definition is not established")
 
@@ -246,7 +248,7 @@ def _by_conditions(parts: _Parts) -> Summary:
     """The rules for custom resources: an error beats progress, progress beats readiness."""
     for condition in _conditions(parts.status):
         if condition.get("type") in _ERROR_TYPES and condition.get("status") == "True":
-            return Summary(State.FAILED, _message(condition))
+            return Summary(SummaryState.FAILED, _message(condition))
     for condition in _conditions(parts.status):
         if condition.get("type") in _PROGRESS_TYPES and condition.get("status") == "True":
             return _progress(_message(condition))
@@ -261,7 +263,7 @@ def _by_conditions(parts: _Parts) -> Summary:
         if condition.get("status") == "True":
             return _CURRENT
         error = condition.get("status") == "False" and "error" in str(condition.get("reason")).lower()
-        return Summary(State.FAILED if error else State.IN_PROGRESS, _message(condition))
+        return Summary(SummaryState.FAILED if error else SummaryState.IN_PROGRESS, _message(condition))
     return _CURRENT
 
 
@@ -281,7 +283,7 @@ _RULES: Final[dict[GroupKind, Callable[[_Parts], Summary]]] = {
 
 # ------------------------------------------------------------------ helpers
 def _progress(message: str) -> Summary:
-    return Summary(State.IN_PROGRESS, message)
+    return Summary(SummaryState.IN_PROGRESS, message)
 
 
 def _replicas(spec: Tree) -> int:

@@ -20,6 +20,7 @@ MODULES = {
     "opsdk.children.applier",
     "opsdk.children.drift",
     "opsdk.errors",
+    "opsdk.fleet",
     "opsdk.handlers",
     "opsdk.lifecycle",
     "opsdk.patch",

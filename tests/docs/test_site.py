@@ -25,6 +25,7 @@ MODULES = (
     "children.applier",
     "children.drift",
     "errors",
+    "fleet",
     "handlers",
     "lifecycle",
     "patch",
@@ -38,7 +39,23 @@ INNER = {"Fence", "as_handler", "is_async"}
 OPTIONS = re.compile(r"^::: ([\w.]+)\n((?:    .*\n)*)", re.MULTILINE)
 """An entry of the reference, and the block of its options."""
 PROGRAMS = frozenset(
-    ["opsdk", "kubectl", "pip", "python", "pytest", "cd", "cp", "export", "make", "podman", "kill", "cat", "mkdir"]
+    [
+        "opsdk",
+        "kubectl",
+        "etcd",
+        "etcdctl",
+        "pip",
+        "python",
+        "pytest",
+        "cd",
+        "cp",
+        "export",
+        "make",
+        "podman",
+        "kill",
+        "cat",
+        "mkdir",
+    ]
 )
 
 

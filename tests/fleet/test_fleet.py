@@ -212,6 +212,10 @@ async def test_a_cluster_that_is_down_delays_no_other(caplog: pytest.LogCaptureF
         await eventually(lambda: {name: c.reason for name, c in replica.fleet.conditions().items()} == reasons)
         conditions = replica.fleet.conditions()
         assert "127.0.0.1:1" in conditions["down"].message
+        metrics = replica.operator.manager.metrics.expose().decode()
+        assert 'opsdk_fleet_clusters{state="owned"} 3.0' in metrics
+        assert 'opsdk_fleet_cluster_ready{cluster="eu",reason="Connected"} 1.0' in metrics
+        assert 'opsdk_fleet_cluster_ready{cluster="down",reason="Unreachable"} 0.0' in metrics
         mended = environment.Environment()
         async with mended:
             world.managed["down"] = mended

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from fleet_model import FleetModel
 
+SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))]
+
 
 def test_shards_are_owned_as_placed() -> None:
     """Without faults, each shard ends with the member that the placement names."""
@@ -31,7 +33,7 @@ def test_a_member_that_joins_takes_its_share_and_no_more() -> None:
     assert not model.overlaps
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_shard_never_has_two_writers(seed: int) -> None:
     """Whatever freezes, dies, is deleted or answered late, at most one member may write for a shard at any time.
 
@@ -47,7 +49,7 @@ def test_a_shard_never_has_two_writers(seed: int) -> None:
     assert [len(owners) for owners in model.owners().values()] == [1] * len(model.shards)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_deleted_leases_do_not_make_a_second_writer(seed: int) -> None:
     """Members that see a lease vanish wait until its holder knows, also if the holder cannot read and shards move."""
     model = FleetModel(seed, members=2, shards=8)

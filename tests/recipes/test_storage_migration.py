@@ -97,7 +97,7 @@ class World:
 
     def stored(self) -> dict[str, str]:
         """The version in which each site is stored, read from the storage."""
-        page = self.env.plane.storage.list("demo.opsdk.dev/sites/")
+        page = self.env.plane.storage.list_now("demo.opsdk.dev/sites/")
         return {key.rpartition("/")[2]: obj["apiVersion"].rpartition("/")[2] for key, obj in page.items}
 
     async def stored_versions(self) -> Any:
@@ -564,7 +564,7 @@ async def test_objects_in_a_file_are_rewritten(tmp_path: Path) -> None:
     async with world(3, data_dir=tmp_path) as here:
         await migrate_storage_version(here.client, Site)
     storage = SqliteStorage(tmp_path / "objects.db")
-    page = storage.list("demo.opsdk.dev/sites/")
+    page = storage.list_now("demo.opsdk.dev/sites/")
     assert [obj["apiVersion"] for _, obj in page.items] == ["demo.opsdk.dev/v1"] * 3
     storage.close()
 

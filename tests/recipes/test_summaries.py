@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from opsdk import ObjectMeta, Unstructured
 from opsdk.api.apps.v1 import Deployment
-from opsdk.recipes.summaries import State, summary
+from opsdk.recipes.summaries import SummaryState, summary
 
 
 def of(api_version: str, kind: str, spec: Any = None, status: Any = None, **metadata: Any) -> str:
@@ -46,7 +46,7 @@ def test_a_progressing_deployment_is_transitioning() -> None:
     assert (result.transitioning, result.error) == (True, False)
     assert result.message == "0 of 3 replicas are available"
     deployment.status.available_replicas = 3
-    assert summary(deployment).state is State.CURRENT
+    assert summary(deployment).state is SummaryState.CURRENT
 
 
 @pytest.mark.parametrize(

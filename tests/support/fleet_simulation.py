@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from envtest.environment import Environment
-from opsdk import Cluster, Config, Context, ObjectMeta, Operator, OperatorOptions
+from opsdk import Cluster, Config, Context, MergeFrom, ObjectMeta, Operator, OperatorOptions
 from opsdk.aio.clock import LOOP_CLOCK, Timer
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver.storage.ports import StorageChange
@@ -103,10 +103,11 @@ class Replica:
         async def handle(config_map: ConfigMap, ctx: Context) -> None:
             if "want" not in config_map.data or config_map.data.get("got") == config_map.data["want"]:
                 return
-            await ctx.clock.sleep(world.rng.uniform(0, 1))
+            await ctx.clock.sleep(world.rng.choice([0.1, 1, 15]))
             config_map.data["got"] = config_map.data["want"]
             config_map.metadata.annotations["by"] = self.fleet.runner.ownership.identity
-            await ctx.client.update(config_map)
+            # Without a lock: nothing but the fence keeps a replica from writing to a cluster of another one.
+            await ctx.client.patch(config_map, MergeFrom())
 
         for name in world.names:
             self._provider.join(name, self.config(name, world.managed[name]))
@@ -118,7 +119,9 @@ class Replica:
         inner = env.config
         assert inner.app is not None
         seed = self._world.rng.getrandbits(32)
-        link = self.links[name] = Link(self._freezing(inner.app), client=self.name, seed=seed, hot_requests=0)
+        # Without latency, what a thawed replica sends arrives before it notices that it has lost its lease.
+        link = Link(self._freezing(inner.app), client=self.name, seed=seed, hot_requests=0, max_latency=0.0)
+        self.links[name] = link
         return msgspec.structs.replace(inner, app=link)
 
     def _freezing(self, app: App) -> App:
@@ -134,7 +137,7 @@ class Replica:
     async def cut(self, seconds: float, *names: str) -> None:
         """Let nothing pass to some servers, all without names, for a time."""
         for name in names or self.links:
-            await self.links[name].apply(Step(0, Fault.PARTITION.value, seconds=seconds))
+            await self.links[name].apply(Step(time=0, name=Fault.PARTITION.value, seconds=seconds))
 
     def freeze(self, seconds: float) -> None:
         """Stop every task of the process for a time."""
@@ -188,16 +191,18 @@ class World:
         if annotations.get(PREFERRED_ANNOTATION):
             self._asked_at[shard] = now()
         if holder and before and holder != before:
-            if shard in self._asked_at:
-                self.handovers.append(now() - self._asked_at.pop(shard))
+            asked_at = self._asked_at.pop(shard, None)
             if before in self._killed:
                 self.takeovers.append(now() - self._killed[before])
+            elif asked_at is not None:
+                self.handovers.append(now() - asked_at)
 
     def on_config_map(self, cluster: str, change: StorageChange) -> None:
         """Check who wrote, and how long the change waited."""
         obj: dict[str, Any] = change.value or {}
         data, writer = obj.get("data", {}), obj["metadata"].get("annotations", {}).get("by", "")
-        if "want" not in data or data.get("got") != data["want"]:
+        before = change.previous or {}
+        if data.get("got") is None or data.get("got") == before.get("data", {}).get("got"):
             return
         if self.holders.get(cluster) != writer:
             holder = self.holders.get(cluster)

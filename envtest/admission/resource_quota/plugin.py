@@ -15,7 +15,7 @@ from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.structured_merge.value import JsonObject
 
 _MANAGER = "kube-apiserver"
@@ -34,7 +34,7 @@ class ResourceQuota(Plugin):
         owner: returns the managedFields owner of the quota status; called at the first change of a usage.
     """
 
-    def __init__(self, quotas: ObjectCache, store: GenericStore, owner: Callable[[], FieldManager]) -> None:
+    def __init__(self, quotas: ObjectCache, store: LocalStore, owner: Callable[[], FieldManager]) -> None:
         self._quotas = quotas
         self._store = store
         self._owner = owner

@@ -12,10 +12,10 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.structured_merge.value import JsonObject
 
 GROUP = "admissionregistration.k8s.io"
@@ -42,13 +42,13 @@ class PolicyStore(CheckedStore):
 
     def __init__(
         self,
-        storage: Storage,
+        storage: LocalStorage,
         info: ResourceInfo,
         strategy: Strategy,
         *,
         authorizer: Authorizer,
         resolve: Resolve,
-        stores: Mapping[str, GenericStore],
+        stores: Mapping[str, LocalStore],
     ) -> None:
         super().__init__(storage, info, strategy)
         self._authorizer = authorizer
@@ -92,9 +92,10 @@ class PolicyStore(CheckedStore):
     def _kind(self, policy: str) -> JsonObject | None:
         policies = self._stores[f"{GROUP}/{self.info.resource.removesuffix('bindings')[:-1]}ies"]
         try:
-            kind: JsonObject | None = (self.storage.get(policies.key("", policy)).get("spec") or {}).get("paramKind")
+            stored = self.storage.get_now(policies.key("", policy))
         except KeyNotFoundError:
             return None
+        kind: JsonObject | None = (stored.get("spec") or {}).get("paramKind")
         return kind
 
 

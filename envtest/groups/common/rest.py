@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import Transform, Validate, accept
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.structured_merge.value import JsonObject
 
@@ -15,8 +15,8 @@ SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "st
 class UpdateStore:
     """A subresource with a strategy of its own that only updates (``namespaces/finalize``)."""
 
-    def __init__(self, main: GenericStore, strategy: Strategy) -> None:
-        self._store = GenericStore(main.storage, main.info, strategy, prefix=main.prefix)
+    def __init__(self, main: LocalStore, strategy: Strategy) -> None:
+        self._store = LocalStore(main.storage, main.info, strategy, prefix=main.prefix)
         self.strategy = strategy
 
     async def update(
@@ -41,7 +41,7 @@ class ReadableStore(UpdateStore):
         return await self._store.get(context, name)
 
 
-class CheckedStore(GenericStore):
+class CheckedStore(LocalStore):
     """Checks the writer of each create and update. Subclasses override the hook that runs at the right time."""
 
     async def check_before_validation(

@@ -11,8 +11,8 @@ from envtest.groups.common.label_selectors import selector_text
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.fieldmanager.scale_handler import owners_of_scale, owners_of_scaled
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import Transform, Validate, accept
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.fieldpath import Path
@@ -50,7 +50,7 @@ class ScaleStore:
 
     def __init__(
         self,
-        main: GenericStore,
+        main: LocalStore,
         *,
         show: Callable[[JsonObject], JsonObject] = built_in_scale,
         to_write: Callable[[JsonObject], JsonObject] | None = None,

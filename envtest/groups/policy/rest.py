@@ -12,8 +12,8 @@ from envtest.groups.common.rest import SUCCESS
 from envtest.groups.core.rest.binding import UnvalidatedStrategy, put_pod_condition
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import DeleteRequestOptions, ListQuery, Validate, accept
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.serializer.deep_copy import copy_tree
@@ -29,7 +29,7 @@ Record = Callable[[JsonObject, JsonObject, str], JsonObject]
 """A changed status with the server as the owner of what has changed, from the old one and the time."""
 
 
-async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject, record: Record) -> None:
+async def check_budgets(context: Context, budgets: LocalStore, pod: JsonObject, record: Record) -> None:
     """Decrement ``disruptionsAllowed`` of the pod's budget; raise `ApiError` if it is zero."""
     labels = pod["metadata"].get("labels") or {}
     listed = await budgets.list(context, ListQuery())
@@ -119,7 +119,7 @@ class EvictionStore:
     """
 
     def __init__(
-        self, pods: GenericStore, budgets: GenericStore, record: Callable[[JsonObject, JsonObject, str], JsonObject]
+        self, pods: LocalStore, budgets: LocalStore, record: Callable[[JsonObject, JsonObject, str], JsonObject]
     ) -> None:
         self._pods = pods
         self._budgets = budgets
@@ -139,7 +139,7 @@ class EvictionStore:
             await check_budgets(context, self._budgets, pod, self._record)
         if not context.dry_run and not pod["metadata"].get("deletionTimestamp"):
             # Add the condition DisruptionTarget to the pod.
-            store = GenericStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
+            store = LocalStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
 
             async def mark(current: JsonObject | None) -> JsonObject:
                 if current is None:

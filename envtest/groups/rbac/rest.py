@@ -17,7 +17,7 @@ from opsdk.apiserver.auth.user import MASTERS
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.apiserver.storage.ports import Storage
+from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 
@@ -36,7 +36,13 @@ class GuardedStore(CheckedStore):
     """
 
     def __init__(
-        self, storage: Storage, info: ResourceInfo, strategy: Strategy, *, authorizer: Authorizer, rbac: RbacAuthorizer
+        self,
+        storage: LocalStorage,
+        info: ResourceInfo,
+        strategy: Strategy,
+        *,
+        authorizer: Authorizer,
+        rbac: RbacAuthorizer,
     ) -> None:
         super().__init__(storage, info, strategy)
         self._authorizer = authorizer

@@ -10,11 +10,11 @@ from typing import Final
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import Validate, accept
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.apiserver.storage.ports import KeyNotFoundError, Storage
+from opsdk.apiserver.storage.ports import KeyNotFoundError, LocalStorage
 from opsdk.structured_merge.value import JsonObject
 
 GROUP: Final = "resource.k8s.io"
@@ -23,7 +23,7 @@ _LABEL: Final = "resource.kubernetes.io/admin-access"
 _REFUSAL: Final = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
 
 
-class ClaimStore(GenericStore):
+class ClaimStore(LocalStore):
     """A store of ResourceClaims or ResourceClaimTemplates.
 
     Args:
@@ -31,7 +31,7 @@ class ClaimStore(GenericStore):
     """
 
     def __init__(
-        self, storage: Storage, info: ResourceInfo, strategy: Strategy, *, stores: Mapping[str, GenericStore]
+        self, storage: LocalStorage, info: ResourceInfo, strategy: Strategy, *, stores: Mapping[str, LocalStore]
     ) -> None:
         super().__init__(storage, info, strategy)
         self._stores = stores
@@ -52,7 +52,7 @@ class ClaimStore(GenericStore):
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
         try:
-            namespace_object = self.storage.get(self._stores["/namespaces"].key("", namespace))
+            namespace_object = self.storage.get_now(self._stores["/namespaces"].key("", namespace))
         except KeyNotFoundError:
             return {}
         labels: Mapping[str, str] = namespace_object["metadata"].get("labels") or {}

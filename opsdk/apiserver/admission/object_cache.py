@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
+from opsdk.apiserver.storage.ports import ChangeType, LocalStorage, StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -15,7 +15,7 @@ class ObjectCache:
         prefix: what the keys of the resource begin with.
     """
 
-    def __init__(self, storage: Storage, prefix: str) -> None:
+    def __init__(self, storage: LocalStorage, prefix: str) -> None:
         self._storage = storage
         self._prefix = prefix
         self._found: dict[str, dict[str, JsonObject]] | None = None
@@ -42,7 +42,7 @@ class ObjectCache:
     def _all(self) -> dict[str, dict[str, JsonObject]]:
         if self._found is None:
             self._found = {}
-            for key, value in self._storage.list(self._prefix).items:
+            for key, value in self._storage.list_now(self._prefix).items:
                 self._put(key, value)
         return self._found
 

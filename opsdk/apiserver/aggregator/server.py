@@ -23,7 +23,7 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments, ServedGroup, ServedVersion
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.server import Delegate
@@ -71,7 +71,7 @@ class Aggregator(Closing):
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         store = services.storage
-        assert isinstance(store, GenericStore)
+        assert isinstance(store, LocalStore)
         self._store = store
         self._model = services.model
         self._delegate = delegate
@@ -94,7 +94,7 @@ class Aggregator(Closing):
 
     def start(self) -> None:
         """Load the stored ``APIService`` objects and follow their changes."""
-        for key, value in self._store.storage.list(self._store.prefix).items:
+        for key, value in self._store.storage.list_now(self._store.prefix).items:
             self._take(StorageChange.of(key, value))
         self._store.storage.subscribe(self._take, *self._watched)
 

@@ -9,7 +9,7 @@ from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, R
 from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding
 from opsdk.apiserver.auth.rule_resolver import RbacPolicy, joined
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
+from opsdk.apiserver.storage.ports import ChangeType, LocalStorage, StorageChange
 
 _GROUP = "rbac.authorization.k8s.io/"
 _ROLES = (f"{_GROUP}roles/", f"{_GROUP}clusterroles/")
@@ -19,7 +19,7 @@ _BINDINGS = (f"{_GROUP}rolebindings/", f"{_GROUP}clusterrolebindings/")
 class RbacAuthorizer:
     """Authorizes by the roles and bindings in `storage`: the first decision reads them, and each write updates them."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: LocalStorage) -> None:
         self._storage = storage
         self._policy: RbacPolicy | None = None
 
@@ -32,7 +32,7 @@ class RbacAuthorizer:
         if self._policy is None:
             self._policy = RbacPolicy()
             for prefix in (*_ROLES, *_BINDINGS):
-                for key, value in self._storage.list(prefix).items:
+                for key, value in self._storage.list_now(prefix).items:
                     self._take(StorageChange.of(key, value))
             self._storage.subscribe(self._take, _GROUP)
         return self._policy

@@ -164,7 +164,7 @@ class CollectionDeleter(Protocol):
 class Watcher(Protocol):
     """Tells of changes."""
 
-    def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
+    async def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
         """Raw changes after `revision` (None: from now); `name` restricts them to one object."""
         ...
 

@@ -111,44 +111,25 @@ class GenericStore:
     async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""
         try:
-            entry = self.storage.get(self.key(context.namespace, name))
+            entry = await self.storage.get(self.key(context.namespace, name))
         except KeyNotFoundError:
             raise api_errors.not_found(self.info, name) from None
         return await self._read(entry)
 
     async def list(self, context: Context, query: ListQuery) -> ListResult:
         """See `Lister`; raises `CompactedError` and `FutureRevisionError` of the storage as they are."""
-        if self.codec is None:
-            return self.list_now(context.namespace, query)
         self.check_fields(query.selection)
-        objects: list[JsonObject] = []
-        revision, prefix = query.revision, self.key_prefix(context.namespace)
-        start = _start(prefix, query)
-        while True:
-            page = self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
-            revision, start = page.revision, page.next_key
-            decoded = await recall(self.codec, [value for _, value in page.items])
-            if query.selection.everything:
-                return ListResult(decoded, revision, _after(prefix, page), page.remaining)
-            for index, value in enumerate(decoded):
-                if self.matches(query.selection, value):
-                    objects.append(value)
-                    if len(objects) == query.limit:
-                        return ListResult(objects, revision, _rest(prefix, page, index))
-            if not start:
-                return ListResult(objects, revision)
-
-    def list_now(self, namespace: str, query: ListQuery) -> ListResult:
-        """The same without waiting, as the objects are kept."""
-        self.check_fields(query.selection)
-        prefix = self.key_prefix(namespace)
+        prefix = self.key_prefix(context.namespace)
+        if self.codec is not None:
+            return await self._list_decoded(self.codec, prefix, query)
         if query.selection.everything:
-            page = self.storage.list(prefix, revision=query.revision, start=_start(prefix, query), limit=query.limit)
+            start = _start(prefix, query)
+            page = await self.storage.list(prefix, revision=query.revision, start=start, limit=query.limit)
             return ListResult([v for _, v in page.items], page.revision, _after(prefix, page), page.remaining)
         matching: list[JsonObject] = []
         start, revision = _start(prefix, query), query.revision
         while True:
-            page = self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
+            page = await self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
             revision = page.revision
             for index, (_, value) in enumerate(page.items):
                 if self.matches(query.selection, value):
@@ -158,6 +139,23 @@ class GenericStore:
             start = page.next_key
             if not start:
                 return ListResult(matching, revision)
+
+    async def _list_decoded(self, codec: StorageCodec, prefix: str, query: ListQuery) -> ListResult:
+        objects: list[JsonObject] = []
+        revision, start = query.revision, _start(prefix, query)
+        while True:
+            page = await self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
+            revision, start = page.revision, page.next_key
+            decoded = await recall(codec, [value for _, value in page.items])
+            if query.selection.everything:
+                return ListResult(decoded, revision, _after(prefix, page), page.remaining)
+            for index, value in enumerate(decoded):
+                if self.matches(query.selection, value):
+                    objects.append(value)
+                    if len(objects) == query.limit:
+                        return ListResult(objects, revision, _rest(prefix, page, index))
+            if not start:
+                return ListResult(objects, revision)
 
     def check_fields(self, selection: Selection) -> None:
         """Refuse field selectors that the kind does not know."""
@@ -182,10 +180,10 @@ class GenericStore:
 
         return selection.labels.matches(meta.get("labels") or {}) and selection.fields.matches(field)
 
-    def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
+    async def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
         """See `Watcher`."""
         prefix = self.key(context.namespace, name) if name else self.key_prefix(context.namespace)
-        inner = self.storage.watch(prefix, revision)
+        inner = await self.storage.watch(prefix, revision)
         return inner if self.codec is None else DecodingWatch(inner, self.codec)
 
     # -------------------------------------------------------------- creating
@@ -208,7 +206,7 @@ class GenericStore:
                 if generate:
                     raise api_errors.generated_name_taken(self.info, taken) from None
                 error = api_errors.already_exists(self.info, taken)
-                existing = self.storage.get(self.key(context.namespace, taken))
+                existing = await self.storage.get(self.key(context.namespace, taken))
                 if existing["metadata"].get("deletionTimestamp"):
                     error.message = f"object is being deleted: {error.message}"
                 raise error from None
@@ -266,18 +264,18 @@ class GenericStore:
         key = self.key(context.namespace, meta["name"])
         allocates = type(self.strategy).before_create is not Strategy.before_create
         if context.dry_run or allocates or self.codec is not None:  # else the storage's own check comes in time
-            self._check_absent(key)
+            await self._check_absent(key)
         if context.dry_run:
             return await self._read(await self._write(obj))
         stored_object = await self._write(obj)
         self.strategy.before_create(context, obj)
-        stored = self.storage.create(key, stored_object)
+        stored = await self.storage.create(key, stored_object)
         await self.strategy.after_create(context, stored)
         return await self._recall(stored)
 
-    def _check_absent(self, key: str) -> None:
+    async def _check_absent(self, key: str) -> None:
         try:
-            self.storage.get(key)
+            await self.storage.get(key)
         except KeyNotFoundError:
             return
         raise KeyExistsError(key)
@@ -322,23 +320,17 @@ class GenericStore:
             )
         except _DryRunStop as stop:
             return stop.outcome, created
-        await self._after_update(context, stored, before)
+        await self._after_update(context, stored, before, removed=bool(removed))
         return (removed[-1] if removed else await self._recall(stored)), created
 
-    async def _after_update(self, context: Context, stored: JsonObject, before: JsonObject | None) -> None:
+    async def _after_update(
+        self, context: Context, stored: JsonObject, before: JsonObject | None, *, removed: bool
+    ) -> None:
         if before is None:
             await self.strategy.after_create(context, stored)
-            return
-        if stored is before:
-            return
-        try:
-            existing = self.storage.get(self.key(context.namespace, stored["metadata"]["name"]))
-            removed = existing["metadata"].get("uid") != stored["metadata"].get("uid")
-        except KeyNotFoundError:
-            removed = True
-        if removed:
+        elif removed:
             await self.strategy.after_delete(context, stored)
-        else:
+        elif stored is not before:
             await self.strategy.after_update(context, stored, before)
 
     async def _step_create(self, context: Context, name: str, obj: JsonObject, validate: Validate) -> JsonObject:
@@ -447,7 +439,7 @@ class GenericStore:
             return DeleteResult(stop.outcome, gone)
         if not gone and deletion.finished(stored, self.strategy):
             # Marked and done in one request: watchers see both, and the response has the revision of the removal.
-            stored = self.storage.delete(self.key(context.namespace, name))
+            stored = await self.storage.delete(self.key(context.namespace, name))
             gone = True
         if gone:
             await self.strategy.after_delete(context, stored)

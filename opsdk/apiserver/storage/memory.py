@@ -9,6 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from opsdk.apiserver.storage.history import History, put, removal
+from opsdk.apiserver.storage.objects import bucket_of, same_but_revision, with_revision
 from opsdk.apiserver.storage.ports import (
     ChangeType,
     CompactedError,
@@ -55,45 +56,8 @@ class _Bucket(msgspec.Struct):
         self.history = History(floor=floor, limit=limit)
 
 
-def bucket_of(key: str) -> str:
-    """The first two parts of a key, or of a prefix such as ``group/``."""
-    group, resource, *_ = key.split("/", 2)
-    return f"{group}/{resource}"
-
-
-def with_revision(value: JsonObject, revision: int) -> JsonObject:
-    """Return a copy with ``metadata.resourceVersion`` set to `revision`; the rest is shared."""
-    old = value.get("metadata") or {}
-    if "resourceVersion" in old:
-        return {**value, "metadata": {**old, "resourceVersion": str(revision)}}
-    meta: JsonObject = {}
-    for key, part in old.items():
-        meta[key] = part
-        if key == "uid":
-            # Its place on the wire.
-            meta["resourceVersion"] = str(revision)
-    meta.setdefault("resourceVersion", str(revision))
-    return {**value, "metadata": meta}
-
-
-def same_but_revision(a: JsonObject, b: JsonObject) -> bool:
-    """Report whether two objects differ at most in their resourceVersion."""
-    meta_b = b.get("metadata") or {}
-    probe = {**b, "metadata": {**meta_b, "resourceVersion": (a.get("metadata") or {}).get("resourceVersion", "")}}
-    return a == probe and _same_types(a, probe)
-
-
-def _same_types(a: object, b: object) -> bool:
-    """JSON equality is finer than Python's: 1, 1.0 and true are equal there."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        return all(_same_types(value, b[key]) for key, value in a.items())
-    if isinstance(a, list) and isinstance(b, list):
-        return all(_same_types(x, y) for x, y in zip(a, b, strict=True))
-    return isinstance(a, bool) == isinstance(b, bool)
-
-
 class MemoryStorage:
-    """Every method but `guaranteed_update` is synchronous, so each is atomic.
+    """A `LocalStorage`: no method waits, except for the step of an update, so each is atomic.
 
     Attributes:
         history_limit: changes remembered for each bucket; older watches get `CompactedError`.
@@ -143,14 +107,26 @@ class MemoryStorage:
         return bucket
 
     # -------------------------------------------------------------- reads
-    def get(self, key: str) -> JsonObject:
+    async def get_current_resource_version(self) -> int:
+        """See `Storage.get_current_resource_version`."""
+        return self._revision
+
+    async def get(self, key: str) -> JsonObject:
+        """See `Storage.get`."""
+        return self.get_now(key)
+
+    async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
+        """See `Storage.list`."""
+        return self.list_now(prefix, revision=revision, start=start, limit=limit)
+
+    def get_now(self, key: str) -> JsonObject:
         """See `Storage.get`."""
         try:
             return self._bucket(key).objects[key]
         except KeyError:
             raise KeyNotFoundError(key) from None
 
-    def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
+    def list_now(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         """See `Storage.list`."""
         bucket = self._bucket(prefix)
         revision_read = self._revision if revision is None else revision
@@ -168,7 +144,11 @@ class MemoryStorage:
         return StoragePage(items, revision_read, keys[last] if last < end else "", max(end - last, 0))
 
     # -------------------------------------------------------------- writes
-    def create(self, key: str, value: JsonObject) -> JsonObject:
+    async def create(self, key: str, value: JsonObject) -> JsonObject:
+        """See `Storage.create`."""
+        return self.create_now(key, value)
+
+    def create_now(self, key: str, value: JsonObject) -> JsonObject:
         """See `Storage.create`."""
         if key in self._bucket(key).objects:
             raise KeyExistsError(key)
@@ -189,9 +169,13 @@ class MemoryStorage:
                 return current
             return self._put(key, desired, current)
 
-    def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
+    async def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
         """See `Storage.delete`."""
-        current = self.get(key)
+        return self.delete_now(key, preconditions)
+
+    def delete_now(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
+        """See `Storage.delete`."""
+        current = self.get_now(key)
         if preconditions is not None:
             preconditions.check(current)
         return self._remove(key, current)
@@ -230,7 +214,11 @@ class MemoryStorage:
             listener(change)
 
     # -------------------------------------------------------------- watches and history
-    def watch(self, prefix: str, revision: int | None = None) -> QueueWatch:
+    async def watch(self, prefix: str, revision: int | None = None) -> QueueWatch:
+        """See `Storage.watch`."""
+        return self.watch_now(prefix, revision)
+
+    def watch_now(self, prefix: str, revision: int | None = None) -> QueueWatch:
         """See `Storage.watch`."""
         bucket = self._bucket(prefix)
         since = self._revision if revision is None else revision
@@ -248,14 +236,14 @@ class MemoryStorage:
         return watch
 
     def drop_history(self, prefix: str) -> None:
-        """See `Storage.drop_history`."""
+        """See `LocalStorage.drop_history`."""
         bucket = self._bucket(prefix)
         bucket.history.compact(self._revision)
         for watch in tuple(bucket.watches):
             watch.close()
 
     def compact(self, revision: int, *, watches: bool = True) -> None:
-        """See `Storage.compact`."""
+        """See `LocalStorage.compact`."""
         if revision > self._revision:
             raise FutureRevisionError(revision, self._revision)
         self._compacted = max(self._compacted, revision)
@@ -319,11 +307,11 @@ class MemoryStorage:
                 watch.fail(error(watch))
 
     def subscribe(self, listener: Listener, *prefixes: str) -> None:
-        """See `Storage.subscribe`."""
+        """See `LocalStorage.subscribe`."""
         self._set_listeners([*self._listeners, (listener, prefixes)])
 
     def unsubscribe(self, listener: Listener) -> None:
-        """See `Storage.unsubscribe`."""
+        """See `LocalStorage.unsubscribe`."""
         self._set_listeners([entry for entry in self._listeners if entry[0] != listener])
 
     def _set_listeners(self, listeners: Sequence[tuple[Listener, tuple[str, ...]]]) -> None:
@@ -342,8 +330,12 @@ class MemoryStorage:
             )
         return bucket.listeners
 
+    async def aclose(self) -> None:
+        """See `Storage.aclose`."""
+        self.close()
+
     def close(self) -> None:
-        """See `Storage.close`."""
+        """See `LocalStorage.close`."""
         self.end_watches()
 
     def end_watches(self) -> None:

@@ -35,12 +35,12 @@ class PreconditionError(StorageError):
 
 
 class CompactedError(StorageError):
-    """The revision is older than the history of the storage."""
+    """The revision is older than the history of the storage; `oldest` is None where only the storage knows it."""
 
-    def __init__(self, requested: int, oldest: int) -> None:
+    def __init__(self, requested: int, oldest: int | None) -> None:
         self.requested = requested
         self.oldest = oldest
-        super().__init__(f"revision {requested} is older than {oldest}")
+        super().__init__(f"revision {requested} is {'compacted' if oldest is None else f'older than {oldest}'}")
 
 
 class FutureRevisionError(StorageError):
@@ -163,25 +163,28 @@ class StorageWatch(Protocol):
 
 
 class Storage(Protocol):
-    """One store with one revision counter."""
+    """One store with one revision counter, perhaps at the other end of a network.
 
-    @property
-    def current_rv(self) -> int:
-        """The revision of the last write."""
+    Besides `StorageError`, a remote storage raises `ApiError`: 503 when no server is reachable, 504 when the outcome of
+    a write is unknown. A cancelled call may have written.
+    """
+
+    async def get_current_resource_version(self) -> int:
+        """Return the revision of the last write."""
         ...
 
-    def get(self, key: str) -> JsonObject:
-        """Return the object. Raises `KeyNotFoundError`."""
+    async def get(self, key: str) -> JsonObject:
+        """Return the object as the last acknowledged write left it. Raises `KeyNotFoundError`."""
         ...
 
-    def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
+    async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         """Objects below `prefix` in key order, from key `start` on, as they were at `revision` (None: now).
 
         A `limit` of 0 means all. `CompactedError` and `FutureRevisionError` tell of revisions that cannot be had.
         """
         ...
 
-    def create(self, key: str, value: JsonObject) -> JsonObject:
+    async def create(self, key: str, value: JsonObject) -> JsonObject:
         """Store a new object. Raises `KeyExistsError`."""
         ...
 
@@ -193,15 +196,55 @@ class Storage(Protocol):
         """
         ...
 
-    def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
+    async def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
         """Remove the object; return its last state with the revision of the removal."""
         ...
 
-    def watch(self, prefix: str, revision: int | None = None) -> StorageWatch:
+    async def watch(self, prefix: str, revision: int | None = None) -> StorageWatch:
         """Watch changes below `prefix` after `revision` (None: the current one). Raises `CompactedError`.
 
         A revision that has not happened yet is waited for.
         """
+        ...
+
+    def end_watches(self) -> None:
+        """End every watch of this process; new ones may begin."""
+        ...
+
+    async def aclose(self) -> None:
+        """End every watch and release files and connections; idempotent."""
+        ...
+
+
+class LocalStorage(Storage, Protocol):
+    """A storage inside this process: each method is one atomic step, so controllers and caches need not wait.
+
+    The methods with ``_now`` are those of `Storage` without a wait.
+    """
+
+    @property
+    def current_rv(self) -> int:
+        """The revision of the last write."""
+        ...
+
+    def get_now(self, key: str) -> JsonObject:
+        """See `Storage.get`."""
+        ...
+
+    def list_now(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
+        """See `Storage.list`."""
+        ...
+
+    def create_now(self, key: str, value: JsonObject) -> JsonObject:
+        """See `Storage.create`."""
+        ...
+
+    def delete_now(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
+        """See `Storage.delete`."""
+        ...
+
+    def watch_now(self, prefix: str, revision: int | None = None) -> StorageWatch:
+        """See `Storage.watch`."""
         ...
 
     def drop_history(self, prefix: str) -> None:
@@ -225,10 +268,6 @@ class Storage(Protocol):
 
     def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:
         """Stop calling `listener`, if it is subscribed."""
-        ...
-
-    def end_watches(self) -> None:
-        """End every watch; new ones may begin."""
         ...
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class SqliteStorage(MemoryStorage):
             db.execute("UPDATE revision SET number = ?", (revision,))
 
     def close(self) -> None:
-        """See `Storage.close`; the log is folded into the file."""
+        """See `LocalStorage.close`; the log is folded into the file."""
         super().close()
         db, self._db = self._db, None
         if db is not None:

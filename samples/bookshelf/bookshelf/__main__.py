@@ -7,6 +7,8 @@ import asyncio
 import signal
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from bookshelf.server import make_server
@@ -14,6 +16,7 @@ from opsdk import Client, Cluster, JsonObject, OpsdkError, Unstructured, load_co
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver import ServeOptions, Tls, WebServer
 from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, ClientAuthenticationConfig
+from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.storage.sqlite import SqliteStorage
@@ -27,7 +30,13 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--port", type=int, default=4443, help="the TCP port; 0 takes a free one")
     made.add_argument("--tls-cert-file", type=Path, required=True, help="for bookshelf.default.svc")
     made.add_argument("--tls-private-key-file", type=Path, required=True)
-    made.add_argument("--data-dir", type=Path, help="keep the books here; default: in memory")
+    where = made.add_mutually_exclusive_group()
+    where.add_argument("--data-dir", type=Path, help="keep the books here; default: in memory")
+    where.add_argument("--etcd-servers", metavar="URL[,URL]", help="keep the books in etcd, for several replicas")
+    made.add_argument("--etcd-prefix", default="/registry/", help="the beginning of all keys in etcd")
+    made.add_argument("--etcd-cafile", type=Path, help="the CA of etcd's certificates")
+    made.add_argument("--etcd-certfile", type=Path, help="this server's client certificate for etcd")
+    made.add_argument("--etcd-keyfile", type=Path, help="the key of --etcd-certfile")
     return made
 
 
@@ -39,8 +48,6 @@ async def serve(arguments: argparse.Namespace) -> None:
     async with Cluster(load_config(kubeconfig=arguments.kubeconfig)) as front:
         said = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
         trust = ClientAuthenticationConfig.of(said.data)
-        storage = open_storage(arguments.data_dir)
-        server = make_server(storage, trust, lambda review: ask(front.uncached, review))
         with tempfile.NamedTemporaryFile(suffix=".crt") as bundle:
             bundle.write(trust.bundle)
             bundle.flush()
@@ -49,11 +56,13 @@ async def serve(arguments: argparse.Namespace) -> None:
                 key_file=arguments.tls_private_key_file,
                 client_ca_file=Path(bundle.name),
             )
-            async with WebServer(server.app, ServeOptions(host=arguments.host, port=arguments.port, tls=tls)) as web:
-                print(f"ready {web.url}", flush=True)  # noqa: T201 - for whoever waits for it
-                await stopped.wait()
-                storage.end_watches()
-        storage.close()
+            options = ServeOptions(host=arguments.host, port=arguments.port, tls=tls)
+            async with opened(arguments) as storage:
+                server = make_server(storage, trust, lambda review: ask(front.uncached, review))
+                async with WebServer(server.app, options) as web:
+                    print(f"ready {web.url}", flush=True)  # noqa: T201 - for whoever waits for it
+                    await stopped.wait()
+                    storage.end_watches()
 
 
 async def ask(client: Client, review: JsonObject) -> JsonObject:
@@ -61,12 +70,30 @@ async def ask(client: Client, review: JsonObject) -> JsonObject:
     return to_tree(await client.create(Unstructured.from_tree(review)))
 
 
-def open_storage(directory: Path | None) -> Storage:
-    """Where books are kept."""
-    if directory is None:
-        return MemoryStorage()
-    directory.mkdir(parents=True, exist_ok=True)
-    return SqliteStorage(directory / "books.db")
+@asynccontextmanager
+async def opened(arguments: argparse.Namespace) -> AsyncIterator[Storage]:
+    """Where books are kept: etcd, a file, or memory."""
+    if arguments.etcd_servers:
+        # Only this needs the extra `etcd`.
+        from opsdk.apiserver.storage.etcd.storage import EtcdStorage  # noqa: PLC0415
+
+        options = EtcdOptions(
+            endpoints=tuple(arguments.etcd_servers.split(",")),
+            prefix=arguments.etcd_prefix,
+            ca_file=arguments.etcd_cafile,
+            cert_file=arguments.etcd_certfile,
+            key_file=arguments.etcd_keyfile,
+        )
+        async with EtcdStorage(options) as etcd:
+            yield etcd
+        return
+    if arguments.data_dir is None:
+        local = MemoryStorage()
+    else:
+        arguments.data_dir.mkdir(parents=True, exist_ok=True)
+        local = SqliteStorage(arguments.data_dir / "books.db")
+    async with aclosing(local):
+        yield local
 
 
 def main() -> int:

@@ -75,7 +75,7 @@ async def test_books_are_kept_by_their_own_server() -> None:
         await client.status().update(made)
         [found] = await client.list(Book)
         assert (found.spec.pages, found.status, found.metadata.generation) == (352, BookStatus(lent_to="bob"), 2)
-        assert not env.plane.storage.list(f"{GROUP}/books/").items
+        assert not env.plane.storage.list_now(f"{GROUP}/books/").items
         await client.delete(made)
         assert not list(await client.list(Book))
 

@@ -23,10 +23,10 @@ def test_kept_objects_are_those_of_the_storage(steps: list[tuple[bool, tuple[str
     for number, (put, (prefix, namespace, name), ask) in enumerate(steps):
         key = f"{prefix}{namespace}/{name}"
         if put and key not in model:
-            storage.create(key, {"metadata": {"name": name}, "n": number})
+            storage.create_now(key, {"metadata": {"name": name}, "n": number})
             model[key] = number
         elif not put and key in model:
-            storage.delete(key)
+            storage.delete_now(key)
             del model[key]
         if ask:
             for place in "ab":

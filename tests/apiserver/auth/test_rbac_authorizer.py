@@ -57,9 +57,9 @@ def test_following_writes_is_reading_anew(history: list[tuple[tuple[str, JsonObj
     for (key, obj), gone in history:
         follower.policy.decide(ASKED[0])
         with suppress(KeyNotFoundError):
-            storage.delete(key)
+            storage.delete_now(key)
         if not gone:
-            storage.create(key, obj)
+            storage.create_now(key, obj)
         fresh = RbacAuthorizer(storage)
         for asked in ASKED:
             assert follower.policy.decide(asked) == fresh.policy.decide(asked)

@@ -36,12 +36,12 @@ def write(path: Path, ack: int, seed: int) -> None:
         value = {"metadata": {"name": name}, "data": data}
         try:
             if rng.random() < 0.2:
-                storage.delete(key)
+                storage.delete_now(key)
                 said = f"{name} - {storage.current_rv}\n"
             else:
                 with suppress(KeyNotFoundError):
-                    storage.delete(key)
-                stored = storage.create(key, value)
+                    storage.delete_now(key)
+                stored = storage.create_now(key, value)
                 said = f"{name} {seed}-{number} {stored['metadata']['resourceVersion']}\n"
         except KeyNotFoundError:
             continue
@@ -87,7 +87,7 @@ def check(path: Path, said: str, seen: dict[str, tuple[str, int]], floor: int) -
     storage = SqliteStorage(path)
     try:
         assert storage.current_rv >= floor, f"the revision went back from {floor} to {storage.current_rv}"
-        found = {key.removeprefix(PREFIX): value for key, value in storage.list(PREFIX).items}
+        found = {key.removeprefix(PREFIX): value for key, value in storage.list_now(PREFIX).items}
         for name, (value, revision) in seen.items():
             stored = found.get(name)
             have = "-" if stored is None else stored["data"]["n"]

@@ -1,4 +1,4 @@
-"""One kit of laws for every storage."""
+"""What storages in the process have beyond the laws of every storage (`test_laws`)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import (
-    ChangeType,
     CompactedError,
-    FutureRevisionError,
-    KeyExistsError,
-    KeyNotFoundError,
-    PreconditionError,
-    Remove,
     StorageChange,
-    StoragePreconditions,
-    WatchInterruptedError,
 )
 from opsdk.apiserver.storage.sqlite import SqliteStorage
 from opsdk.structured_merge.value import JsonObject
@@ -44,7 +36,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemorySt
 
 def put(storage: MemoryStorage, name: str, **data: object) -> JsonObject:
     """Create a config map."""
-    return storage.create(f"{P}{name}", obj(name, **data))
+    return storage.create_now(f"{P}{name}", obj(name, **data))
 
 
 async def update(storage: MemoryStorage, name: str, **data: object) -> JsonObject:
@@ -62,127 +54,13 @@ async def collect(watch: object, count: int) -> list[StorageChange]:
     return [await anext(watch) for _ in range(count)]
 
 
-def test_a_created_object_has_the_revision_of_its_write(storage: MemoryStorage) -> None:
-    """Each write takes the next revision of the whole store and writes it into the object."""
-    first, second = put(storage, "a"), storage.create("apps/deployments/x", obj("x"))
-    assert int(second["metadata"]["resourceVersion"]) == int(first["metadata"]["resourceVersion"]) + 1
-    assert storage.current_rv == int(second["metadata"]["resourceVersion"])
-
-
-def test_a_key_is_taken_once(storage: MemoryStorage) -> None:
-    """Creating on a key that is taken fails and changes nothing."""
-    put(storage, "a", x=1)
-    before = storage.current_rv
-    with pytest.raises(KeyExistsError):
-        put(storage, "a", x=2)
-    assert storage.current_rv == before
-    assert storage.get(f"{P}a")["data"] == {"x": 1}
-
-
 async def test_an_equal_update_keeps_the_revision(storage: MemoryStorage) -> None:
     """A write that changes nothing writes nothing and tells nobody."""
     before = put(storage, "a", x=1)
-    watch = storage.watch(P)
+    watch = storage.watch_now(P)
     assert await update(storage, "a", x=1) is before
     assert (await update(storage, "a", x=True))["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
     assert [c.value["data"] for c in await collect(watch, 1)] == [{"x": True}]
-
-
-async def test_concurrent_updates_are_all_applied(storage: MemoryStorage) -> None:
-    """An update that was overtaken runs again on what the other one left."""
-    put(storage, "a", n=0)
-
-    async def add(current: JsonObject | None) -> JsonObject:
-        await asyncio.sleep(0)
-        assert current is not None
-        return {**current, "data": {"n": current["data"]["n"] + 1}}
-
-    await asyncio.gather(*(storage.guaranteed_update(f"{P}a", add) for _ in range(20)))
-    assert storage.get(f"{P}a")["data"] == {"n": 20}
-
-
-async def test_an_update_may_remove(storage: MemoryStorage) -> None:
-    """Watchers of a removal see the state before it, with the removal's revision."""
-    put(storage, "a", x=1)
-    watch = storage.watch(P)
-
-    async def step(current: JsonObject | None) -> Remove:
-        return Remove({**current, "data": {"x": "final"}})
-
-    await storage.guaranteed_update(f"{P}a", step)
-    [change] = await collect(watch, 1)
-    assert (change.kind, change.value["data"]) == (ChangeType.DELETE, {"x": 1})
-    assert change.value["metadata"]["resourceVersion"] == str(storage.current_rv)
-    with pytest.raises(KeyNotFoundError):
-        storage.get(f"{P}a")
-
-
-def test_preconditions_protect_from_deleting_another_object(storage: MemoryStorage) -> None:
-    """A wrong uid or version refuses the deletion."""
-    made = put(storage, "a")
-    for wrong in (StoragePreconditions(uid="other"), StoragePreconditions(resource_version="9999")):
-        with pytest.raises(PreconditionError):
-            storage.delete(f"{P}a", wrong)
-    right = StoragePreconditions(uid="uid-a", resource_version=made["metadata"]["resourceVersion"])
-    assert storage.delete(f"{P}a", right)["metadata"]["name"] == "a"
-
-
-async def test_pages_show_one_snapshot(storage: MemoryStorage) -> None:
-    """Whatever is written between two pages, they are parts of the same list."""
-    for name in "abcde":
-        put(storage, name)
-    first = storage.list(P, limit=2)
-    storage.delete(f"{P}c")
-    put(storage, "bb")
-    await update(storage, "d", changed=True)
-    second = storage.list(P, revision=first.revision, start=first.next_key, limit=2)
-    third = storage.list(P, revision=first.revision, start=second.next_key, limit=2)
-    names = [value["metadata"]["name"] for page in (first, second, third) for _, value in page.items]
-    assert names == list("abcde")
-    assert [p.remaining for p in (first, second, third)] == [3, 1, 0]
-    assert all(not value["data"] for _, value in second.items)
-
-
-def test_a_prefix_is_no_part_of_a_name(storage: MemoryStorage) -> None:
-    """Listing one namespace never shows another whose name begins the same."""
-    storage.create("core/pods/one/a", obj("a"))
-    storage.create("core/pods/one-more/b", obj("b"))
-    assert [key for key, _ in storage.list("core/pods/one/").items] == ["core/pods/one/a"]
-
-
-def test_compaction_forgets(storage: MemoryStorage) -> None:
-    """Revisions before a compaction can be neither listed nor watched; later ones can."""
-    put(storage, "a")
-    old = storage.current_rv
-    put(storage, "b")
-    storage.compact(storage.current_rv)
-    with pytest.raises(CompactedError):
-        storage.watch(P, old)
-    with pytest.raises(CompactedError):
-        storage.list(P, revision=old)
-    assert len(storage.list(P, revision=storage.current_rv).items) == 2
-    with pytest.raises(FutureRevisionError):
-        storage.list(P, revision=storage.current_rv + 1)
-
-
-async def test_a_slow_watcher_is_cut_off() -> None:
-    """A reader that lags more than the limit ends without blocking the writer."""
-    storage = MemoryStorage(watch_limit=3)
-    slow = storage.watch(P)
-    for index in range(5):
-        put(storage, f"n{index}")
-    assert slow.overflowed
-    with pytest.raises(StopAsyncIteration):
-        await anext(slow)
-
-
-async def test_a_watch_of_the_future_waits() -> None:
-    """Changes up to the asked revision are not shown, however long they take to happen."""
-    storage = MemoryStorage()
-    watch = storage.watch(P, storage.current_rv + 1)
-    put(storage, "early")
-    put(storage, "late")
-    assert [c.key for c in await collect(watch, 1)] == [f"{P}late"]
 
 
 def test_an_acknowledged_write_survives(tmp_path: Path) -> None:
@@ -191,16 +69,16 @@ def test_an_acknowledged_write_survives(tmp_path: Path) -> None:
     first = SqliteStorage(path)
     put(first, "a", x=1)
     put(first, "b")
-    first.delete(f"{P}b")
+    first.delete_now(f"{P}b")
     revision = first.current_rv
     first.close()
     second = SqliteStorage(path)
     try:
         assert second.current_rv == revision
-        assert [v["data"] for _, v in second.list(P).items] == [{"x": 1}]
+        assert [v["data"] for _, v in second.list_now(P).items] == [{"x": 1}]
         assert int(put(second, "c")["metadata"]["resourceVersion"]) == revision + 1
         with pytest.raises(CompactedError):
-            second.watch(P, revision - 1)
+            second.watch_now(P, revision - 1)
     finally:
         second.close()
 
@@ -226,15 +104,15 @@ async def _interleave(steps: list[tuple[str, int]]) -> None:
         key = f"{P}{number}"
         if action == "put":
             await storage.guaranteed_update(key, _replace(number, storage.current_rv))
-        elif action == "delete" and any(k == key for k, _ in storage.list(P).items):
-            storage.delete(key)
+        elif action == "delete" and any(k == key for k, _ in storage.list_now(P).items):
+            storage.delete_now(key)
         elif action == "watch":
-            watchers.append((storage.current_rv, storage.watch(P), []))
+            watchers.append((storage.current_rv, storage.watch_now(P), []))
         elif action == "resume" and watchers:
             start, watch, seen = watchers.pop(number % len(watchers))
             await _drain(watch, seen)
             watch.close()
-            watchers.append((start, storage.watch(P, seen[-1] if seen else start), seen))
+            watchers.append((start, storage.watch_now(P, seen[-1] if seen else start), seen))
         elif action == "compact" and not watchers:
             storage.compact(storage.current_rv)
     for start, watch, seen in watchers:
@@ -262,14 +140,14 @@ def test_every_remembered_revision_can_be_listed(steps: list[tuple[bool, int]]) 
     snapshots = {storage.current_rv: []}
     for create, number in steps:
         key = f"{P}{number}"
-        there = any(k == key for k, _ in storage.list(P).items)
+        there = any(k == key for k, _ in storage.list_now(P).items)
         if create and not there:
-            storage.create(key, obj(str(number)))
+            storage.create_now(key, obj(str(number)))
         elif not create and there:
-            storage.delete(key)
-        snapshots[storage.current_rv] = list(storage.list(P).items)
+            storage.delete_now(key)
+        snapshots[storage.current_rv] = list(storage.list_now(P).items)
     for revision, items in snapshots.items():
-        assert list(storage.list(P, revision=revision).items) == items
+        assert list(storage.list_now(P, revision=revision).items) == items
 
 
 BUCKETS = ("core/pods/", "core/podtemplates/", "rbac.io/roles/", "rbac.io/bindings/")
@@ -285,29 +163,11 @@ def test_a_listener_hears_the_changes_of_its_buckets(listeners: list[list[str]],
         storage.subscribe(callback, *prefixes)
     keys = [f"{bucket}ns/{number}" for number, bucket in enumerate(writes)]
     for key, bucket in zip(keys, writes, strict=True):
-        storage.create(key, obj(bucket))
+        storage.create_now(key, obj(bucket))
     for log, prefixes in zip(heard, listeners, strict=True):
         buckets = {b for b in BUCKETS if not prefixes or any(b.startswith(p) or p.startswith(b) for p in prefixes)}
         assert log == [key for key, bucket in zip(keys, writes, strict=True) if bucket in buckets]
     for callback in callbacks:
         storage.unsubscribe(callback)
-    storage.create("core/pods/ns/last", obj("last"))
+    storage.create_now("core/pods/ns/last", obj("last"))
     assert not any("core/pods/ns/last" in log for log in heard)
-
-
-async def test_an_interrupted_wait_loses_no_change(storage: MemoryStorage) -> None:
-    """An interruption ends one wait, now or later; changes that are there come first."""
-    watch = storage.watch(P)
-    waiting = asyncio.ensure_future(anext(watch))
-    await asyncio.sleep(0)
-    watch.interrupt()
-    with pytest.raises(WatchInterruptedError):
-        await waiting
-    watch.interrupt()
-    put(storage, "a")
-    assert (await anext(watch)).key == f"{P}a"
-    with pytest.raises(WatchInterruptedError):
-        await anext(watch)
-    put(storage, "b")
-    assert (await anext(watch)).key == f"{P}b"
-    watch.close()

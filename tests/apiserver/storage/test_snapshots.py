@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 def contents(storage: MemoryStorage) -> dict[str, int]:
     """Every key with its value."""
-    return {k: v["x"] for kind in ("pods", "nodes") for k, v in storage.list(f"core/{kind}/").items}
+    return {k: v["x"] for kind in ("pods", "nodes") for k, v in storage.list_now(f"core/{kind}/").items}
 
 
 async def put(storage: MemoryStorage, key: str, x: int) -> None:
@@ -62,7 +62,7 @@ def test_a_restored_storage_is_what_it_was(steps: list[tuple[str, str, int]]) ->
                 await put(storage, key, x)
                 model[key] = x
             elif verb == "delete" and key in model:
-                storage.delete(key)
+                storage.delete_now(key)
                 del model[key]
             elif verb == "snapshot":
                 taken.append((storage.snapshot(), dict(model)))
@@ -85,7 +85,7 @@ async def test_watches_end_with_an_error_and_old_revisions_are_gone() -> None:
     await put(storage, "core/pods/a", 1)
     snapshot = storage.snapshot()
     await put(storage, "core/pods/b", 1)
-    watch = storage.watch("core/pods/", 1)
+    watch = storage.watch_now("core/pods/", 1)
     storage.restore(snapshot)
     assert watch.progress() is None
     with pytest.raises(CompactedError):
@@ -93,10 +93,10 @@ async def test_watches_end_with_an_error_and_old_revisions_are_gone() -> None:
     with pytest.raises(StopAsyncIteration):
         await anext(watch)
     with pytest.raises(CompactedError):
-        storage.watch("core/pods/", storage.current_rv - 1)
+        storage.watch_now("core/pods/", storage.current_rv - 1)
     with pytest.raises(CompactedError):
-        storage.list("core/pods/", revision=storage.current_rv - 1)
-    fresh = storage.watch("core/pods/", storage.current_rv)
+        storage.list_now("core/pods/", revision=storage.current_rv - 1)
+    fresh = storage.watch_now("core/pods/", storage.current_rv)
     await put(storage, "core/pods/c", 1)
     assert (await anext(fresh)).key == "core/pods/c"
 
@@ -114,7 +114,7 @@ async def test_the_revision_goes_on_or_back() -> None:
     storage.restore(snapshot, reset=True)
     assert storage.current_rv == snapshot.revision
     await put(storage, "core/pods/a", 9)
-    assert storage.get("core/pods/a")["metadata"]["resourceVersion"] == str(snapshot.revision + 1)
+    assert storage.get_now("core/pods/a")["metadata"]["resourceVersion"] == str(snapshot.revision + 1)
 
 
 async def test_a_restored_file_is_restored_after_a_restart(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class Watcher:
     """Counts pods at every change."""
 
     def __init__(self, env: Environment) -> None:
-        self._watch = env.plane.storage.watch("core/pods/")
+        self._watch = env.plane.storage.watch_now("core/pods/")
         self.pods: dict[str, JsonObject] = {}
         self.least, self.most = 1_000, 0
 

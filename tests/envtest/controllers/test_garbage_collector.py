@@ -80,8 +80,8 @@ async def test_foreground_reaches_down() -> None:
         await settle()
         gone: list[str] = []
         watch = env.plane.storage
-        watches = {k: watch.watch(p) for k, p in (("d", "apps/deployments/"), ("r", "apps/replicasets/"))}
-        pods = watch.watch("core/pods/")
+        watches = {k: watch.watch_now(p) for k, p in (("d", "apps/deployments/"), ("r", "apps/replicasets/"))}
+        pods = watch.watch_now("core/pods/")
         await api.delete(f"{APPS}/deployments/web", propagationPolicy="Foreground")
         await settle()
         last: dict[str, int] = {}

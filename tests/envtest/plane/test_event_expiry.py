@@ -49,7 +49,7 @@ async def follow(steps: list[tuple[str, int, int]]) -> None:
     clock, storage = ManualClock(), MemoryStorage()
     expiry = EventExpiry(storage, clock, ttl=100.0)
     expiry.start()
-    storage.create("core/configmaps/default/a", {"metadata": {"name": "a"}})
+    storage.create_now("core/configmaps/default/a", {"metadata": {"name": "a"}})
     written: dict[str, float] = {}
     for number, (step, which, seconds) in enumerate(steps):
         key = f"{EVENTS}default/{which}"
@@ -57,23 +57,23 @@ async def follow(steps: list[tuple[str, int, int]]) -> None:
         with suppress(KeyExistsError, KeyNotFoundError):
             match step:
                 case "create":
-                    storage.create(key, {"metadata": {"name": str(which)}})
+                    storage.create_now(key, {"metadata": {"name": str(which)}})
                     written[key] = clock.now()
                 case "update":
                     await storage.guaranteed_update(key, partial(mark, number))
                     written[key] = clock.now()
                 case "delete":
-                    storage.delete(key)
+                    storage.delete_now(key)
                     del written[key]
                 case _:
                     await clock.advance(seconds)
         written = {k: when for k, when in written.items() if when + 100 > clock.now()}
-        assert {k for k, _ in storage.list(EVENTS).items} == written.keys()
-    assert len(storage.list("core/configmaps/").items) == 1
+        assert {k for k, _ in storage.list_now(EVENTS).items} == written.keys()
+    assert len(storage.list_now("core/configmaps/").items) == 1
     expiry.close()
-    storage.create(f"{EVENTS}default/late", {"metadata": {"name": "late"}})
+    storage.create_now(f"{EVENTS}default/late", {"metadata": {"name": "late"}})
     await clock.advance(1000)
-    assert storage.list(EVENTS).items
+    assert storage.list_now(EVENTS).items
 
 
 async def test_watchers_are_told_and_others_stay() -> None:

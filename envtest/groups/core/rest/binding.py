@@ -8,8 +8,8 @@ from __future__ import annotations
 from envtest.groups.common.rest import SUCCESS
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import Validate, accept
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import ConflictError, Details
@@ -25,7 +25,7 @@ class BindingStore:
 
     keeps_identity = True
 
-    def __init__(self, pods: GenericStore) -> None:
+    def __init__(self, pods: LocalStore) -> None:
         self._pods = pods
         self.strategy = Strategy()
 
@@ -58,7 +58,7 @@ class BindingStore:
             return pod
 
         await validate(obj, None)
-        store = GenericStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
+        store = LocalStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
         await store.update(context, name, bind, uid=meta.get("uid") or "")
         return dict(SUCCESS)
 

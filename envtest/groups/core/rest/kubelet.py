@@ -10,7 +10,7 @@ from typing import NoReturn
 from envtest.groups.core.rest.proxy_location import KUBELET_PORT
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -35,13 +35,13 @@ def choose_container(pod: JsonObject, container_name: str) -> str:
     raise api_errors.bad_request(f"{text}{first}{suffix}")
 
 
-async def raise_unreachable(nodes: GenericStore, context: Context, pod: JsonObject, path: str) -> NoReturn:
+async def raise_unreachable(nodes: LocalStore, context: Context, pod: JsonObject, path: str) -> NoReturn:
     """Raise the error of a kubelet that refuses connections."""
     address = await kubelet_address(nodes, context, pod)
     raise api_errors.plain(f'Get "https://{address}/{path}": dial tcp {address}: connect: connection refused')
 
 
-async def kubelet_address(nodes: GenericStore, context: Context, pod: JsonObject) -> str:
+async def kubelet_address(nodes: LocalStore, context: Context, pod: JsonObject) -> str:
     """Return host and port of the kubelet on a pod's node."""
     status = (await nodes.get(context, pod["spec"]["nodeName"])).get("status") or {}
     addresses = status.get("addresses") or []

@@ -11,7 +11,7 @@ from envtest.groups.core.rest.kubelet import choose_container, kubelet_address
 from envtest.groups.core.rest.responders import Command, Responders
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
 from opsdk.apiserver.streams.remote_command import WebSocketStream, command, ports
 from opsdk.apiserver.streams.spdy_streams import LAST_PORT
@@ -28,7 +28,7 @@ class RunStore:
     connect_methods = ("GET", "POST")
     connect_verbs = ("create", "get")
 
-    def __init__(self, pods: GenericStore, nodes: GenericStore, kind: str, responders: Responders) -> None:
+    def __init__(self, pods: LocalStore, nodes: LocalStore, kind: str, responders: Responders) -> None:
         self._pods = pods
         self._nodes = nodes
         self._kind = kind

@@ -12,7 +12,7 @@ from envtest.groups.core.rest.kubelet import choose_container, raise_unreachable
 from envtest.groups.core.rest.responders import Responders
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.errors import Cause
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse, StreamResponse
@@ -26,7 +26,7 @@ class LogStore:
     connect_methods = ("GET",)
     connect_verbs = ("get",)
 
-    def __init__(self, pods: GenericStore, nodes: GenericStore, responders: Responders) -> None:
+    def __init__(self, pods: LocalStore, nodes: LocalStore, responders: Responders) -> None:
         self._pods = pods
         self._nodes = nodes
         self._responders = responders

@@ -15,8 +15,7 @@ from envtest.groups.core.rest.proxy_location import (
 )
 from envtest.groups.core.rest.responders import Responders
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import ListQuery
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.errors import ServiceUnavailableError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
@@ -32,9 +31,7 @@ class ProxyStore:
     connect_methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
     connect_verbs = ("create", "delete", "get", "patch", "update")
 
-    def __init__(
-        self, main: GenericStore, responders: Responders, *, endpoints: GenericStore, pods: GenericStore
-    ) -> None:
+    def __init__(self, main: LocalStore, responders: Responders, *, endpoints: LocalStore, pods: LocalStore) -> None:
         self._main = main
         self._responders = responders
         self._endpoints = endpoints
@@ -58,7 +55,7 @@ class ProxyStore:
                 where = pod_location(target, obj)
             case "services":
                 points = await self._endpoints.get(context, target.name)
-                pods = self._pods.list_now(self._pods.key_prefix(context.namespace), ListQuery()).items
+                pods = self._pods.list_now(context.namespace)
                 by_name = {pod["metadata"]["name"]: pod for pod in pods}
                 where = service_location(target, obj, points, by_name.get)
             case _:

@@ -13,8 +13,8 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.jwt import SigningKey
 from opsdk.apiserver.auth.service_accounts import BoundObject, Find, TokenSubject, claims_of
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.registry.rest import Validate, accept
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.errors import Cause, ConflictError, Details, NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -45,7 +45,7 @@ def check(spec: JsonObject) -> Sequence[Cause]:
 class TokenRequests:
     """Issues tokens of the service accounts in `store`; `find` returns the object that a token is bound to."""
 
-    def __init__(self, store: GenericStore, key: SigningKey, find: Find, names: TokenSubject) -> None:
+    def __init__(self, store: LocalStore, key: SigningKey, find: Find, names: TokenSubject) -> None:
         self.strategy = Strategy()
         self._store = store
         self._key = key

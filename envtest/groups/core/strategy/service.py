@@ -26,7 +26,7 @@ from envtest.groups.core.warnings import service_warnings
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.store import GenericStore
+from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import KeyExistsError, KeyNotFoundError
 from opsdk.errors import Cause
@@ -169,7 +169,7 @@ class ServiceStrategy(GeneratedStrategy):
         addresses: the store of an ``IPAddress`` for each address in use; set if the server has that kind.
     """
 
-    addresses: GenericStore | None = None
+    addresses: LocalStore | None = None
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -352,7 +352,7 @@ class ServiceStrategy(GeneratedStrategy):
                 "spec": {"parentRef": {"resource": "services", "namespace": meta["namespace"], "name": meta["name"]}},
             }
             try:
-                self.addresses.storage.create(self.addresses.key("", address), status)
+                self.addresses.storage.create_now(self.addresses.key("", address), status)
             except KeyExistsError:
                 continue  # somebody made one by hand: it is theirs
 
@@ -361,7 +361,7 @@ class ServiceStrategy(GeneratedStrategy):
             return
         for address in sorted(gone):
             try:
-                self.addresses.storage.delete(self.addresses.key("", address))
+                self.addresses.storage.delete_now(self.addresses.key("", address))
             except KeyNotFoundError:
                 continue
 

@@ -12,7 +12,7 @@ import msgspec
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
-from opsdk.apiserver.storage.ports import Storage, StorageChange
+from opsdk.apiserver.storage.ports import LocalStorage, StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 CompiledT = TypeVar("CompiledT")
@@ -142,7 +142,7 @@ class PolicySource:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: LocalStorage,
         prefixes: tuple[str, str],
         load: Callable[[], tuple[Sequence[JsonObject], Sequence[JsonObject]]],
     ) -> None:

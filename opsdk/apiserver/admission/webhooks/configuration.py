@@ -12,7 +12,7 @@ import msgspec
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
-from opsdk.apiserver.storage.ports import Storage, StorageChange
+from opsdk.apiserver.storage.ports import LocalStorage, StorageChange
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget, target_of
 from opsdk.structured_merge.value import JsonObject
 
@@ -82,7 +82,7 @@ class WebhookSource:
         load: all configurations as they are now.
     """
 
-    def __init__(self, storage: Storage, prefix: str, load: Callable[[], Sequence[JsonObject]]) -> None:
+    def __init__(self, storage: LocalStorage, prefix: str, load: Callable[[], Sequence[JsonObject]]) -> None:
         self._prefix = prefix
         self._load = load
         self._hooks: tuple[WebhookAccessor, ...] | None = None

@@ -32,7 +32,7 @@ async def wait_for_revision(call: Call, served: InstalledResource, text: str) ->
     if storage is None:
         return
     until = call.clock.now() + _PATIENCE
-    while storage.current_rv < revision:
+    while (current := await storage.get_current_resource_version()) < revision:
         if call.clock.now() >= until:
-            raise api_errors.too_large_resource_version(revision, storage.current_rv)
+            raise api_errors.too_large_resource_version(revision, current)
         await call.clock.sleep(0.1)

@@ -50,6 +50,7 @@ _AT_ONCE = 32
 _BEFORE_END = 2.0
 _AGAIN = 1.0
 """Seconds until an object that cannot be converted is tried again."""
+_TOO_OLD = "The resourceVersion for the provided watch is too old."
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -105,16 +106,17 @@ async def _open(call: Call, served: InstalledResource, options: ListQueryOptions
         initial = [WatchStreamEvent("ADDED", obj) for obj in listed.items]
         if options.initial_events or options.version in ("", "0"):
             initial.append(WatchStreamEvent("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
-        return _OpenedWatch(initial, storage.watch(context, "", listed.revision), listed.revision)
+        return _OpenedWatch(initial, await storage.watch(context, "", listed.revision), listed.revision)
     try:
-        return _OpenedWatch([], storage.watch(context, "", revision or None), revision)
+        return _OpenedWatch([], await storage.watch(context, "", revision or None), revision)
     except CompactedError as error:
         return _OpenedWatch([_error_event(error)])
 
 
 def _error_event(error: ApiError | CompactedError) -> WatchStreamEvent:
     if isinstance(error, CompactedError):
-        error = api_errors.expired(f"too old resource version: {error.requested} ({error.oldest})")
+        text = f"too old resource version: {error.requested} ({error.oldest})"
+        error = api_errors.expired(_TOO_OLD if error.oldest is None else text)
     return WatchStreamEvent("ERROR", status_of(error))
 
 

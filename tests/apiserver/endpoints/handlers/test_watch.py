@@ -22,7 +22,7 @@ async def test_no_bookmark_overtakes_an_event(early: bool) -> None:
         copy: JsonObject = {**made, "metadata": {**made["metadata"], "name": "b"}}
         loop, storage = asyncio.get_running_loop(), env.plane.storage
         moment = loop.time() + 60
-        write = storage.create, "core/configmaps/default/b", copy
+        write = storage.create_now, "core/configmaps/default/b", copy
         if early:
             loop.call_at(moment, *write)
         version = copy["metadata"]["resourceVersion"]

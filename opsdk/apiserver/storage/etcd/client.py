@@ -1,0 +1,245 @@
+"""Requests to the members of an etcd cluster: connections, deadlines, failover, authentication."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from opsdk.aio.backoff import Backoff
+from opsdk.aio.clock import Clock
+from opsdk.aio.closing import Closing
+from opsdk.aio.timeout import ClockTimeoutError, timeout
+from opsdk.apiserver.storage.etcd import messages
+from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, classify
+from opsdk.apiserver.storage.etcd.extra import missing_extra
+from opsdk.apiserver.storage.etcd.options import EtcdOptions, target_of
+from opsdk.apiserver.storage.etcd.stream import GrpcStream
+from opsdk.errors import ConfigError
+
+try:
+    import grpc.aio
+except ModuleNotFoundError as error:
+    raise missing_extra(error) from error
+
+log = logging.getLogger(__name__)
+
+_BACKOFF = Backoff(base=0.05, factor=2, cap=1.0, jitter=0.5)
+_MEMBER_FAILED = frozenset({EtcdFailure.UNREACHABLE, EtcdFailure.NOT_DONE, EtcdFailure.UNKNOWN})
+"""Failures after which another member is tried."""
+
+
+class Rpc(enum.Enum):
+    """A method: its path, the class of its request and of its response."""
+
+    RANGE = ("/etcdserverpb.KV/Range", messages.RangeRequest, messages.RangeResponse)
+    TXN = ("/etcdserverpb.KV/Txn", messages.TxnRequest, messages.TxnResponse)
+    COMPACT = ("/etcdserverpb.KV/Compact", messages.CompactionRequest, messages.CompactionResponse)
+    WATCH = ("/etcdserverpb.Watch/Watch", messages.WatchRequest, messages.WatchResponse)
+    STATUS = ("/etcdserverpb.Maintenance/Status", messages.StatusRequest, messages.StatusResponse)
+    AUTHENTICATE = ("/etcdserverpb.Auth/Authenticate", messages.AuthenticateRequest, messages.AuthenticateResponse)
+
+
+class Repeat(enum.Enum):
+    """Whether a request may be sent again after its answer was lost."""
+
+    READ = "read"
+    """It changes nothing: it is sent again."""
+    COMPARED = "compared"
+    """It compares a revision that never returns, so it takes effect once at most: it is sent again."""
+    NEVER = "never"
+    """It could take effect twice: the caller finds out what happened."""
+
+
+class EtcdClient(Closing):
+    """Sends requests to one member until it fails, then to the next.
+
+    The connections belong to the running event loop; they open with the first request.
+    """
+
+    def __init__(self, options: EtcdOptions, *, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._channels: dict[str, Any] = {}
+        self._streams: dict[str, set[GrpcStream]] = {}
+        self._credentials: Any = None
+        self._current = 0
+        self._token = ""
+        self._closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"at {self.endpoint}"
+        return f"<EtcdClient of {len(self._options.endpoints)} endpoints, {state}>"
+
+    @property
+    def endpoint(self) -> str:
+        """The member that gets the next request."""
+        return self._options.endpoints[self._current]
+
+    async def request(self, rpc: Rpc, message: Any, repeat: Repeat = Repeat.READ) -> tuple[Any, bool]:
+        """Return the response, and whether an earlier attempt may have been carried out too.
+
+        Raises `EtcdError`. Its `done` says that an attempt of a write may have been carried out.
+        """
+        deadline = self._clock.now() + self._options.retry_timeout
+        backoff = _BACKOFF.start()
+        uncertain = renewed = False
+        while True:
+            try:
+                return await self._attempt(rpc, message, deadline), uncertain
+            except EtcdError as error:
+                if error.failure is EtcdFailure.TOKEN and not renewed:
+                    renewed = True
+                    continue
+                lost = error.failure is EtcdFailure.UNKNOWN and repeat is not Repeat.READ
+                uncertain = uncertain or lost
+                delay = backoff.next(self._clock.now())
+                late = self._clock.now() + delay >= deadline
+                if late or error.failure not in _MEMBER_FAILED or (lost and repeat is Repeat.NEVER):
+                    error.done = uncertain
+                    raise
+            await self._clock.sleep(delay)
+
+    async def _attempt(self, rpc: Rpc, message: Any, deadline: float) -> Any:
+        endpoint = self.endpoint
+        seconds = max(min(self._options.request_timeout, deadline - self._clock.now()), 0.001)
+        try:
+            metadata = [] if rpc is Rpc.AUTHENTICATE else await self._metadata(deadline)
+            path, request, response = rpc.value
+            method = self._channel(endpoint).unary_unary(
+                path, request_serializer=request.SerializeToString, response_deserializer=response.FromString
+            )
+            return await method(message, timeout=seconds, metadata=metadata)
+        except grpc.aio.AioRpcError as error:
+            raise self._failed(endpoint, error) from error
+
+    def _failed(self, endpoint: str, error: Any) -> EtcdError:
+        code, details = error.code().name, error.details() or ""
+        failure = classify(code, details)
+        if failure is EtcdFailure.TOKEN:
+            self._token = ""
+        if code == "DEADLINE_EXCEEDED":
+            # A member that hangs keeps its watches silent, too.
+            for stream in tuple(self._streams.get(endpoint, ())):
+                stream.abandon()
+        if failure in _MEMBER_FAILED and endpoint == self.endpoint:
+            self._current = (self._current + 1) % len(self._options.endpoints)
+            log.debug("etcd member %s failed (%s); the next is %s", endpoint, details, self.endpoint)
+        return EtcdError(failure, f"{endpoint}: {details or code}")
+
+    async def _metadata(self, deadline: float) -> Sequence[tuple[str, str]]:
+        if not self._options.user:
+            return ()
+        if not self._token:
+            login = messages.AuthenticateRequest(name=self._options.user, password=self._options.password)
+            self._token = (await self._attempt(Rpc.AUTHENTICATE, login, deadline)).token
+        return (("token", self._token),)
+
+    @asynccontextmanager
+    async def watch(self, request: Any) -> AsyncGenerator[AsyncGenerator[Any, None], None]:
+        """Open a watch at the current member; yields its responses from the first on, which confirms the watch.
+
+        Raises `EtcdError` when it ends with an error; leaving the block ends the watch.
+        """
+        endpoint = self.endpoint
+        deadline = self._clock.now() + self._options.request_timeout
+        # etcd refuses a watch with an expired token as if the user lacked the permission.
+        self._token = ""
+        # A member that loses its leader ends the watch instead of staying silent.
+        metadata = [("hasleader", "true"), *await self._metadata(deadline)]
+        path, message, response = Rpc.WATCH.value
+        method = self._channel(endpoint).stream_stream(
+            path, request_serializer=message.SerializeToString, response_deserializer=response.FromString
+        )
+        streams = self._streams.setdefault(endpoint, set())
+        async with GrpcStream(method, metadata, clock=self._clock) as stream:
+            streams.add(stream)
+            responses = self._responses(endpoint, stream, message(create_request=request))
+            try:
+                async with aclosing(responses):
+                    yield responses
+            finally:
+                streams.discard(stream)
+
+    async def _responses(self, endpoint: str, stream: GrpcStream, create: Any) -> AsyncGenerator[Any, None]:
+        call = stream.call
+        try:
+            async with timeout(self._clock, self._options.request_timeout):
+                await call.write(create)
+                response = await call.read()
+            while response is not grpc.aio.EOF:
+                yield response
+                response = await call.read()
+        except ClockTimeoutError as error:
+            raise self._lost(endpoint, "the watch did not begin in time") from error
+        except grpc.aio.AioRpcError as error:
+            raise self._failed(endpoint, error) from error
+        except asyncio.InvalidStateError as error:
+            # A write on a call that has ended does not tell the reason; the call does.
+            code, details = await call.code(), await call.details()
+            raise self._failed(endpoint, grpc.aio.AioRpcError(code, None, None, details=details)) from error
+        except asyncio.CancelledError as error:
+            if not stream.read_cancelled():
+                raise
+            raise self._lost(endpoint, "the member does not answer") from error
+        raise self._lost(endpoint, "the member ended the watch")
+
+    def _lost(self, endpoint: str, text: str) -> EtcdError:
+        if endpoint == self.endpoint:
+            self._current = (self._current + 1) % len(self._options.endpoints)
+        return EtcdError(EtcdFailure.UNKNOWN, f"{endpoint}: {text}")
+
+    def _channel(self, endpoint: str) -> Any:
+        if self._closed:
+            raise RuntimeError("the client of etcd is closed and sends no requests")
+        channel = self._channels.get(endpoint)
+        if channel is None:
+            settings = self._settings()
+            target, secure = target_of(endpoint)
+            if secure:
+                self._credentials = self._credentials or _credentials(self._options)
+                channel = grpc.aio.secure_channel(target, self._credentials, options=settings)
+            else:
+                channel = grpc.aio.insecure_channel(target, options=settings)
+            self._channels[endpoint] = channel
+        return channel
+
+    def _settings(self) -> Sequence[tuple[str, int]]:
+        return (
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.enable_retries", 0),
+            ("grpc.keepalive_time_ms", int(self._options.keepalive_time * 1000)),
+            ("grpc.keepalive_timeout_ms", int(self._options.keepalive_timeout * 1000)),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            # The smallest backoff is also the time that a connection attempt may take.
+            ("grpc.min_reconnect_backoff_ms", 1000),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            # Two storages in one process must not share a connection that the other one closes.
+            ("grpc.use_local_subchannel_pool", 1),
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections; requests under way are cancelled. Idempotent."""
+        self._closed = True
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
+
+
+def _credentials(options: EtcdOptions) -> Any:
+    return grpc.ssl_channel_credentials(
+        root_certificates=_read(options.ca_file),
+        private_key=_read(options.key_file),
+        certificate_chain=_read(options.cert_file),
+    )
+
+
+def _read(path: Path | None) -> bytes | None:
+    try:
+        return None if path is None else path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {path} for the connection to etcd: {error}") from error

@@ -1,0 +1,117 @@
+"""From the responses of one etcd watch to the changes of one bucket. Pure.
+
+A feed knows the revision up to which it has seen everything, so a watch that broke goes on behind it: no change is
+missed or seen twice. Its history lets watches start in the past without a watch of their own.
+
+Upstream: k8s.io/apiserver/pkg/storage/etcd3/watcher.go (v1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from opsdk.apiserver.storage.etcd.messages import EVENT_PUT
+from opsdk.apiserver.storage.etcd.values import decode
+from opsdk.apiserver.storage.history import History, put, removal
+from opsdk.apiserver.storage.objects import with_revision
+from opsdk.apiserver.storage.ports import CompactedError, StorageChange
+from opsdk.apiserver.storage.watch import QueueWatch
+
+
+class Feed:
+    """The changes of one bucket after `revision`, for all its readers.
+
+    Attributes:
+        seen: the revision up to which every change was read.
+        watches: the readers.
+    """
+
+    def __init__(self, bucket: str, revision: int, *, prefix: str, history_limit: int, watch_limit: int) -> None:
+        self.bucket = bucket
+        self.seen = revision
+        self.watches: set[QueueWatch] = set()
+        self._prefix = prefix
+        self._history = History(floor=revision, limit=history_limit)
+        self._watch_limit = watch_limit
+        self._fragments: list[Any] = []
+        self._successor: Feed | None = None
+
+    def __repr__(self) -> str:
+        return f"<Feed of {self.bucket} at {self.seen}: {len(self.watches)} watches>"
+
+    @property
+    def floor(self) -> int:
+        """The oldest revision at which a watch can start here."""
+        return self._history.floor
+
+    def attach(self, prefix: str, since: int, on_close: Callable[[QueueWatch], None]) -> QueueWatch:
+        """Return a new reader of the changes below `prefix` after `since`, which is not older than `floor`."""
+        backlog = [change for change in self._history.since(since) if change.key.startswith(prefix)]
+        watch = QueueWatch(
+            prefix,
+            backlog,
+            limit=self._watch_limit,
+            after=since,
+            current=self.progress,
+            on_close=on_close,
+        )
+        self.watches.add(watch)
+        return watch
+
+    def resume(self) -> None:
+        """Begin with the responses of a new connection: parts of a response that broke off are dropped."""
+        self._fragments = []
+
+    def take(self, response: Any) -> None:
+        """Give the changes of a response to the readers. Raises `CompactedError` if no watch can go on here."""
+        if response.compact_revision:
+            raise CompactedError(self.seen, response.compact_revision)
+        revision: int = response.header.revision
+        self._fragments.extend(response.events)
+        if response.fragment:
+            return
+        events, self._fragments = self._fragments, []
+        for change in self._changes(events):
+            self._history.append(change)
+            for watch in tuple(self.watches):
+                if change.key.startswith(watch.prefix):
+                    watch.offer(change)
+        if events:
+            self.seen = max(self.seen, events[-1].kv.mod_revision)
+        elif not response.created:
+            self.seen = max(self.seen, revision)  # progress: etcd has sent everything up to here
+
+    def _changes(self, events: Iterable[Any]) -> Iterable[StorageChange]:
+        for event in events:
+            revision = event.kv.mod_revision
+            if revision <= self.seen:
+                continue
+            key = event.kv.key.decode().removeprefix(self._prefix)
+            previous = decode(event.prev_kv).value if event.HasField("prev_kv") else None
+            if event.type == EVENT_PUT:
+                yield put(key, revision, decode(event.kv).value, previous)
+            elif previous is None:
+                # Compaction took the last state, so the deletion cannot be shown: readers list again.
+                raise CompactedError(self.seen, revision)
+            else:
+                yield removal(key, revision, with_revision(previous, revision), previous)
+
+    def progress(self) -> int:
+        """Return the revision up to which the readers that began here have got every change."""
+        return self.seen if self._successor is None else max(self.seen, self._successor.progress())
+
+    def succeed(self, feed: Feed) -> None:
+        """Take over the readers of `feed`, which has seen everything up to `floor`, perhaps more than this feed."""
+        for watch in feed.watches:
+            watch.after = max(watch.after, feed.seen)
+            for change in self._history.since(feed.seen):
+                if change.key.startswith(watch.prefix):
+                    watch.offer(change)
+        self.watches |= feed.watches
+        feed.watches, feed._successor = set(), self
+
+    def fail(self, error: Callable[[QueueWatch], Exception]) -> None:
+        """End every reader with an error."""
+        for watch in tuple(self.watches):
+            watch.fail(error(watch))

@@ -1,0 +1,69 @@
+"""One bidirectional gRPC stream that leaves no task behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from opsdk.aio.clock import Clock
+from opsdk.aio.closing import Closing
+from opsdk.aio.waiting import wait_ended
+
+_GRACE = 2.0
+
+
+class GrpcStream(Closing):
+    """A call of a stream method.
+
+    grpcio watches each stream in a task that it does not give out, and that ends some time after the cancellation.
+    This class finds the task: nothing can run between the three callbacks that its constructor schedules.
+
+    Attributes:
+        abandoned: whether `abandon` ended it.
+    """
+
+    def __init__(self, method: Any, metadata: Any, *, clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        self._clock = clock
+        self.abandoned = False
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._begun: Any = loop.create_future()
+        loop.call_soon(self._before)
+        self.call = method(metadata=metadata)
+        loop.call_soon(self._after)
+
+    def __repr__(self) -> str:
+        return f"<GrpcStream {self.call!r}>"
+
+    def _before(self) -> None:
+        self._tasks = _watchers()
+
+    def _after(self) -> None:
+        self._tasks = _watchers() - self._tasks
+        self._begun.set_result(None)
+
+    def abandon(self) -> None:
+        """End the stream for its reader, because the member does not answer other requests."""
+        self.abandoned = True
+        self.call.cancel()
+
+    def read_cancelled(self) -> bool:
+        """Report whether a ``CancelledError`` of a read comes from `abandon`, not from a cancellation of the reader."""
+        task = asyncio.current_task()
+        return self.abandoned and task is not None and not task.cancelling()
+
+    async def aclose(self) -> None:
+        """Cancel the stream and wait until grpcio has forgotten it. Idempotent.
+
+        A cancellation of the caller does not end the wait; it is raised afterwards.
+        """
+        self.call.cancel()
+        try:
+            await wait_ended([self._begun], None, self._clock)
+        finally:
+            await wait_ended(self._tasks, _GRACE, self._clock)
+
+
+def _watchers() -> set[asyncio.Task[object]]:
+    tasks: set[asyncio.Task[object]] = asyncio.all_tasks()
+    return {task for task in tasks if getattr(task.get_coro(), "__name__", "") == "_handle_status_once_received"}
