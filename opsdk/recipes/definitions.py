@@ -16,7 +16,7 @@ from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.client.client import Client
 from opsdk.errors import DeadlineError, NoMatchError
-from opsdk.recipes.summaries import State, summary
+from opsdk.recipes.summaries import SummaryState, summary
 
 _DEFINITION: Final = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _POLL_SECONDS: Final = 0.5
@@ -71,9 +71,9 @@ async def _established(client: Client, name: str, deadline: float, clock: Clock)
     while True:
         definition = await client.get(_DEFINITION, name, uncached=True)
         state = summary(definition)
-        if state.state is State.CURRENT:
+        if state.state is SummaryState.CURRENT:
             return definition
-        if state.state is State.FAILED:
+        if state.state is SummaryState.FAILED:
             raise NoMatchError(f"the server refuses {name}: {state.message}; delete the other definition, or rename")
         if clock.now() >= deadline:
             raise DeadlineError(f"{name} is not established in time: {state.message}")
