@@ -295,6 +295,7 @@ async def test_a_secret_that_is_being_deleted_is_no_cluster(caplog: pytest.LogCa
         await client.create(kept)
         await client.create(secret("other", kubeconfig=kubeconfig("http://127.0.0.1:1")))
         (replica,) = world.start("a")
+        await asyncio.sleep(1)
         await eventually(lambda: replica.fleet.owned == {"kept", "other"})
         await client.delete(Secret, "default/kept")
         await eventually(lambda: replica.fleet.owned == {"other"})
@@ -310,6 +311,7 @@ async def test_a_wrong_ca_is_named(caplog: pytest.LogCaptureFixture) -> None:
         wrong = config_from_text(other.kubeconfig(await other.serve()), source="wrong")
         world.static.join("tls", msgspec.structs.replace(right, ca_data=wrong.ca_data))
         (replica,) = world.start("a")
+        await asyncio.sleep(1)
 
         def reason() -> str:
             condition = replica.fleet.conditions().get("tls")
