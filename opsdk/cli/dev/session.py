@@ -137,9 +137,9 @@ class DevSession(Closing):
             kind.pinned = True  # outlives the handlers of this version
         self.reloads += 1
         if self._task.done():
-            await asyncio.sleep(0)  # `_on_end` keeps the reason
-            error = str(self.failure or "it was stopped")
-            return Reload(seconds=time.monotonic() - began, error=error, ended=True, first=first)
+            failure = None if self._task.cancelled() else self._task.exception()
+            reason = "it was stopped" if failure is None else str(failure)
+            return Reload(seconds=time.monotonic() - began, error=reason, ended=True, first=first)
         return Reload(seconds=time.monotonic() - began, definitions=tuple(changed), first=first)
 
     async def aclose(self) -> None:
