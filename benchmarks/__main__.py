@@ -11,6 +11,8 @@ import asyncio
 import itertools
 import sys
 import time
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from benchmarks import machine
@@ -102,13 +104,30 @@ async def _run_and_print(world: World, workload: Workload, arguments: argparse.N
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line."""
+    letters = [workload.letter for workload in WORKLOADS]
+    known_clients = dict.fromkeys(client for workload in WORKLOADS for client in workload.clients)
 
-    def names(text: str) -> list[str]:
-        return text.split(",")
+    def chosen(known: Iterable[str], text: str) -> list[str]:
+        names = text.split(",")
+        if unknown := [name for name in names if name not in known]:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: use some of {', '.join(known)}")
+        return names
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", type=names, default=[], metavar="LETTERS", help="workloads, with commas between")
-    parser.add_argument("--clients", type=names, default=[], metavar="NAMES", help="clients, with commas between")
+    parser.add_argument(
+        "--only",
+        type=partial(chosen, letters),
+        default=[],
+        metavar="LETTERS",
+        help=f"workloads, with commas between: {', '.join(letters)}",
+    )
+    parser.add_argument(
+        "--clients",
+        type=partial(chosen, known_clients),
+        default=[],
+        metavar="NAMES",
+        help=f"clients, with commas between: {', '.join(known_clients)}",
+    )
     parser.add_argument(
         "--program",
         type=Path,
@@ -137,7 +156,7 @@ def main() -> int:
         descriptions = [machine.describe(arguments)]
     sys.stdout.write("\n" + verdict_table(TARGETS, results) + "\n")
     if arguments.markdown:
-        write_page(arguments.markdown, results, TARGETS, descriptions)
+        write_page(arguments.markdown, results, TARGETS, descriptions, WORKLOADS)
     outcomes = [o for result in results.values() for outcomes in result.outcomes.values() for o in outcomes]
     return 1 if any(outcome.failed.startswith(WRONG) for outcome in outcomes) else 0
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.model import Metric, Results
+from benchmarks.model import Metric, Results, Workload
 from benchmarks.plots import bar_chart
 from benchmarks.report import table, verdict_table, workload_table
 from benchmarks.targets import Target
@@ -36,7 +36,11 @@ Workloads may be from several runs, and so from several commits of opsdk: the en
 
 
 def write_page(
-    path: Path, results: Mapping[str, Results], targets: Sequence[Target], descriptions: Sequence[Mapping[str, str]]
+    path: Path,
+    results: Mapping[str, Results],
+    targets: Sequence[Target],
+    descriptions: Sequence[Mapping[str, str]],
+    workloads: Sequence[Workload] = (),
 ) -> None:
     """Write the page, and its plots into the folder ``assets/benchmarks`` beside it.
 
@@ -45,6 +49,7 @@ def write_page(
         results: by letter.
         targets: judged in the first table.
         descriptions: of the machine, one for each run that the results are from.
+        workloads: all that exist. The page names those without results.
     """
     parts = [_HEAD, *_busy(descriptions), "## Targets\n", verdict_table(targets, results) + "\n"]
     for letter, result in results.items():
@@ -56,6 +61,8 @@ def write_page(
             (folder / f"{letter}.svg").write_text(plot, encoding="utf-8")
             parts.append(f"![{result.workload.title}](assets/benchmarks/{letter}.svg)\n")
         parts.append(workload_table(result) + "\n")
+    if missing := [f"({w.letter}) {w.title}" for w in workloads if w.letter not in results]:
+        parts.append(f"**Not measured**: {', '.join(missing)}.\n")
     parts.append("## The machine\n")
     parts += [table(["", "run"], list(description.items())) + "\n" for description in _distinct(descriptions)]
     path.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")

@@ -13,17 +13,20 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from envtest.environment import Environment
-from envtest.external.fake_binaries.assets import write_assets
-from envtest.external.fake_binaries.program import run
-from envtest.plane.compaction import INTERVAL
-from envtest.plane.kubeconfig import write_private
-from opsdk.aio.tasks import TaskOwner
-from opsdk.apiserver.auth.authentication import read_token_file
-from opsdk.apiserver.auth.authorization import AllowAuthenticated
-from opsdk.apiserver.endpoints.request_deadline import read_duration
-from opsdk.errors import ConfigError
+from opsdk.aio.garbage import collector_paused
 from opsdk.loading import on_first_use
+
+with collector_paused():
+    from envtest.environment import Environment
+    from envtest.external.fake_binaries.assets import write_assets
+    from envtest.external.fake_binaries.program import run
+    from envtest.plane.compaction import INTERVAL
+    from envtest.plane.kubeconfig import write_private
+    from opsdk.aio.tasks import TaskOwner
+    from opsdk.apiserver.auth.authentication import read_token_file
+    from opsdk.apiserver.auth.authorization import AllowAuthenticated
+    from opsdk.apiserver.endpoints.request_deadline import read_duration
+    from opsdk.errors import ConfigError
 
 with on_first_use:
     from opsdk.testing.simulation import link as links

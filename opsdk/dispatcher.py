@@ -156,7 +156,7 @@ class EventDispatcher:
         view = event.view
         cause = ReconcileCause(
             view.kind.name,
-            "resync" if event.resync else event.type.value,
+            "resync" if event.resync else event.type._value_,  # `value` is a property: two calls
             str(view.key),
             view.resource_version,
             own=event.own,

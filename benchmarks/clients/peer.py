@@ -14,6 +14,7 @@ from benchmarks.protocol import Heartbeat, Meter, Options, Sample, send
 
 Put = Callable[[str, Any], None]
 """Gets the name and the newest state of an object."""
+_WARM_UP_ROUNDS = 5
 
 
 class Requests(Protocol):
@@ -222,8 +223,10 @@ async def run_requests(peer: Requests, options: Options) -> Sample:
             else:
                 await peer.patch(name_of(number), "changed")
 
-    # Opens as many connections as the requests will use.
-    await asyncio.gather(*(peer.get(WARM_UP) for _ in range(options["workers"])))
+    # Opens the connections that the requests will use. Several rounds: a client may open fewer than one for each
+    # request of the first burst, and would open the others while the meter runs.
+    for _ in range(_WARM_UP_ROUNDS):
+        await asyncio.gather(*(peer.get(WARM_UP) for _ in range(options["workers"])))
     meter = Meter()
     async with asyncio.TaskGroup() as group:
         for _ in range(options["workers"]):

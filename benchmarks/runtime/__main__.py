@@ -2,9 +2,10 @@
 
 ``failover [ROUNDS]`` plays failovers with real processes, about 15 s a round. ``churn [SECONDS]`` lets an operator
 follow a server that changes and breaks. ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
-``children`` compares declared children with live ones. ``stalls`` measures the event loop. ``storage [WRITES]`` puts
-memory, SQLite and etcd side by side. ``tls [CONNECTIONS]`` compares connections with and without TLS.
-``websites [COUNT [WORKERS]]`` runs the sample operator, which must be on the path: ``PYTHONPATH=samples/website``.
+``children`` compares declared children with live ones. ``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4
+processes. ``stalls`` measures the event loop. ``storage [WRITES]`` puts memory, SQLite and etcd side by side.
+``tls [CONNECTIONS]`` compares connections with and without TLS. ``websites [COUNT [WORKERS]]`` runs the sample, which
+must be on the path: ``PYTHONPATH=samples/website``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _DEFAULTS: dict[str, list[int]] = {
     "churn": [3600],
     "certificates": [100],
     "children": [],
+    "sharding": [4000],
     "stalls": [],
     "storage": [4000],
     "tls": [200],

@@ -116,7 +116,10 @@ def request_variants(scale: float) -> Sequence[Variant]:
 REQUESTS = Workload(
     letter="g",
     title="Single requests",
-    note="ConfigMaps of half a kilobyte, typed where the client has types. aiohttp sends and reads plain dicts.",
+    note=(
+        "ConfigMaps of half a kilobyte, typed where the client has types. aiohttp sends and reads plain dicts. Before "
+        "that, each client sends five bursts of as many reads as there are workers, so that its connections are open."
+    ),
     clients=("opsdk", "aiohttp", "kubernetes_asyncio", "lightkube", "kr8s", "kubesdk"),
     variants=request_variants,
     metrics=(

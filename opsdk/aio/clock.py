@@ -86,6 +86,8 @@ def now_in_threads(clock: Clock) -> Callable[[], float]:
 
     Call it inside the running event loop.
     """
+    # `LoopClock.now` keeps the time of a loop that is not asyncio's, such as uvloop's: timers of that loop fire by its
+    # time, so ends of timeouts must too. A thread that watches the loop needs the time that goes on.
     if not isinstance(clock, LoopClock):
         return clock.now
     loop = asyncio.get_running_loop()

@@ -77,13 +77,106 @@ class ClockTimeout:
         if remaining > 0:
             self._set_timer(remaining)
         else:
-            assert self._task is not None
-            self._timer, self._expired = None, True
-            self._task.cancel()
+            self._timer = None
+            self._expire()
+
+    def _expire(self) -> None:
+        assert self._task is not None
+        self._expired = True
+        self._task.cancel()
 
     def expired(self) -> bool:
         """Whether this timeout has passed."""
         return self._expired
+
+    @property
+    def ends_at(self) -> float:
+        """The time of the clock when a running timeout passes."""
+        return self._ends_at
+
+
+class Timeouts:
+    """Timeouts that share one timer: a block adds and removes a number, where its own timer would be most of its cost.
+
+    For many short blocks in one event loop, such as requests. The timer outlives the blocks, until `close`.
+
+    >>> async def main():
+    ...     timeouts = Timeouts(LOOP_CLOCK)
+    ...     async with timeouts.timeout(1.0) as running:
+    ...         await asyncio.sleep(0)
+    ...     timeouts.close()
+    ...     return running.expired()
+    >>> from opsdk.aio.clock import LOOP_CLOCK
+    >>> asyncio.run(main())
+    False
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.ends: dict[_SharedTimeout, float] = {}
+        """The blocks that run, with their ends. The timer outlives a block: the next one will need it."""
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def timeout(self, seconds: float | None) -> ClockTimeout:
+        """Return a block as `opsdk.aio.timeout.timeout` does."""
+        block = _SharedTimeout(self.clock, seconds)
+        block.timeouts = self
+        return block
+
+    def set(self, block: _SharedTimeout, ends_at: float, now: float) -> None:
+        """Let a block end at a time of the clock."""
+        self.ends[block] = ends_at
+        if self._timer is None or ends_at < self._timer_at or self._loop is not asyncio.get_running_loop():
+            self._set_timer(ends_at, now)
+
+    def close(self) -> None:
+        """Remove the timer. Blocks that run have no limit from here on; new ones set the timer again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, ends_at: float, now: float) -> None:
+        self.close()
+        self._loop, self._timer_at = asyncio.get_running_loop(), ends_at
+        self._timer = self.clock.call_later(ends_at - now, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, now = None, self.clock.now()
+        due = [block for block, ends_at in self.ends.items() if ends_at <= now]
+        for block in sorted(due, key=self.ends.__getitem__):
+            del self.ends[block]
+            block.expire()
+        if self.ends:
+            self._set_timer(min(self.ends.values()), now)
+
+    def __repr__(self) -> str:
+        return f"<Timeouts: {len(self.ends)} running>"
+
+
+class _SharedTimeout(ClockTimeout):
+    """A timeout whose timer is that of `Timeouts`."""
+
+    __slots__ = ("timeouts",)
+
+    timeouts: Timeouts
+
+    def restart(self, seconds: float | None) -> None:
+        """See `ClockTimeout`."""
+        if seconds is None or self._expired:
+            self._cancel_timer()
+        else:
+            now = self._clock.now()
+            self._ends_at = now + seconds
+            self.timeouts.set(self, self._ends_at, now)
+
+    def _cancel_timer(self) -> None:
+        self.timeouts.ends.pop(self, None)
+
+    def expire(self) -> None:
+        """Cancel the block."""
+        self._expire()
 
 
 def timeout(clock: Clock, seconds: float | None) -> ClockTimeout:

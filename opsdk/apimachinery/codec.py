@@ -15,6 +15,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.apimachinery.model import decode_hook, encode_hook
 from opsdk.apimachinery.object import (
+    ORIGIN,
     AnyObject,
     ObjectList,
     PartialObjectMetadata,
@@ -94,16 +95,18 @@ def _decode(data: bytes, form: type[T], *, bounds: bool = False) -> T:
     except msgspec.ValidationError:
         # A null in place of a list or a map, or a value out of bounds. Rare, so the first pass does not check for it.
         obj = convert(msgspec.json.decode(data, type=JsonObject), form, bounds=bounds)
-    retain_unknown_fields(obj, data)
+    obj.__dict__[ORIGIN] = data  # as `retain_unknown_fields`, for each object of each read
     return obj
 
 
 def _with_kind(made: T, kind: Kind[T], data: bytes) -> T:
     """Check the kind of `obj`, or set it where the response does not carry it."""
+    if made.kind == kind.name and made.api_version == kind.api_version:
+        return made
     if isinstance(made, PartialObjectMetadata) or not made.kind:
         # The server sends metadata as kind PartialObjectMetadata, and list items without a kind.
         made.api_version, made.kind = kind.api_version, kind.name
-    elif made.kind != kind.name or made.api_version != kind.api_version:
+    else:
         _check_kind(made.api_version, made.kind, kind, data)
     return made
 

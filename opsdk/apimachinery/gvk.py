@@ -75,6 +75,7 @@ class GroupVersionKind(NamedTuple):
         return GroupVersionKind(*GroupVersion.parse(api_version), kind)
 
     @property
+    @lru_cache(maxsize=1024)  # noqa: B019 - as above
     def api_version(self) -> str:
         """The ``apiVersion`` of the kind's objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -85,6 +86,7 @@ class GroupVersionKind(NamedTuple):
         return GroupVersion(self.group, self.version)
 
     @property
+    @lru_cache(maxsize=1024)  # noqa: B019 - as above
     def group_kind(self) -> GroupKind:
         """The group and kind."""
         return GroupKind(self.group, self.kind)

@@ -175,6 +175,13 @@ class Cache:
             return None
         return self._find(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
 
+    def synced(self, kind: Kind[AnyObject]) -> CachedKind | None:
+        """Return the informers of a kind if a read needs to wait for nothing; else None."""
+        if not self._running or kind.representation not in self._decodable:
+            return None
+        cached = self._find(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
+        return cached if cached is not None and cached.has_synced else None
+
     async def _build_decoder(self, form: type[AnyObject]) -> None:
         """Build the decoder before the first object arrives, in slices. Each cache does so, so that runs repeat."""
         if form not in self._decodable and issubclass(form, TypedObject):

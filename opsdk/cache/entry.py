@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from opsdk.apimachinery.codec import decode_partial
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.meta import ObjectMeta, OwnerReference
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cache.compression import Compressor, decompress
+from opsdk.cache.head import HeadMeta, OwnerHead, decode_head
 from opsdk.errors import DecodeError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -59,6 +60,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 _NO_INDICES: Mapping[str, tuple[str, ...]] = {}
+_NO_LABELS: Mapping[str, str] = {}
 
 
 class StoreEntry(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -117,7 +119,7 @@ def make_entry(
     indexers: Mapping[str, Indexer] | None = None,
     transform: Transform | None = None,
     *,
-    meta: ObjectMeta | None = None,
+    meta: HeadMeta | None = None,
     compressor: Compressor | None = None,
 ) -> tuple[StoreEntry, list[Problem]]:
     """Return the entry of an object, and the user functions that failed on it.
@@ -133,7 +135,7 @@ def make_entry(
         DecodeError: the metadata is unreadable.
     """
     if meta is None:
-        meta = decode_partial(data).metadata
+        meta = decode_head(data).metadata
     if not meta.name or not meta.resource_version:
         raise DecodeError(f"an object without name or resourceVersion: {data[:80]!r}")
     key = ObjectKey(sys.intern(meta.namespace), meta.name)
@@ -160,11 +162,11 @@ def make_entry(
         resource_version=meta.resource_version,
         generation=meta.generation,
         deleting=meta.deletion_timestamp is not None,
-        labels=_label_set(tuple(meta.labels.items())),
-        finalizers=tuple(map(sys.intern, meta.finalizers)),
-        owners=tuple(map(_owner_ref, meta.owner_references)),
+        labels=_label_set(tuple(meta.labels.items())) if meta.labels else _NO_LABELS,
+        finalizers=tuple(map(sys.intern, meta.finalizers)) if meta.finalizers else (),
+        owners=tuple(map(_owner_ref, meta.owner_references)) if meta.owner_references else (),
         indexed=indexed or _NO_INDICES,
-        failed=tuple([problem.function for problem in problems]),
+        failed=tuple([problem.function for problem in problems]) if problems else (),
     )
     return entry, problems
 
@@ -175,7 +177,7 @@ def _label_set(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return {sys.intern(key): sys.intern(value) for key, value in items}
 
 
-def _owner_ref(reference: OwnerReference) -> OwnerRef:
+def _owner_ref(reference: OwnerHead) -> OwnerRef:
     api_version, kind = sys.intern(reference.api_version), sys.intern(reference.kind)
     return OwnerRef(api_version, kind, reference.name, reference.uid, bool(reference.controller))
 
@@ -199,13 +201,13 @@ def _index_values(key: ObjectKey, data: bytes, name: str, indexer: Indexer) -> t
     return values
 
 
-def _transformed(data: bytes, before: ObjectMeta, transform: Transform) -> tuple[bytes, ObjectMeta]:
+def _transformed(data: bytes, before: HeadMeta, transform: Transform) -> tuple[bytes, HeadMeta]:
     """Return the transformed object. Raises `UsageError` if its identity is not the same."""
     tree = transform(msgspec.json.decode(data, type=dict))
     if not isinstance(tree, dict):
         raise UsageError(f"the transform returned {type(tree).__name__}: return the object's JSON tree")
     changed = msgspec.json.encode(tree)
-    after = decode_partial(changed).metadata
+    after = decode_head(changed).metadata
     for field in ("name", "namespace", "uid", "resource_version"):
         if getattr(before, field) != getattr(after, field):
             raise UsageError(f"the transform changed metadata.{field}: the cache needs it to follow the object")

@@ -306,7 +306,8 @@ class Informer(Closing):
             sole_change: the object's resource version is surely this write's: no other change can have it.
         """
         entry = self.store.make_entry(data)
-        self._report(self.store.take_problems())
+        if self.store.problems:
+            self._report(self.store.take_problems())
         fields = {"metadata.name": entry.key.name, "metadata.namespace": entry.key.namespace}
         for requirement in self.options.field_selector.requirements:
             value = fields.get(requirement.field)

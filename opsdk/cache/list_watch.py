@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from opsdk.aio.randomness import loop_random
 from opsdk.apimachinery.codec import split_list
@@ -35,7 +37,7 @@ _DEAD_AFTER = 150.0
 _HEAD_SECONDS = 60.0
 
 
-class RawEvent(NamedTuple):
+class RawEvent(msgspec.Struct, gc=False):
     """A watch event whose object is still JSON."""
 
     type: str

@@ -73,7 +73,9 @@ class CachedReader:
         return cached
 
     async def _get(self, operation: Get) -> AnyObject:
-        cached = await self._synced(operation)
+        cached = self.cache.synced(operation.kind)
+        if cached is None or operation.options.max_staleness is not None:
+            cached = await self._synced(operation)
         namespace = operation.key.namespace if cached.mapping.namespaced else ""
         key = operation.key if operation.key.namespace == namespace else ObjectKey(namespace, operation.key.name)
         own_writes = operation.options.read_own_writes
@@ -84,7 +86,8 @@ class CachedReader:
             if (entry := informer.store.get(key, own_writes=own_writes)) is not None:
                 data = entry.data
                 obj: AnyObject = decode(data, operation.kind)
-                _record_read(operation.kind, key, entry.resource_version, data)
+                if (activity := current_activity()) is not None:
+                    activity.read(operation.kind.gvk, key, entry.resource_version, cached=True, data=data)
                 return obj
         _record_read(operation.kind, key, "", None)
         resource = cached.mapping.resource
@@ -148,7 +151,7 @@ async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
     candidates = _candidates(cached, options)
     # Filtered and sorted in slices: ten thousand objects would hold the loop for 30 ms.
     pinned = options.field_selector.exact("metadata.namespace")
-    name, owner = options.field_selector.exact("metadata.name"), options.owner_uid
+    name, owner, excluded = options.field_selector.exact("metadata.name"), options.owner_uid, options.exclude
     selected: list[StoreEntry] = []
     for start in range(0, len(candidates), _SLICE_ENTRIES):
         if start:
@@ -156,7 +159,8 @@ async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
         selected += [
             e
             for e in candidates[start : start + _SLICE_ENTRIES]
-            if options.label_selector.matches(e.labels)
+            if e.key not in excluded
+            and options.label_selector.matches(e.labels)
             and (name is None or e.key.name == name)
             and (pinned is None or e.key.namespace == pinned)
             and (not owner or any(reference.uid == owner for reference in e.owners))

@@ -24,10 +24,11 @@ from typing import TypeVar
 import msgspec
 
 from opsdk.aio.backoff import Backoff, BackoffState
-from opsdk.apimachinery.codec import decode_partial, peek_key
+from opsdk.apimachinery.codec import peek_key
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.meta import ListMeta, ObjectMeta
+from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.entry import Problem
+from opsdk.cache.head import HeadMeta, decode_head
 from opsdk.cache.store import Delta, InformerStore
 from opsdk.errors import (
     ApiError,
@@ -170,7 +171,7 @@ class Reflector:
         for data in items:
             self._on_item(data)
 
-    def _on_item(self, data: bytes, meta: ObjectMeta | None = None) -> None:
+    def _on_item(self, data: bytes, meta: HeadMeta | None = None) -> None:
         try:
             self._listed.add(self.store.make_entry(data, meta))
         except DecodeError as error:
@@ -197,6 +198,8 @@ class Reflector:
         return step
 
     def _step(self, deltas: Sequence[Delta] = (), *, synced: bool = False) -> ReflectorStep:
+        if not self._problems and not self.store.problems:
+            return ReflectorStep(deltas=deltas, synced=synced)
         problems, self._problems = [*self._problems, *self.store.take_problems()], []
         return ReflectorStep(deltas=deltas, problems=problems, synced=synced)
 
@@ -248,9 +251,9 @@ class Reflector:
         return self._on_object(kind, data)
 
     def _on_object(self, kind: str, data: bytes) -> ReflectorStep:
-        meta: ObjectMeta | None = None
+        meta: HeadMeta | None = None
         try:
-            head = decode_partial(data)
+            head = decode_head(data)
             meta, api_version, name = head.metadata, head.api_version, head.kind
         except DecodeError:
             # Reported below, unless the object is of another kind.

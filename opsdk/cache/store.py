@@ -11,10 +11,10 @@ from enum import Enum
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
+from opsdk.cache.head import HeadMeta
 from opsdk.cache.own_writes import OwnWrites, revision_of
 from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
@@ -70,10 +70,14 @@ class _Tables:
 
     def put(self, entry: StoreEntry) -> None:
         """Add or replace an entry."""
-        self.discard(entry.key)
+        old = self.entries.get(entry.key)
+        if old is None:
+            self.namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
+        else:
+            # In place: a dict whose keys are removed and added again is copied from time to time, all of it.
+            self._forget_details(old)
         self.entries[entry.key] = entry
         self.size += len(entry.stored)
-        self.namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
         for name, values in entry.indexed.items():
             index = self.indices[name]
             for value in values:
@@ -86,14 +90,18 @@ class _Tables:
         entry = self.entries.pop(key, None)
         if entry is None:
             return None
-        self.size -= len(entry.stored)
         _discard(self.namespaces, key.namespace, key)
+        self._forget_details(entry)
+        return entry
+
+    def _forget_details(self, entry: StoreEntry) -> None:
+        """Remove size, index values and failing functions of an entry."""
+        self.size -= len(entry.stored)
         for name, values in entry.indexed.items():
             for value in values:
-                _discard(self.indices[name], value, key)
+                _discard(self.indices[name], value, entry.key)
         for function in entry.failed:
-            _discard(self.failing, function, key)
-        return entry
+            _discard(self.failing, function, entry.key)
 
 
 class Replacement:
@@ -148,7 +156,7 @@ class InformerStore:
         self._tables = _Tables(())
 
     # -------------------------------------------------------------- writing
-    def make_entry(self, data: bytes, meta: ObjectMeta | None = None) -> StoreEntry:
+    def make_entry(self, data: bytes, meta: HeadMeta | None = None) -> StoreEntry:
         """Return an entry for this store. `meta` is the decoded metadata of `data`, if the caller has it.
 
         Raises `DecodeError`; failed user functions are added to `problems`.

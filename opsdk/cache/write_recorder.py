@@ -11,12 +11,14 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.object import PartialObjectMetadata
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.cache import Cache
+from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.informer import Informer
 from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, Operation, Write, namespace_of
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
+    uid: str = ""
     resource_version: str = ""
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
@@ -65,8 +67,24 @@ class WriteRecorder:
             for kind, informer in informers:
                 _record_deletion(informer, key, response, answer, same_version=kind.gvk == mapping.gvk)
             return
+        self._record_write(operation, mapping, informers, request=request, response=response)
+
+    def _record_write(
+        self,
+        operation: Write,
+        mapping: RestMapping,
+        informers: list[tuple[CachedKind, Informer]],
+        *,
+        request: bytes,
+        response: bytes,
+    ) -> None:
+        namespace = namespace_of(operation) if mapping.namespaced else ""
         # The server makes the name from generateName.
         name = operation.obj.metadata.name or _metadata_of(response).name
+        if uid := _uid_of_deleted(operation, mapping, response):
+            for _, informer in informers:
+                informer.store.write_deleted(ObjectKey(namespace, name), uid)
+            return
         sole_change = _is_sole_change(operation, request, response)
         for kind, informer in informers:
             whole = kind.metadata_only or not isinstance(operation.obj, PartialObjectMetadata)
@@ -102,6 +120,19 @@ def _record_deletion(
         informer.write(response)
     else:
         informer.store.own.record_unknown(key)
+
+
+def _uid_of_deleted(operation: Write, mapping: RestMapping, response: bytes) -> str:
+    """Return the uid of an object whose last finalizer the write removed; "" for other writes.
+
+    The server deletes the object then, and answers with its last state (registry.Store, deleteWithoutFinalizers). A
+    namespace has more finalizers in its spec.
+    """
+    if b'"deletionTimestamp"' not in response or operation.subresource not in ("", "status"):  # nearly all writes
+        return ""
+    last = _metadata_of(response)
+    lives = last.deletion_timestamp is None or last.finalizers or last.deletion_grace_period_seconds
+    return "" if lives or mapping.gvk.group_kind == ("", "Namespace") else last.uid
 
 
 def _is_sole_change(operation: Write, request: bytes, response: bytes) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from cachetools import LRUCache
 from msgspec.structs import replace
 
 from opsdk.apimachinery.codec import decode_tree
@@ -37,8 +36,9 @@ from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation, explain
 from opsdk.children.field_types import FieldType
 from opsdk.children.inferred_types import inferred_type
+from opsdk.children.memory import Memory
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
-from opsdk.children.pruning import Identity, PruneVerdict, identity_of, judge
+from opsdk.children.pruning import Identity, PruneVerdict, judge
 from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
 from opsdk.errors import (
@@ -125,7 +125,7 @@ class _Settled(msgspec.Struct, frozen=True):
     def is_at(self, live: KubeObject) -> bool:
         """Whether the live object has not changed since."""
         meta = live.metadata
-        return (self.uid, self.resource_version) == (meta.uid, meta.resource_version)
+        return self.resource_version == meta.resource_version and self.uid == meta.uid
 
 
 class Applier:
@@ -174,9 +174,9 @@ class Applier:
         self._drift = drift
         self._on_write = on_write
         self._types = TypeResolver(client.scheme, crds)
-        self._settled: LRUCache[tuple[GroupVersionKind, ObjectKey], _Settled] = LRUCache(size)
-        self._to_own: LRUCache[bytes, FieldSet] = LRUCache(min(size, 4096))
-        self._foreign: LRUCache[tuple[str, str], bool] = LRUCache(size)
+        self._settled: Memory[tuple[GroupVersionKind, ObjectKey], _Settled] = Memory(size)
+        self._to_own: Memory[bytes, FieldSet] = Memory(min(size, 4096))
+        self._foreign: Memory[tuple[str, str], bool] = Memory(size)
 
     # -------------------------------------------------------------- applying
     async def apply(self, desired: T, *, owner: KubeObject | None = None, force: bool = True) -> T:
@@ -195,7 +195,9 @@ class Applier:
             UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.
             ApiError: the server rejected the apply.
         """
-        kind, key = kind_of_object(desired), key_of(desired)
+        return await self._apply(desired, kind_of_object(desired), key_of(desired), owner=owner, force=force)
+
+    async def _apply(self, desired: T, kind: Kind[T], key: ObjectKey, *, owner: KubeObject | None, force: bool) -> T:
         gvk = kind.gvk
         source = _source_of(desired, owner)
         settled = self._settled.get((gvk, key))
@@ -228,6 +230,28 @@ class Applier:
             explanation = explanation.without_drift()
         return await self._write(declared, kind, explanation, owner=owner, force=force)
 
+    @property
+    def field_owner(self) -> str:
+        """The field manager of all applies."""
+        return self._owner
+
+    async def pending(self, desired: T, *, owner: KubeObject | None = None) -> Explanation | None:
+        """Return why `apply` would write, or None if it would send nothing. Raises as `apply`; writes nothing."""
+        kind, key = kind_of_object(desired), key_of(desired)
+        declared = self._declare(desired, owner, b"")
+        live: T | None = await self._client.get_or_none(kind, key)
+        if live is None:
+            return self._created(declared)
+        _check_live(live, owner)
+        settled = self._settled.get((kind.gvk, key))
+        if settled is not None and settled.digest == declared.digest and settled.is_at(live):
+            return None
+        comparison, _, _ = self._compare(_live_tree(live), declared)
+        if self._needs_nothing(declared, live, comparison, settled):
+            return None
+        previous = settled.owned if settled is not None and settled.uid == live.metadata.uid else None
+        return explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
+
     def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> _Declared:
         if isinstance(desired, PartialObjectMetadata):
             raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
@@ -246,7 +270,8 @@ class Applier:
         if digest not in self._to_own:
             check_desired(tree, gvk, key, resolved)
             if resolved is not None:
-                self._to_own[digest] = _fields_to_own(tree, resolved.field_type, resolved.ignored)
+                own = _fields_to_own(tree, resolved.field_type, resolved.ignored)
+                self._to_own.remember(digest, own)
         return _Declared(gvk, key, source, tree, digest, resolved)
 
     def _compare(self, live: JsonObject, declared: _Declared) -> tuple[ApplyComparison, FieldSet, Schema]:
@@ -300,8 +325,9 @@ class Applier:
 
     def _remember(self, declared: _Declared, live: KubeObject, residue: _Residue, owned: FieldSet) -> None:
         meta = live.metadata
-        self._settled[declared.gvk, declared.key] = _Settled(
-            meta.uid, meta.resource_version, declared.source, declared.digest, residue, owned
+        self._settled.remember(
+            (declared.gvk, declared.key),
+            _Settled(meta.uid, meta.resource_version, declared.source, declared.digest, residue, owned),
         )
 
     def _report(self, explanation: Explanation) -> None:
@@ -341,7 +367,8 @@ class Applier:
             UsageError: an object occurs twice, or see `apply`.
             OpsdkError: the first error of `apply`; the applies that were not started are left out.
         """
-        identities = [identity_of(obj) for obj in desired]
+        kinds = [kind_of_object(obj) for obj in desired]
+        identities = [(kind.gvk.group_kind, key_of(obj)) for kind, obj in zip(kinds, desired, strict=True)]
         for twice in [identity for identity, count in Counter(identities).items() if count > 1]:
             raise UsageError(f"{twice[0]} {twice[1]} is desired twice: merge both objects into one")
         results: dict[int, T] = {}
@@ -353,7 +380,8 @@ class Applier:
                 if errors:
                     return
                 try:
-                    results[index] = await self.apply(obj, owner=owner, force=force)
+                    key = identities[index][1]
+                    results[index] = await self._apply(obj, kinds[index], key, owner=owner, force=force)
                 except Exception as error:  # noqa: BLE001 - raised below, when the other workers have ended
                     errors.append(error)
 
@@ -371,7 +399,9 @@ class Applier:
 
     async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Identity]) -> None:
         namespace, uid = owner.metadata.namespace, owner.metadata.uid
-        for obj in await self._client.list(kind, namespace=namespace, owner_uid=uid):
+        # Most objects are desired: without them, nothing is decoded.
+        keys = frozenset([key for group_kind, key in desired if group_kind == kind.gvk.group_kind])
+        for obj in await self._client.list(kind, namespace=namespace, owner_uid=uid, exclude=keys):
             verdict = judge(obj, owner=owner, field_owner=self._owner, desired=desired)
             if verdict is PruneVerdict.KEEP or (obj.metadata.uid, obj.metadata.resource_version) in self._foreign:
                 continue
@@ -379,7 +409,7 @@ class Applier:
                 continue
             # The cache is behind or strips managedFields, so the server's metadata decide.
             if not await self._prune_uncached(metadata_only(kind), key_of(obj), owner, desired):
-                self._foreign[obj.metadata.uid, obj.metadata.resource_version] = True
+                self._foreign.remember((obj.metadata.uid, obj.metadata.resource_version), True)
 
     async def _prune_uncached(
         self, kind: Kind[PartialObjectMetadata], key: ObjectKey, owner: KubeObject, desired: frozenset[Identity]

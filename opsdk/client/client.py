@@ -46,6 +46,7 @@ from opsdk.patch import Patch
 T = TypeVar("T", bound=AnyObject)
 Labels = str | Mapping[str, str] | LabelSelector | Selector
 Fields = str | Mapping[str, str] | FieldSelector
+_PLAIN_GET = GetOptions()
 
 
 class Client:
@@ -109,10 +110,15 @@ class Client:
         self, kind: KindLike[T], key: ObjectKey | str, *, namespace: str = "", uncached: bool = False
     ) -> T | None:
         """Return one object, or None if it does not exist."""
+        options = GetOptions(uncached=True) if uncached else _PLAIN_GET
+        # Each reconcile reads through here, and applied children do so with values that need no conversion.
+        token = kind if type(kind) is Kind else kind_of(kind)
+        exact_key = key if type(key) is ObjectKey and not namespace else as_key(key, namespace)
         try:
-            return await self.get(kind, key, namespace=namespace, uncached=uncached)
+            obj: T = await self.executor.execute(Get(kind=token, key=exact_key, options=options))
         except NotFoundError:
             return None
+        return obj
 
     async def list(
         self,
@@ -129,6 +135,7 @@ class Client:
         read_own_writes: bool = True,
         max_staleness: float | None = None,
         owner_uid: str = "",
+        exclude: frozenset[ObjectKey] = frozenset(),
     ) -> ObjectList[T]:
         """Return the selected objects, from one snapshot. See `ListOptions` for the keywords.
 
@@ -148,6 +155,7 @@ class Client:
             read_own_writes=read_own_writes,
             max_staleness=max_staleness,
             owner_uid=owner_uid,
+            exclude=exclude,
         )
         objects: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
         return objects

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from opsdk.apimachinery.codec import decode, decode_list
-from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind, kind_for
 from opsdk.apimachinery.object import (
     AnyObject,
@@ -34,6 +34,7 @@ from opsdk.client.operations import (
     PatchObject,
     Update,
     Watch,
+    Write,
     gvk_of_operation,
 )
 from opsdk.client.ports import WriteObserver
@@ -87,12 +88,12 @@ class DirectClient:
         request = build_request(operation, mapping)
         match operation:
             case Get():
-                response = await self._send_to(mapping, operation.key, request)
+                response = await self._send_to(mapping, operation, request)
                 return self._object(response, operation.kind, subresource=operation.subresource)
             case List():
                 return await self._list(operation, request)
             case Create() | Update() | PatchObject() | Apply():
-                response = await self._send_to(mapping, key_of(operation.obj), request)
+                response = await self._send_to(mapping, operation, request)
                 self._observe(operation, mapping, request, response.body)
                 target = operation.body if operation.body is not None else operation.obj
                 return self._written(response, target, subresource=operation.subresource)
@@ -117,6 +118,8 @@ class DirectClient:
             log.error("%s: an object does not decode and is skipped: %s", request.described, bad.error)
         if uid := operation.options.owner_uid:  # the server has no such selector
             objects.items = [o for o in objects if any(r.uid == uid for r in o.metadata.owner_references)]
+        if excluded := operation.options.exclude:
+            objects.items = [o for o in objects if key_of(o) not in excluded]
         return objects
 
     def _observe(self, operation: Operation, mapping: RestMapping, request: RestRequest, response: bytes) -> None:
@@ -128,13 +131,13 @@ class DirectClient:
             # The write has succeeded: its caller must learn that, whatever the observer does.
             log.exception("%s: the write could not be recorded for cached reads", request.described)
 
-    async def _send_to(self, mapping: RestMapping, key: ObjectKey, request: RestRequest) -> RestResponse:
+    async def _send_to(self, mapping: RestMapping, operation: Get | Write, request: RestRequest) -> RestResponse:
         """Send a request for one object. If it does not exist, cached reads must not return it any more."""
         try:
             return await self._send(request)
         except NotFoundError:
             if self._observer is not None:
-                self._observer.missing(mapping, key)
+                self._observer.missing(mapping, operation.key if isinstance(operation, Get) else key_of(operation.obj))
             raise
 
     async def _send(self, request: RestRequest) -> RestResponse:

@@ -9,6 +9,7 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apimachinery.status import PropagationPolicy
 
@@ -52,6 +53,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
             ShardedListAndWatch ignore it.
         owner_uid: only objects with an owner reference to this uid. The cache does not decode the others; without a
             cache, the client drops them from the server's response.
+        exclude: keys of objects to leave out, as above.
     """
 
     namespace: str = ""
@@ -66,6 +68,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_staleness: float | None = None
     shard_selector: str = ""
     owner_uid: str = ""
+    exclude: frozenset[ObjectKey] = frozenset()
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -167,8 +167,8 @@ def _create(operation: Create, mapping: RestMapping) -> RestRequest:
 
 
 def _update(operation: Update, mapping: RestMapping) -> RestRequest:
-    namespace, name = key_of(operation.obj)
-    target = RequestTarget(mapping, namespace, name, operation.subresource)
+    meta = operation.obj.metadata
+    target = RequestTarget(mapping, meta.namespace, meta.name, operation.subresource)
     _require_name(target)
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
@@ -177,15 +177,15 @@ def _update(operation: Update, mapping: RestMapping) -> RestRequest:
 
 
 def _patch(operation: PatchObject, mapping: RestMapping) -> RestRequest:
-    namespace, name = key_of(operation.obj)
-    target = RequestTarget(mapping, namespace, name, operation.subresource)
+    meta = operation.obj.metadata
+    target = RequestTarget(mapping, meta.namespace, meta.name, operation.subresource)
     _require_name(target)
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
         "patch",
         "PATCH",
         query=_write_query(operation.options),
-        headers=_write_headers(body, operation.patch.type.value),
+        headers=_write_headers(body, operation.patch.type._value_),  # `value` is a property: two calls
         body=operation.patch.data(body),
     )
 
@@ -193,8 +193,8 @@ def _patch(operation: PatchObject, mapping: RestMapping) -> RestRequest:
 def _apply(operation: Apply, mapping: RestMapping) -> RestRequest:
     if not operation.options.field_owner:
         raise UsageError("apply needs a field owner: pass field_owner=..., or wrap the client with field_owner()")
-    namespace, name = key_of(operation.obj)
-    target = RequestTarget(mapping, namespace, name, operation.subresource)
+    meta = operation.obj.metadata
+    target = RequestTarget(mapping, meta.namespace, meta.name, operation.subresource)
     _require_name(target)
     body = operation.body if operation.body is not None else operation.obj
     tree = shared_tree(body)

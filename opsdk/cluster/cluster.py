@@ -100,14 +100,13 @@ class Cluster(Closing):
         direct = RecordRequests(unrecorded, clock)
         self.uncached = Client(self._wrapped(direct))
         cached = CachedReader(self.cache)
+        # The decorators change writes only, so cached reads do not pass through them.
         self.client = Client(
-            self._wrapped(
-                Delegating(
-                    cached,
-                    direct,
-                    disable_cache_for=self.options.disable_cache_for,
-                    bypass=self.cache.holds_only_metadata,
-                )
+            Delegating(
+                cached,
+                self.uncached.executor,
+                disable_cache_for=self.options.disable_cache_for,
+                bypass=self.cache.holds_only_metadata,
             )
         )
         self._unrecorded = unrecorded
@@ -146,7 +145,9 @@ class Cluster(Closing):
         recorder = event_recorder.EventRecorder(
             Client(self._unrecorded), self.options.name, clock=self._clock, dry_run=self.options.dry_run
         )
-        if self._context is not None and not self._closed:
+        if self._closed:
+            recorder.refuse()
+        elif self._context is not None:
             # Its tasks belong to the cluster, not to the reconcile that writes the first Event.
             self._context.run(recorder.open)
         return recorder

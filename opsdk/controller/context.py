@@ -7,17 +7,19 @@ Deviates: a value that is passed to the reconciler; Go's context carries only lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.children.drift import Drift
 from opsdk.errors import UsageError
+from opsdk.event.request import Request
 from opsdk.loading import on_first_use
 from opsdk.telemetry.cause import ReconcileCause
 
@@ -78,7 +80,7 @@ class Context(msgspec.Struct, kw_only=True):
     @property
     def client(self) -> clients.Client:
         """The client: reads from the cache, writes to the server."""
-        return self.cluster.client
+        return (self._cluster or self.cluster).client
 
     @property
     def recorder(self) -> event_recorder.EventRecorder:
@@ -138,7 +140,7 @@ class Context(msgspec.Struct, kw_only=True):
             ApiError: the server rejected the apply.
         """
         parent = self._parent(owner)
-        await self._set_namespace(desired, parent)
+        await self._set_namespaces([desired], parent)
         return await self.cluster.applier(drift).apply(desired, owner=parent, force=force)
 
     async def apply_all(
@@ -160,8 +162,7 @@ class Context(msgspec.Struct, kw_only=True):
         """
         parent = self._parent(owner)
         assert parent is not None
-        for obj in desired:
-            await self._set_namespace(obj, parent)
+        await self._set_namespaces(desired, parent)
         return await self.cluster.applier(drift).apply_all(desired, owner=parent, prune=prune, force=force)
 
     def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
@@ -174,10 +175,17 @@ class Context(msgspec.Struct, kw_only=True):
         parent: KubeObject = self.object
         return parent
 
-    async def _set_namespace(self, desired: KubeObject, parent: KubeObject | None) -> None:
-        if parent is not None and parent.metadata.namespace and not desired.metadata.namespace:
-            mapping = await self.cluster.mapper.mapping_for(gvk_of(desired))
-            desired.metadata.namespace = parent.metadata.namespace if mapping.namespaced else ""
+    async def _set_namespaces(self, desired: Sequence[KubeObject], parent: KubeObject | None) -> None:
+        if parent is None or not (namespace := parent.metadata.namespace):
+            return
+        namespaces: dict[GroupVersionKind, str] = {}
+        for obj in desired:
+            if not obj.metadata.namespace:
+                gvk = gvk_of(obj)
+                if gvk not in namespaces:
+                    mapping = await self.cluster.mapper.mapping_for(gvk)
+                    namespaces[gvk] = namespace if mapping.namespaced else ""
+                obj.metadata.namespace = namespaces[gvk]
 
     def event(
         self,
@@ -196,7 +204,9 @@ class Context(msgspec.Struct, kw_only=True):
         self.recorder.event(about, type, reason, note, action=action, related=related)
 
 
-def request_key(request: Hashable) -> tuple[str, str]:
+def request_key(request: Any) -> tuple[str, str]:
     """Return namespace and name of a request; a request of another type has only a name."""
+    if type(request) is Request:
+        return request.namespace, request.name
     name = getattr(request, "name", None)
     return getattr(request, "namespace", ""), str(request) if name is None else name

@@ -13,7 +13,7 @@ import msgspec
 
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
-from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin_of, retain_status
+from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin_of, retain_status, status_as_read
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.client.client import Client
@@ -81,8 +81,8 @@ class StatusPatch(Generic[S]):
         before, after = self._before, self._known_status()
         if strict_equal(before, after):
             return {}
-        origin = None if self._is_tree else origin_of(self._object)
-        if origin is not None and (stored := origin.get("status")):
+        stored = None if self._is_tree else status_as_read(self._object)
+        if stored and (origin := origin_of(self._object)) is not None:
             known = to_builtins(convert(origin, type(self._object)).status) or {}
             before, after = (merge_unknown_fields(stored, known, status) for status in (before, after))
         difference: JsonObject = create_merge_patch(before, after)

@@ -26,6 +26,7 @@ from opsdk.controller.controller import Controller
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.fleet.managed_cluster import ProbeOptions
+from opsdk.fleet.metrics import FleetCollector
 from opsdk.fleet.ownership_rules import OwnershipOptions
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider
 from opsdk.fleet.runner import FleetRunner
@@ -178,6 +179,21 @@ class Fleet:
             hook=operator.manager.hook,
         )
         operator.manager.add(self._runner, phase=Phase.OTHERS)
+        operator.manager.metrics.add_collector(lambda: FleetCollector(self.runner.ownership.states, self.conditions))
+        operator.manager.debug.add("fleet", self._debug_rows, description="clusters of this replica, and their state")
+
+    def _debug_rows(self) -> list[object]:
+        """Return the rows of the debug page."""
+        states, conditions = self.runner.ownership.states(), self.conditions()
+        return [
+            {
+                "cluster": name,
+                "state": state.value,
+                "reason": conditions[name].reason if name in conditions else "",
+                "message": conditions[name].message if name in conditions else "",
+            }
+            for name, state in sorted(states.items())
+        ]
 
     def _connect(self, operator: Operator, entry: ClusterEntry) -> Cluster:
         """Return the client and cache of a managed cluster."""

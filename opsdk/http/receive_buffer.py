@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -11,7 +12,7 @@ _SIZE: Final = 256 * 1024
 _BUFFERS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
 
 
-class SharedBufferProtocol(asyncio.BufferedProtocol):
+class SharedBufferProtocol(asyncio.BufferedProtocol, ABC):
     """A protocol with `data_received` that receives through a buffer of its loop.
 
     For an `asyncio.Protocol`, asyncio allocates 256 KiB for each read, which the C library maps and unmaps: 14 of 17 us
@@ -33,6 +34,6 @@ class SharedBufferProtocol(asyncio.BufferedProtocol):
         """See `asyncio.BufferedProtocol`."""
         self.data_received(bytes(self._received[:nbytes]))
 
+    @abstractmethod
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        raise NotImplementedError

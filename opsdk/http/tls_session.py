@@ -35,6 +35,7 @@ class TlsSession:
         context: the TLS context.
         server_side: whether this is the server.
         server_hostname: the name to verify, for clients.
+        resumed: the session of an earlier connection with this context, for clients. A server may ignore it.
 
     Attributes:
         object: the connection of `ssl`, for certificates and ciphers.
@@ -59,12 +60,17 @@ class TlsSession:
     __slots__ = ("_incoming", "backlog", "error", "object", "outgoing", "state")
 
     def __init__(
-        self, context: ssl.SSLContext, *, server_side: bool = False, server_hostname: str | None = None
+        self,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        resumed: ssl.SSLSession | None = None,
     ) -> None:
         self._incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
         self.object = context.wrap_bio(
-            self._incoming, self.outgoing, server_side=server_side, server_hostname=server_hostname
+            self._incoming, self.outgoing, server_side=server_side, server_hostname=server_hostname, session=resumed
         )
         self.state = TlsState.HANDSHAKING
         self.error: ssl.SSLError | None = None

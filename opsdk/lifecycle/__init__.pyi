@@ -1,3 +1,4 @@
+from opsdk.children.set_identity import SetOwner as SetOwner
 from opsdk.lifecycle.cluster_scope import for_cluster as for_cluster
 from opsdk.lifecycle.cluster_scope import object_in_cluster as object_in_cluster
 from opsdk.lifecycle.cond import Cond as Cond
@@ -12,6 +13,9 @@ from opsdk.lifecycle.handlers import NamedHandler as NamedHandler
 from opsdk.lifecycle.leader import on_leader as on_leader
 from opsdk.lifecycle.lifecycle import LifecycleHandler as LifecycleHandler
 from opsdk.lifecycle.names import LifecycleNames as LifecycleNames
+from opsdk.lifecycle.object_set import ObjectSet as ObjectSet
+from opsdk.lifecycle.object_set import find_owner as find_owner
+from opsdk.lifecycle.object_set import purge_orphan as purge_orphan
 from opsdk.lifecycle.options import LASSO as LASSO
 from opsdk.lifecycle.options import NORMAN as NORMAN
 from opsdk.lifecycle.options import GenericControllerOptions as GenericControllerOptions
@@ -23,5 +27,8 @@ from opsdk.lifecycle.orphans import drain as drain
 from opsdk.lifecycle.orphans import drain_all as drain_all
 from opsdk.lifecycle.related import TRIGGER_ALL as TRIGGER_ALL
 from opsdk.lifecycle.related import relate as relate
+from opsdk.lifecycle.set_options import ObjectSetOptions as ObjectSetOptions
+from opsdk.lifecycle.set_options import SetMode as SetMode
+from opsdk.lifecycle.set_options import SetPlan as SetPlan
 from opsdk.lifecycle.status import StatusHandler as StatusHandler
 from opsdk.lifecycle.status import status_handler as status_handler

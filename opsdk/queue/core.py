@@ -55,7 +55,14 @@ class _Entry(msgspec.Struct):
     ready: bool = False
     # A heap may hold outdated positions of an item: only the one with this number is valid.
     ticket: int = 0
-    causes: ReconcileCauses | None = None
+    # One cause as it is: nearly all items have one.
+    causes: ReconcileCauses | ReconcileCause | None = None
+
+    def all_causes(self) -> tuple[ReconcileCause, ...]:
+        """Return the causes, oldest first."""
+        if isinstance(self.causes, ReconcileCauses):
+            return self.causes.all()
+        return () if self.causes is None else (self.causes,)
 
 
 class QueueItem(msgspec.Struct, Generic[K], frozen=True):
@@ -110,9 +117,11 @@ class QueueCore(Generic[K]):
         is_new = entry is None
         if entry is None:
             entry = self._entries[item] = _Entry(priority, ready_at, now)
-        if cause is not None:
-            if entry.causes is None:
-                entry.causes = ReconcileCauses()
+        if entry.causes is None:
+            entry.causes = cause
+        elif cause is not None:
+            if not isinstance(entry.causes, ReconcileCauses):
+                entry.causes = ReconcileCauses(entry.causes)
             entry.causes.add(cause)
         if is_new:
             self._place(item, entry, now)
@@ -157,7 +166,9 @@ class QueueCore(Generic[K]):
         heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
         if len(self._ready) > _SMALL_HEAP:
             self._drop_outdated()
-        self._count(entry.priority, 1)
+        # As `_count`, without a call for each item.
+        self._depth[entry.priority] = self._depth.get(entry.priority, 0) + 1
+        self._number_ready += 1
 
     def _count(self, priority: int, change: int) -> None:
         depth = self._depth[priority] = self._depth.get(priority, 0) + change
@@ -190,8 +201,7 @@ class QueueCore(Generic[K]):
             del self._entries[item]
             self._count(entry.priority, -1)
             self._processing[item] = now
-            causes = entry.causes.all() if entry.causes is not None else ()
-            return QueueItem(item, entry.priority, now - entry.ready_at, causes)
+            return QueueItem(item, entry.priority, now - entry.ready_at, entry.all_causes())
         return None
 
     def done(self, item: K, *, now: float) -> float:

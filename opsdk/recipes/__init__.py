@@ -26,6 +26,8 @@ __all__ = [
     "MigrationProgress",
     "OperationResult",
     "StorageMigrator",
+    "Summary",
+    "SummaryState",
     "add_finalizer",
     "contains_finalizer",
     "controller_of",
@@ -45,6 +47,7 @@ __all__ = [
     "set_condition",
     "set_controller_reference",
     "set_owner_reference",
+    "summary",
 ]
 
 _LAZY = {
@@ -54,6 +57,9 @@ _LAZY = {
     "guess_plural": "names",
     "migrate_storage_version": "storage_migration",
     "safe_concat_name": "names",
+    "SummaryState": "summaries",
+    "Summary": "summaries",
+    "summary": "summaries",
 }
 
 

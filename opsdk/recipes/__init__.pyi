@@ -17,12 +17,15 @@ from opsdk.recipes.storage_migration import (
     StorageMigrator,
     migrate_storage_version,
 )
+from opsdk.recipes.summaries import Summary, SummaryState, summary
 
 __all__ = [
     "MigrationOptions",
     "MigrationProgress",
     "OperationResult",
     "StorageMigrator",
+    "Summary",
+    "SummaryState",
     "add_finalizer",
     "contains_finalizer",
     "controller_of",
@@ -42,4 +45,5 @@ __all__ = [
     "set_condition",
     "set_controller_reference",
     "set_owner_reference",
+    "summary",
 ]

@@ -98,6 +98,7 @@ class EventRecorder:
             related: another object that is involved.
         """
         if self._closed:
+            self._drop("the recorder is closed")
             return
         try:
             about, other = _reference(regarding), _reference(related) if related is not None else None
@@ -133,6 +134,10 @@ class EventRecorder:
             self._tasks.start(self._count(), name="count")
             for number, shard in enumerate(self._shards):
                 self._tasks.start(self._run(shard), name=f"write {number}")
+
+    def refuse(self) -> None:
+        """Drop every Event from now on. For a recorder that was never opened; `aclose` writes what waits."""
+        self._closed = True
 
     async def aclose(self, *, shutdown_timeout: float = 2.0) -> None:
         """Write waiting Events for at most `shutdown_timeout` seconds, then stop. Idempotent.

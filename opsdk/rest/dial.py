@@ -48,15 +48,29 @@ class Dialer:
             async with asyncio.timeout(DIAL_TIMEOUT):
                 if self._proxy is not None:
                     return await self._through(self._proxy, where)
-                endpoint = self._endpoint
-                context = self._tls.context() if endpoint.scheme == "https" else None
-                return await connect(
-                    endpoint.host, endpoint.port, context, self._tls.server_name, partial(ClientConnection, where)
-                )
+                return await self._directly(where)
         except TimeoutError as error:
             raise ConnectError(f"{where}: no connection within {DIAL_TIMEOUT:g} s") from error
         except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where=where) from error
+
+    async def _directly(self, where: str) -> ClientConnection:
+        endpoint, make = self._endpoint, partial(ClientConnection, where)
+        if endpoint.scheme == "http":
+            return await connect(endpoint.host, endpoint.port, None, "", make)
+        context, resumption = self._tls.context(), self._tls.resumption
+        resumed = resumption.session_for(context)
+        try:
+            connection = await connect(
+                endpoint.host, endpoint.port, context, self._tls.server_name, make, resumed=resumed
+            )
+        except BaseException:
+            if resumed is not None:
+                resumption.forget()  # it may be the reason of the failure
+            raise
+        assert connection.transport is not None
+        resumption.opened(connection.transport.get_extra_info("ssl_object"))
+        return connection
 
     async def _through(self, proxy: ProxyServer, where: str) -> ClientConnection:
         # The proxy's own certificate is verified against the system, not against the cluster's CA.

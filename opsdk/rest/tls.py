@@ -17,6 +17,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
 from opsdk.loading import on_first_use
 from opsdk.rest.config import Config
+from opsdk.rest.tls_resumption import TlsResumption
 
 with on_first_use:
     import tempfile
@@ -41,7 +42,11 @@ class _Material(msgspec.Struct, frozen=True):
 
 
 class TlsContexts:
-    """The TLS context for new connections. `on_change` is called when the certificates have changed."""
+    """The TLS context for new connections. `on_change` is called when the certificates have changed.
+
+    Attributes:
+        resumption: the session that new connections resume.
+    """
 
     def __init__(self, config: Config, *, clock: Clock = LOOP_CLOCK, on_change: Callable[[], None]) -> None:
         self._config = config
@@ -51,6 +56,7 @@ class TlsContexts:
         self._material: _Material | None = None
         self._context: ssl.SSLContext | None = None
         self._checked_at = 0.0
+        self.resumption = TlsResumption(clock)
 
     @property
     def server_name(self) -> str:
@@ -89,6 +95,7 @@ class TlsContexts:
             if material == self._material:
                 return False
             self._context = _build(self._config, material)
+            self.resumption.forget()
         except ConfigError:
             if first:
                 raise

@@ -9,21 +9,21 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
-from functools import lru_cache, partial
+from functools import partial
 from itertools import count
 from typing import TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
-from opsdk.aio.timeout import timeout as clock_timeout
+from opsdk.aio.timeout import Timeouts
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
-from opsdk.http.client.request import Check, ConnectionBackend, ResponseStream
+from opsdk.http.client.request import Check, ConnectionBackend, ResponseStream, merge_headers
 from opsdk.rest.config import Config
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
@@ -42,14 +42,14 @@ class Stream:
     """A response whose body is still arriving. Iterate over it to get the bytes."""
 
     def __init__(
-        self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None, clock: Clock = LOOP_CLOCK
+        self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None, timeouts: Timeouts
     ) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self._exchange = exchange
         self._request = request
         self._idle_timeout = idle_timeout
-        self._clock = clock
+        self._timeouts = timeouts
         self._decoder = decoder_for(exchange.headers)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -76,7 +76,7 @@ class Stream:
         try:
             if self._idle_timeout is None:
                 return await self._exchange.read()
-            async with clock_timeout(self._clock, self._idle_timeout):
+            async with self._timeouts.timeout(self._idle_timeout):
                 return await self._exchange.read()
         except TransportError as error:
             _of(self._request, error)
@@ -119,6 +119,7 @@ class Transport(Closing):
         self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.endpoint = config.endpoint
         self._clock = clock
+        self._timeouts = Timeouts(clock)
         self._credentials = credentials_for(config, clock=clock)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._tls: TlsContexts | None = None
@@ -191,7 +192,7 @@ class Transport(Closing):
             raise_for_status(result, request, now=self._clock.wall())
             raise _of(request, TransportError(f"HTTP {result.status} has no stream"))
         try:
-            yield Stream(result, request, idle_timeout=idle_timeout, clock=self._clock)
+            yield Stream(result, request, idle_timeout=idle_timeout, timeouts=self._timeouts)
         finally:
             await result.aclose()
 
@@ -207,10 +208,9 @@ class Transport(Closing):
         seconds = (self.config.timeout if timeout is None else timeout) or None
         if seconds is None:
             return await self._perform(request, whole=whole, retry=retry, until=None)
-        until = self._clock.now() + seconds
         try:
-            async with clock_timeout(self._clock, seconds):
-                return await self._perform(request, whole=whole, retry=retry, until=until)
+            async with self._timeouts.timeout(seconds) as running:
+                return await self._perform(request, whole=whole, retry=retry, until=running.ends_at)
         except TimeoutError as error:
             raise _of(request, DeadlineError(f"no answer within {seconds:g} s")) from error
 
@@ -242,7 +242,7 @@ class Transport(Closing):
         self, request: RestRequest, number: int, *, whole: bool
     ) -> RestResponse | ResponseStream | TransportError:
         """Make one attempt, after client-side throttling."""
-        throttled = await self._throttle(request)
+        throttled = await self._throttle(request) if self._bucket is not None else 0.0
         started = self._clock.now()
         outcome: RestResponse | ResponseStream | TransportError | None = None
         error: BaseException | None = None
@@ -325,8 +325,8 @@ class Transport(Closing):
             self._tls.use(self._credentials.client_cert)
             self._tls.refresh()
         own_headers = {**headers, **request.headers} if headers else request.headers
-        pairs = _merged(self._headers, tuple(credentials.items()), tuple(own_headers.items()))
-        return await self._backend.exchange(request.method, self._prefix + request.target, pairs, request.body)
+        merged = merge_headers(self._headers, tuple(credentials.items()), tuple(own_headers.items()))
+        return await self._backend.exchange(request.method, self._prefix + request.target, merged, request.body)
 
     async def _throttle(self, request: RestRequest) -> float:
         """Wait for the client-side limit, and return the seconds waited. Watches are exempt."""
@@ -345,21 +345,11 @@ class Transport(Closing):
     # -- closing
     async def aclose(self) -> None:
         """Close every connection and end every request. Idempotent."""
+        self._timeouts.close()
         await self._backend.aclose()
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
-
-
-# A client sends the same few sets of headers again and again.
-@lru_cache(maxsize=64)
-def _merged(
-    common: tuple[tuple[str, str], ...], credentials: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]
-) -> tuple[tuple[str, str], ...]:
-    """Return the headers of a request. Its own ones replace others of the same name."""
-    by_name = {name.lower(): (name, value) for name, value in own}
-    others = (pair for pair in (*common, *credentials) if pair[0].lower() not in by_name)
-    return (*others, *by_name.values())
 
 
 E = TypeVar("E", bound=OpsdkError)

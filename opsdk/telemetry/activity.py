@@ -126,7 +126,8 @@ class Activity:
             self.more_reads += 1
             return
         self._seen.add(identity)
-        self.reads.append(ObjectRead(str(gvk), str(key), resource_version, cached, data() if callable(data) else data))
+        content = data if data is None or isinstance(data, bytes) else data()
+        self.reads.append(ObjectRead(str(gvk), str(key), resource_version, cached, content))
 
     def sent(self, request: RequestSent) -> None:
         """Record a request."""

@@ -51,8 +51,10 @@ class ReconcileCause(NamedTuple):
 class ReconcileCauses:
     """The causes of one queued request. Equal ones are combined, and their number is bounded.
 
-    >>> causes = ReconcileCauses()
-    >>> causes.add(ReconcileCause("Pod", "update", "default/web", "7"))
+    Args:
+        causes: the first ones.
+
+    >>> causes = ReconcileCauses(ReconcileCause("Pod", "update", "default/web", "7"))
     >>> causes.add(ReconcileCause("Pod", "update", "default/web", "9"))
     >>> [str(cause) for cause in causes.all()]
     ['Pod update default/web at 9 (2 times)']
@@ -60,9 +62,11 @@ class ReconcileCauses:
 
     __slots__ = ("_by_identity", "_more")
 
-    def __init__(self) -> None:
+    def __init__(self, *causes: ReconcileCause) -> None:
         self._by_identity: dict[tuple[str, str, str], ReconcileCause] = {}
         self._more = 0
+        for cause in causes:
+            self.add(cause)
 
     def add(self, cause: ReconcileCause) -> None:
         """Add a cause. Above 16 different causes, only their number is kept."""

@@ -275,7 +275,7 @@ class PrometheusHook(TelemetryHook):
 
     def _record_reconcile(self, record: Reconciled) -> None:
         name = record.controller
-        self._total.inc(name, record.result.value)
+        self._total.inc(name, record.result._value_)  # `value` is a property: two calls
         self._seconds.observe(record.seconds, name)
         if record.result is ReconcileOutcome.ERROR:
             self._errors.inc(name)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.aio.clock import LOOP_CLOCK
-from opsdk.aio.timeout import timeout
+from opsdk.aio.timeout import Timeouts, timeout
 from opsdk.testing.clock import ManualClock, settle
 from opsdk.testing.loop import VirtualLoop
 
@@ -51,20 +51,20 @@ async def test_a_cancellation_wins_over_a_timeout_that_has_not_passed() -> None:
         await task
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(1, 30)), max_size=12))
-def test_the_last_restart_decides(steps: list[tuple[int, int | None]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(1, 30)), max_size=12), st.booleans())
+def test_the_last_restart_decides(steps: list[tuple[int, int | None]], shared: bool) -> None:
     """Whatever came before, the block ends when the last restart says, and never after a restart without a time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        ended, ends_at = runner.run(_ends_of(steps))
+        ended, ends_at = runner.run(_ends_of(steps, shared=shared))
     assert ended == ([] if ends_at is None else [pytest.approx(ends_at, abs=1.0)])
 
 
-async def _ends_of(steps: list[tuple[int, int | None]]) -> tuple[list[float], float | None]:
+async def _ends_of(steps: list[tuple[int, int | None]], *, shared: bool) -> tuple[list[float], float | None]:
     """Play the restarts. Returns when the block ended, and when the last restart let it end."""
     clock = ManualClock()
     ended: list[float] = []
     began = clock.now()
-    running = timeout(clock, 20)
+    running = Timeouts(clock).timeout(20) if shared else timeout(clock, 20)
 
     async def block() -> None:
         try:
@@ -130,7 +130,51 @@ def test_it_cancels_as_asyncio_does(seconds: tuple[int, int, int], cancelled_at:
         return ["cancelled"] if task.cancelled() else task.result()
 
     ends = []
-    for scope in (partial(timeout, LOOP_CLOCK), asyncio.timeout):
+    for scope in (partial(timeout, LOOP_CLOCK), Timeouts(LOOP_CLOCK).timeout, asyncio.timeout):
         with asyncio.Runner(loop_factory=VirtualLoop) as runner:
             ends.append(runner.run(outcome(scope)))
-    assert ends[0] == ends[1]
+    assert ends[0] == ends[1] == ends[2]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9), st.integers(1, 9)), max_size=8))
+def test_blocks_that_share_a_timer_end_on_their_own(blocks: list[tuple[int, int, int]]) -> None:
+    """Each block ends at its own time or with its own work, whatever the others do, and one timer is set at most."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        timeouts = Timeouts(LOOP_CLOCK)
+
+        async def block(start: int, limit: int, work: int) -> None:
+            await asyncio.sleep(start)
+            began = loop.time()
+            try:
+                async with timeouts.timeout(limit + 0.5):
+                    await asyncio.sleep(work)
+            except TimeoutError:
+                assert limit + 0.5 < work
+                assert loop.time() - began == pytest.approx(limit + 0.5)
+            else:
+                assert work < limit + 0.5
+
+        await asyncio.gather(*(block(*numbers) for numbers in blocks))
+        timeouts.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+
+def test_a_new_loop_sets_the_timer_again() -> None:
+    """A timer of a loop that has ended never fires."""
+    timeouts = Timeouts(LOOP_CLOCK)
+
+    async def block(seconds: float) -> None:
+        async with timeouts.timeout(5):
+            await asyncio.sleep(seconds)
+
+    for seconds in (1, 9):
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            if seconds < 5:
+                runner.run(block(seconds))
+            else:
+                with pytest.raises(TimeoutError):
+                    runner.run(block(seconds))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from benchkit import results, workload
 
+from benchmarks.__main__ import parse
 from benchmarks.page import write_page
 from benchmarks.plots import bar_chart
 from benchmarks.report import verdict_table, workload_table
@@ -66,6 +67,21 @@ def test_the_page_has_verdicts_tables_and_machines(tmp_path: Path) -> None:
     assert workload_table(collected["x"]) in page
     assert page.count("cores") == 1
     assert page.count("size") == 2
+
+
+def test_the_page_names_workloads_without_results(tmp_path: Path) -> None:
+    """A workload that no run measured is named, so that its absence does not look like the whole page."""
+    for collected, named in ({"x": results(opsdk=[2])}, False), ({}, True):
+        write_page(tmp_path / "page.md", collected, [], [{"cores": "2"}], [workload()])
+        assert ("**Not measured**: (x)" in (tmp_path / "page.md").read_text()) is named
+
+
+@pytest.mark.parametrize(("option", "known"), [("--only", "a"), ("--clients", "opsdk")])
+def test_unknown_names_are_an_error(option: str, known: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A workload or client that does not exist ends the run before it starts; the message has those that exist."""
+    with pytest.raises(SystemExit):
+        parse([option, f"{known},other"])
+    assert f"other: use some of {known}, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("load", "busy"), [("1.2", False), ("8.6", True)])

@@ -13,7 +13,7 @@ from clientkit import Site, SiteStatus, site
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.crd import crd_for
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured, deep_copy
@@ -381,6 +381,16 @@ async def test_events_are_taken_by_the_server() -> None:
         assert cluster.recorder.dropped == 0
 
 
+async def test_a_closed_cluster_drops_events() -> None:
+    """A recorder that is first used after the cluster has stopped queues nothing, because nothing would be written."""
+    async with world() as (cluster, _):
+        async with running(cluster):
+            pass
+        cluster.recorder.event(config(), "Normal", "Late", "words")
+        assert cluster.recorder.dropped == 1
+        assert not (await cluster.uncached.list(Event)).items
+
+
 @pytest.mark.behaviour(46)
 async def test_a_second_start_leaves_the_first_alone() -> None:
     """It is refused; the cache of the running cluster still serves reads and follows changes, also of Events."""
@@ -419,3 +429,9 @@ async def test_objects_of_an_owner() -> None:
         assert [obj.metadata.name for obj in cached] == [obj.metadata.name for obj in direct] == ["c1", "c3", "c5"]
         assert [read.key for read in activity.reads] == ["default/c1", "default/c3", "default/c5"]
         assert not list(await cluster.client.list(ConfigMap, owner_uid="unknown"))
+        known = frozenset({ObjectKey("default", "c1"), ObjectKey("default", "c2"), ObjectKey("default", "gone")})
+        with Activity() as activity:
+            for client in (cluster.client, cluster.uncached):
+                others = await client.list(ConfigMap, namespace="default", owner_uid=uid, exclude=known)
+                assert [obj.metadata.name for obj in others] == ["c3", "c5"]
+        assert "default/c1" not in {read.key for read in activity.reads if read.cached}

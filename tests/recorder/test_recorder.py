@@ -135,8 +135,8 @@ async def test_what_is_told_before_the_start_is_kept() -> None:
 
 
 @pytest.mark.behaviour(135)
-async def test_after_the_end_events_are_dropped_quietly() -> None:
-    """No error, no task; opening again does nothing."""
+async def test_after_the_end_events_are_dropped_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    """No error, no task, one log line; opening again does nothing."""
     server = Server()
     recorder = server.recorder()
     recorder.open()
@@ -146,7 +146,10 @@ async def test_after_the_end_events_are_dropped_quietly() -> None:
     recorder.open()
     await asyncio.sleep(1)
     assert server.events == {}
-    assert recorder.dropped == 0
+    assert recorder.dropped == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "an event of site-operator is dropped (1 so far): the recorder is closed"
+    ]
 
 
 async def test_an_outage_is_waited_out() -> None:

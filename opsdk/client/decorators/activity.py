@@ -57,22 +57,28 @@ class RecordRequests(Wrapper):
 
 def _request(operation: Operation, result: Any, status: int, seconds: float, reason: str) -> RequestSent:
     verb = "patch" if isinstance(operation, PatchObject) else type(operation).__name__.lower()
+    subresource, version = "", ""
     match operation:
-        case Get() | Delete():
+        case Get():
+            name, subresource = operation.key.name, operation.subresource
+        case Delete():
             name = operation.key.name
-        case List() | DeleteAllOf():
+        case List():
             name = "*"
+        case DeleteAllOf():
+            name, verb = "*", "deletecollection"
         case _:
             name = operation.obj.metadata.name or operation.obj.metadata.generate_name
-    is_write = not isinstance(operation, Get | List | Delete | DeleteAllOf)
+            subresource = operation.subresource
+            version = result.metadata.resource_version if result is not None else ""
     return RequestSent(
-        verb="deletecollection" if isinstance(operation, DeleteAllOf) else verb,
+        verb=verb,
         gvk=str(gvk_of_operation(operation)),
-        key=str(ObjectKey(namespace_of(operation), name)),
-        subresource="" if isinstance(operation, List | Delete | DeleteAllOf) else operation.subresource,
+        key=f"{namespace}/{name}" if (namespace := namespace_of(operation)) else name,
+        subresource=subresource,
         status=status,
         seconds=seconds,
-        resource_version=result.metadata.resource_version if is_write and result is not None else "",
+        resource_version=version,
         reason=reason,
     )
 

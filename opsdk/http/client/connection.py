@@ -177,7 +177,13 @@ class ClientConnection(SharedBufferProtocol):
 
 
 async def connect(
-    host: str, port: int, context: ssl.SSLContext | None, server_name: str, make: Callable[[], Connected]
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    server_name: str,
+    make: Callable[[], Connected],
+    *,
+    resumed: ssl.SSLSession | None = None,
 ) -> Connected:
     """Return a new connection, with TLS if `context` is given.
 
@@ -187,11 +193,12 @@ async def connect(
         context: TLS context, or None for plain HTTP.
         server_name: the name to verify; empty for `host`.
         make: creates the protocol object.
+        resumed: see `TlsSession`.
 
     Raises:
         OSError: and other exceptions in `TRANSPORT_ERRORS`; the caller translates them.
     """
-    session = None if context is None else TlsSession(context, server_hostname=server_name or host)
+    session = None if context is None else TlsSession(context, server_hostname=server_name or host, resumed=resumed)
     sock = await open_socket(host, port)
     connection = make()
     connection.socket = sock

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.asgi_types import CUT, App, Message
-from opsdk.http.client.request import CheckFor, Pairs, encode_request, unchecked
+from opsdk.http.client.request import CheckFor, Pairs, encode_request, raw_headers, unchecked
 from opsdk.structured_merge.value import JsonObject
 
 _log = logging.getLogger("opsdk.http.client")
@@ -90,7 +90,7 @@ class AsgiBackend:
 
     def _scope(self, method: str, target: str, headers: Pairs, body: bytes) -> JsonObject:
         path, _, query = target.partition("?")
-        pairs = [(name.lower().encode(), value.encode()) for name, value in headers]
+        pairs = [*raw_headers(headers)]
         if body or method in {"POST", "PUT", "PATCH"}:
             pairs.append((b"content-length", str(len(body)).encode()))
         return {

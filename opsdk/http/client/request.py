@@ -50,18 +50,56 @@ class ConnectionBackend(Protocol):
         ...
 
 
+class MergedHeaders(tuple[tuple[str, str], ...]):  # noqa: SLOT001 - a tuple cannot have slots
+    """The headers of a request, with their lines. See `merge_headers`.
+
+    Attributes:
+        lines: the headers as `encode_request` writes them.
+        raw: the headers as an ASGI scope has them.
+    """
+
+    lines: str
+    raw: tuple[tuple[bytes, bytes], ...]
+
+
+# The only cache of headers: a client sends the same few sets again and again.
+@lru_cache(maxsize=64)
+def merge_headers(
+    common: tuple[tuple[str, str], ...], credentials: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]
+) -> MergedHeaders:
+    """Return the headers of a request. Its own ones replace others of the same name. Raises `UsageError`.
+
+    >>> merge_headers((("Host", "a"), ("Accept", "*/*")), (), (("accept", "text/plain"),))
+    (('Host', 'a'), ('accept', 'text/plain'))
+    """
+    by_name = {name.lower(): (name, value) for name, value in own}
+    others = (pair for pair in (*common, *credentials) if pair[0].lower() not in by_name)
+    merged = MergedHeaders((*others, *by_name.values()))
+    merged.lines, merged.raw = _header_lines(merged), raw_headers(merged)
+    return merged
+
+
 def encode_request(method: str, target: str, headers: Pairs, body: bytes) -> bytes:
     """Return the bytes of a request. Raises `UsageError` for a character that would end a line early."""
     if not method.isalpha() or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{method} {target!r} is not a valid request line: escape the path and the query")
     length = f"Content-Length: {len(body)}\r\n" if body or method in {"POST", "PUT", "PATCH"} else ""
-    return f"{method} {target} HTTP/1.1\r\n{_header_lines(tuple(headers))}{length}\r\n".encode() + body
+    lines = headers.lines if isinstance(headers, MergedHeaders) else _header_lines(headers)
+    return f"{method} {target} HTTP/1.1\r\n{lines}{length}\r\n".encode() + body
 
 
-# A client sends the same few sets of headers again and again.
-@lru_cache(maxsize=64)
-def _header_lines(headers: tuple[tuple[str, str], ...]) -> str:
-    """Return the lines of the headers. Raises `UsageError`."""
+def raw_headers(headers: Pairs) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers as an ASGI scope has them.
+
+    >>> raw_headers([("Accept", "*/*")])
+    ((b'accept', b'*/*'),)
+    """
+    if isinstance(headers, MergedHeaders) and hasattr(headers, "raw"):
+        return headers.raw
+    return tuple((name.lower().encode(), value.encode()) for name, value in headers)
+
+
+def _header_lines(headers: Pairs) -> str:
     lines = []
     for name, value in headers:
         if not name or not name.isascii() or any(c in name for c in " :\r\n\0") or any(c in value for c in "\r\n\0"):

@@ -1,0 +1,46 @@
+"""Prometheus metrics of a fleet, computed when they are scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from opsdk.apimachinery.meta import Condition
+from opsdk.fleet.ownership_rules import ShardState
+
+
+class FleetCollector(Collector):
+    """Collects what this replica does with the clusters or shards of a fleet.
+
+    Args:
+        states: returns the state of each cluster that this replica does something with.
+        conditions: returns the ``Ready`` conditions of these clusters.
+    """
+
+    def __init__(
+        self, states: Callable[[], Mapping[str, ShardState]], conditions: Callable[[], Mapping[str, Condition]]
+    ) -> None:
+        self._states = states
+        self._conditions = conditions
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the number of clusters by state, and one sample for each cluster that this replica works for."""
+        clusters = GaugeMetricFamily(
+            "opsdk_fleet_clusters", "Clusters or shards that this replica has, by state.", labels=["state"]
+        )
+        states = list(self._states().values())
+        for state in ShardState:
+            if state is not ShardState.NONE:
+                clusters.add_metric([state.value], states.count(state))
+        yield clusters
+        ready = GaugeMetricFamily(
+            "opsdk_fleet_cluster_ready",
+            "1 while a cluster of this replica answers and its informers are current.",
+            labels=["cluster", "reason"],
+        )
+        for name, condition in self._conditions().items():
+            ready.add_metric([name, condition.reason], float(condition.status == "True"))
+        yield ready
