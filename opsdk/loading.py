@@ -13,11 +13,13 @@ an ordinary import. Use it where a measurement shows that the module costs time,
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from threading import RLock, local
 from types import ModuleType
+from typing import Any
 
 # The import sets these before the code runs. Import statements read the first, and `inspect` the others of all modules.
 _SET_BEFORE = frozenset(["__spec__", "__file__", "__name__"])
@@ -82,6 +84,29 @@ class _OnFirstUse(local):
 
 on_first_use = _OnFirstUse()
 """Import statements in a ``with`` block of it import modules on first use."""
+
+
+def names_on_first_use(package: dict[str, Any], homes: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
+    """Return the ``__getattr__`` of a package whose public names are imported when they are first used.
+
+    Args:
+        package: the package's ``globals()``.
+        homes: names by the module of the package that defines them.
+
+    ::
+
+        __getattr__ = names_on_first_use(globals(), {"names": ("guess_plural", "safe_concat_name")})
+    """
+    prefix = package["__name__"]
+    home_of = {name: f"{prefix}.{module}" for module, names in homes.items() for name in names}
+
+    def attribute(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {prefix!r} has no attribute {name!r}")
+        value = package[name] = getattr(import_module(home_of[name]), name)
+        return value
+
+    return attribute
 
 
 def _load(module: ModuleType) -> None:

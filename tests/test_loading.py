@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 import textwrap
@@ -154,3 +155,20 @@ def test_threads_run_a_module_once(house: Path) -> None:
     del sys.modules["lazy_gate"]
     assert names == ["lazy_house.room at last"] * 3
     assert loaded() == ["room"]
+
+
+def test_the_names_of_a_package_are_imported_when_they_are_used(house: Path) -> None:
+    """A name loads its module once; another name is an AttributeError of the package."""
+    (house / "__init__.py").write_text(
+        "from opsdk.loading import names_on_first_use\n"
+        "LOADED = []\n"
+        "__getattr__ = names_on_first_use(globals(), {'attic': ('box', 'beam')})\n"
+    )
+    (house / "attic.py").write_text("import lazy_house\nlazy_house.LOADED.append('attic')\nbox, beam = 1, 2\n")
+    package = importlib.import_module("lazy_house")
+    assert package.LOADED == []
+    assert (package.box, package.beam, package.box) == (1, 2, 1)
+    assert package.LOADED == ["attic"]
+    with pytest.raises(AttributeError, match="'lazy_house' has no attribute 'cellar'"):
+        _ = package.cellar
+    sys.modules.pop("lazy_house.attic")

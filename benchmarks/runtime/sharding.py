@@ -27,14 +27,13 @@ from opsdk import (
     load_config,
 )
 from opsdk.api.core.v1 import ConfigMap, Namespace
-from opsdk.fleet import Fleet, FleetOptions, NamespaceShards, OwnershipOptions
+from opsdk.fleet import Fleet, FleetOptions, NamespaceShards
 from opsdk.patch import merge_patch
 
 ROOT = Path(__file__).resolve().parents[2]
 _NAMESPACES = 32
 _PARALLEL = 16
 _PATIENCE = 300.0
-_TIMES = OwnershipOptions(name="f", namespace="default", lease_duration=4, renew_deadline=3, retry_period=0.5)
 
 
 # ------------------------------------------------------------------ one operator
@@ -43,7 +42,11 @@ def operate(name: str) -> None:
     off = ManagerOptions(health_probe_bind_address="0", metrics_bind_address="0", shutdown_timeout=5)
     operator = Operator("sharded", OperatorOptions(manager=off))
     options = FleetOptions(
-        namespace="default", ownership=_TIMES, controller=ControllerOptions(max_concurrent_reconciles=2)
+        namespace="default",
+        lease_duration=4,
+        renew_deadline=3,
+        retry_period=0.5,
+        controller=ControllerOptions(max_concurrent_reconciles=2),
     )
     fleet = Fleet(operator, NamespaceShards(label_selector="bench"), options)
 

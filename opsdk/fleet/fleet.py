@@ -53,12 +53,16 @@ class ControllerClass(Enum):
 
 
 class FleetOptions(Options, frozen=True, kw_only=True):
-    """Options of a `Fleet`.
+    """Options of a `Fleet`. Times are in seconds.
 
     Attributes:
         name: of the fleet, and part of the names of its leases; empty for the operator's name.
         namespace: of the leases in the management cluster; empty for the namespace of this process.
-        ownership: times and load factor; its name and namespace are those of the fleet.
+        lease_duration: see `OwnershipOptions`, as for the next four.
+        renew_deadline: for how long renewals may fail.
+        retry_period: between two renewals.
+        load_factor: bound of the clusters of one replica.
+        drain_timeout: for running reconciles to finish before a cluster is handed over.
         cluster: for managed clusters: what is cached, and how writes are made.
         controller: for controllers of managed clusters without their own options.
         probe: see `ProbeOptions`.
@@ -66,7 +70,11 @@ class FleetOptions(Options, frozen=True, kw_only=True):
 
     name: str = ""
     namespace: str = ""
-    ownership: OwnershipOptions = OwnershipOptions(name="fleet", namespace="default")
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    load_factor: float = 1.25
+    drain_timeout: float = 20.0
     cluster: ClusterOptions = ClusterOptions()
     controller: ControllerOptions = ControllerOptions()
     probe: ProbeOptions = ProbeOptions()
@@ -173,7 +181,15 @@ class Fleet:
             self.provider,
             connect=partial(self._connect, operator),
             make_controllers=partial(self._make_controllers, operator),
-            ownership=replace(o.ownership, name=o.name or operator.name, namespace=namespace),
+            ownership=OwnershipOptions(
+                name=o.name or operator.name,
+                namespace=namespace,
+                lease_duration=o.lease_duration,
+                renew_deadline=o.renew_deadline,
+                retry_period=o.retry_period,
+                load_factor=o.load_factor,
+                drain_timeout=o.drain_timeout,
+            ),
             probe=o.probe,
             clock=operator.clock,
             hook=operator.manager.hook,

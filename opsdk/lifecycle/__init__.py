@@ -5,7 +5,7 @@ It holds no clients and caches: each object gets a cluster. Controllers with one
 The names are imported when they are first used. Type checkers read ``__init__.pyi``.
 """
 
-from importlib import import_module
+from opsdk.loading import names_on_first_use
 
 _HOMES = {
     "cluster_scope": (
@@ -63,7 +63,6 @@ _HOMES = {
         "status_handler",
     ),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "LASSO",
@@ -105,11 +104,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
-    return value
+__getattr__ = names_on_first_use(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

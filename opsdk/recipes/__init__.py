@@ -6,8 +6,7 @@ Functions of the storage migration and of `names` are imported when they are fir
 ``__init__.pyi``.
 """
 
-from importlib import import_module
-
+from opsdk.loading import names_on_first_use
 from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
@@ -51,25 +50,13 @@ __all__ = [
     "summary",
 ]
 
-_LAZY = {
-    "MigrationOptions": "storage_migration",
-    "MigrationProgress": "storage_migration",
-    "StorageMigrator": "storage_migration",
-    "create_crds": "definitions",
-    "guess_plural": "names",
-    "migrate_storage_version": "storage_migration",
-    "safe_concat_name": "names",
-    "SummaryState": "summaries",
-    "Summary": "summaries",
-    "summary": "summaries",
+_HOMES = {
+    "definitions": ("create_crds",),
+    "names": ("guess_plural", "safe_concat_name"),
+    "storage_migration": ("MigrationOptions", "MigrationProgress", "StorageMigrator", "migrate_storage_version"),
+    "summaries": ("Summary", "SummaryState", "summary"),
 }
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    return value
+__getattr__ = names_on_first_use(globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -20,6 +20,7 @@ from opsdk.fleet.fleet import ControllerClass, Fleet
 from opsdk.fleet.object_provider import CONDITION_ANNOTATION, KubeconfigSecrets
 from opsdk.fleet.provider import ClusterProvider, KubeconfigDirectory, StaticClusters
 from opsdk.manager.options import ManagerOptions
+from opsdk.rest.kubeconfig import config_from_text
 from opsdk.testing.eventually import eventually
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -281,6 +282,44 @@ async def test_secrets_describe_clusters(caplog: pytest.LogCaptureFixture) -> No
             assert words in shown.message
         await client.delete(Secret, "default/empty")
         await eventually(lambda: "empty" not in replica.fleet.owned)
+        await replica.stop()
+
+
+async def test_a_secret_that_is_being_deleted_is_no_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    """A finalizer may keep the Secret for long; its cluster leaves at once."""
+    caplog.set_level(logging.CRITICAL)
+    async with World([], lambda _: KubeconfigSecrets(namespace="default")) as world:
+        client = Cluster(world.management.config).uncached
+        kept = secret("kept", kubeconfig=kubeconfig("http://127.0.0.1:1"))
+        kept.metadata.finalizers = ["example.com/kept"]
+        await client.create(kept)
+        await client.create(secret("other", kubeconfig=kubeconfig("http://127.0.0.1:1")))
+        (replica,) = world.start("a")
+        await asyncio.sleep(1)
+        await eventually(lambda: replica.fleet.owned == {"kept", "other"})
+        await client.delete(Secret, "default/kept")
+        await eventually(lambda: replica.fleet.owned == {"other"})
+        assert (await client.get(Secret, "default/kept")).metadata.deletion_timestamp is not None
+        await replica.stop()
+
+
+async def test_a_wrong_ca_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """A server whose certificate another CA signed gets a condition that says so, until its CA is right."""
+    caplog.set_level(logging.CRITICAL)
+    async with World([]) as world, environment.Environment() as served, environment.Environment() as other:
+        right = config_from_text(served.kubeconfig(await served.serve()), source="right")
+        wrong = config_from_text(other.kubeconfig(await other.serve()), source="wrong")
+        world.static.join("tls", msgspec.structs.replace(right, ca_data=wrong.ca_data))
+        (replica,) = world.start("a")
+        await asyncio.sleep(1)
+
+        def reason() -> str:
+            condition = replica.fleet.conditions().get("tls")
+            return condition.reason if condition is not None else ""
+
+        await eventually(lambda: reason() == "InvalidCertificate")
+        world.static.join("tls", right)
+        await eventually(lambda: reason() == "Connected", within=60)
         await replica.stop()
 
 

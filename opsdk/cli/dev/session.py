@@ -34,15 +34,19 @@ class Reload:
         seconds: from the call until the controllers of the new code run.
         definitions: names of the CustomResourceDefinitions that changed.
         error: why the new code does not run, or None.
+        ended: the new code ran, and ended before its controllers did.
         first: no code of this session ran before.
     """
 
     seconds: float
     definitions: tuple[str, ...] = ()
     error: str | None = None
+    ended: bool = False
     first: bool = False
 
     def __str__(self) -> str:
+        if self.ended:
+            return f"the operator ended after {self.seconds:.2f} s, change a file to start it again: {self.error}"
         if self.error is not None:
             state = "nothing runs yet, change a file to try again" if self.first else "the old code goes on"
             return f"{state}: {self.error}"
@@ -132,6 +136,10 @@ class DevSession(Closing):
         for kind in running.cluster.cache.kinds():
             kind.pinned = True  # outlives the handlers of this version
         self.reloads += 1
+        if self._task.done():
+            failure = None if self._task.cancelled() else self._task.exception()
+            reason = "it was stopped" if failure is None else str(failure)
+            return Reload(seconds=time.monotonic() - began, error=reason, ended=True, first=first)
         return Reload(seconds=time.monotonic() - began, definitions=tuple(changed), first=first)
 
     async def aclose(self) -> None:

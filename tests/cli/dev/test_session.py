@@ -135,6 +135,16 @@ async def test_an_operator_that_failed_starts_again(module: Path, caplog: pytest
         assert session.failure is None
 
 
+async def test_an_operator_that_ends_at_once_is_not_shown_as_started(module: Path) -> None:
+    """The reload says that it ended, and why."""
+    rewrite(module, more=FAILING)
+    async with Environment() as env, DevSession(env.config, loader(module)) as session:
+        ended = await session.reload()
+        assert ended.ended
+        assert str(ended).startswith("the operator ended after ")
+        assert str(ended).endswith("change a file to start it again: broken")
+
+
 async def test_a_setup_function_that_fails_leaves_the_old_code_at_work(module: Path) -> None:
     """The error has its place; the old cluster and its informers go on, and a mended file is loaded."""
     setup = (

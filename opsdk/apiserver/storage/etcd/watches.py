@@ -41,7 +41,7 @@ class Watches(Closing):
         self._clock = clock
         self._feeds: dict[Feed, asyncio.Task[None]] = {}
         self._shared: dict[str, Feed] = {}
-        self._tasks = TaskOwner("etcd-watches", on_error=self._broken, clock=clock)
+        self._tasks = TaskOwner("etcd-watches", on_error=_report, clock=clock)
 
     def __repr__(self) -> str:
         return f"<Watches of {', '.join(sorted(self._shared)) or 'nothing'}>"
@@ -65,7 +65,8 @@ class Watches(Closing):
             history_limit=options.history_limit,
             watch_limit=options.watch_limit,
         )
-        self._feeds[feed] = self._tasks.start(self._run(feed), name=bucket)
+        task = self._feeds[feed] = self._tasks.start(self._run(feed), name=bucket)
+        task.add_done_callback(partial(self._on_done, feed))
         return feed
 
     async def _run(self, feed: Feed) -> None:
@@ -147,12 +148,10 @@ class Watches(Closing):
         self._forget(feed)
         feed.fail(error)
 
-    def _broken(self, name: str, error: BaseException) -> None:
-        """A task failed by a defect: its readers end, so that they list again."""
-        log.error("%s failed", name, exc_info=error)
-        for feed, task in tuple(self._feeds.items()):
-            if task.done():
-                self._end(feed, lambda watch: CompactedError(watch.after, None))
+    def _on_done(self, feed: Feed, task: asyncio.Task[None]) -> None:
+        """A task that ends while its feed has readers has a defect: the readers end too, so that they list again."""
+        if self._feeds.get(feed) is task:
+            self._end(feed, lambda watch: CompactedError(watch.after, None))
 
     def end(self) -> None:
         """End every reader; new ones may begin."""
@@ -172,3 +171,7 @@ def _compacted(feed: Feed, oldest: int | None, watch: QueueWatch) -> Exception:
 
 def _refused(feed: Feed, error: EtcdError, _: QueueWatch) -> Exception:
     return api_error(error, "watch", feed.bucket)
+
+
+def _report(name: str, error: BaseException) -> None:
+    log.error("%s failed", name, exc_info=error)

@@ -19,7 +19,7 @@ from opsdk.apiserver.storage.etcd.client import Rpc
 from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure
 from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.storage import EtcdStorage
-from opsdk.apiserver.storage.ports import ChangeType, StorageChange
+from opsdk.apiserver.storage.ports import ChangeType, StorageChange, StorageWatch
 from opsdk.errors import ConnectError, ServerTimeoutError, ServiceUnavailableError
 from tests.support.etcd_cluster import EtcdCluster, free_port, needs_etcd
 from tests.support.etcd_history import PREFIX, History, Writer
@@ -37,9 +37,8 @@ async def eventually(check: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def collect(storage: EtcdStorage, revision: int, changes: list[StorageChange]) -> None:
-    """Watch until cancelled."""
-    watch = await storage.watch(PREFIX, revision)
+async def collect(watch: StorageWatch, changes: list[StorageChange]) -> None:
+    """Read until cancelled."""
     while True:
         changes.append(await anext(watch))
 
@@ -49,7 +48,8 @@ async def collecting(storages: list[EtcdStorage]) -> AsyncIterator[list[list[Sto
     """The changes that a watcher on each storage sees."""
     revision = await storages[0].get_current_resource_version()
     seen: list[list[StorageChange]] = [[] for _ in storages]
-    tasks = [asyncio.ensure_future(collect(s, revision, c)) for s, c in zip(storages, seen, strict=True)]
+    watches = [await storage.watch(PREFIX, revision) for storage in storages]
+    tasks = [asyncio.ensure_future(collect(w, c)) for w, c in zip(watches, seen, strict=True)]
     try:
         yield seen
     finally:

@@ -148,6 +148,19 @@ async def test_a_reader_before_the_history_joins_the_others(etcd: EtcdCluster) -
         assert await names(late, 1) == ["zz"]
 
 
+async def test_no_reader_waits_for_a_task_that_ended(etcd: EtcdCluster) -> None:
+    """If the task of a watch ends by a defect, its readers end with `CompactedError`, and new ones work."""
+    async with EtcdStorage(options_for(etcd)) as storage:
+        watch = await storage.watch(P)
+        [task] = storage._watches._feeds.values()
+        task.cancel()
+        with pytest.raises(CompactedError):
+            await names(watch, 1)
+        watch = await storage.watch(P)
+        await put(storage, "a")
+        assert await names(watch, 1) == ["a"]
+
+
 async def test_a_large_burst_arrives_in_order(etcd: EtcdCluster) -> None:
     """Changes that etcd sends in fragments are put together."""
     async with EtcdStorage(options_for(etcd)) as storage:
