@@ -116,17 +116,19 @@ class ShardRunner:
             await self._after.wait_ended()
         while not self._draining:
             self._stop.clear()
-            runnable = self._make(self.shard)
+            runnable: ShardRunnable | None = None
+            wait = 0.0
             try:
+                runnable = self._make(self.shard)
                 await self._serve(runnable)
             except Exception:
                 wait = waits.next(self._clock.now())
-                log.exception(
-                    "the work for %s failed; unless the shard goes, it begins again in %.0f s", self.shard, wait
-                )
-                await self._wait_first(self._clock.sleep(wait), self._stop.wait())
+                log.exception("the work for %s failed: it begins again in %.0f s, if it has to", self.shard, wait)
             finally:
-                await finish(runnable.aclose(), name=f"shard {self.shard}/close")
+                if runnable is not None:
+                    await finish(runnable.aclose(), name=f"shard {self.shard}/close")
+            if wait:
+                await self._wait_first(self._clock.sleep(wait), self._stop.wait())
 
     async def _serve(self, runnable: ShardRunnable) -> None:
         """Warm the runnable up, and let it work while the shard is owned, until `drain` or `restart`."""

@@ -73,9 +73,16 @@ class Replica:
         self.failing: set[str] = set()
         self.drain_seconds = 1.0
         self.cluster = Cluster(env.config)
-        self.ownership = Ownership(self.cluster, lambda shard: Work(self, shard), OPTIONS)
+        self.unmakeable: set[str] = set()
+        self.ownership = Ownership(self.cluster, self.make, OPTIONS)
         self.ownership.set_shards(SHARDS)
         self.task = asyncio.get_running_loop().create_task(self.ownership.start(), name=f"replica {name}")
+
+    def make(self, shard: str) -> Work:
+        """Return the work for a shard."""
+        if shard in self.unmakeable:
+            raise ValueError("the work cannot be made")
+        return Work(self, shard)
 
     def owns_as_placed(self) -> bool:
         """Whether it owns what its placement names."""
@@ -199,6 +206,25 @@ async def test_work_that_fails_begins_again(caplog: pytest.LogCaptureFixture) ->
         await asyncio.sleep(30)
         assert any(shard == "cluster-3" for _, shard, _ in fleet.writes)
         assert a.log.count(("start", "cluster-4")) == 1
+
+
+async def test_work_that_cannot_be_made_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """The replica keeps the shard, and still hands it over when it stops."""
+    caplog.set_level(logging.CRITICAL, "opsdk.fleet")
+    async with environment.Environment() as env, Fleet(env) as fleet:
+        (a,) = fleet.start("a")
+        a.unmakeable.update(("cluster-3", "cluster-4"))
+        await fleet.settled(1)
+        await asyncio.sleep(20)
+        assert not {"cluster-3", "cluster-4"} & {shard for _, shard, _ in fleet.writes}
+        a.unmakeable.remove("cluster-3")
+        await asyncio.sleep(30)
+        assert any(shard == "cluster-3" for _, shard, _ in fleet.writes)
+        (b,) = fleet.start("b")
+        await a.stop()
+        fleet.replicas.remove(a)
+        await fleet.settled(1)
+        await eventually(lambda: {shard for _, shard, name in fleet.writes if name == b.name} == set(SHARDS))
 
 
 async def test_a_shard_that_leaves_is_drained_and_its_lease_deleted() -> None:
