@@ -86,11 +86,6 @@ class Membership:
         member = self._members.get(identity)
         return member is not None and self._read_at < member.since + member.duration
 
-    def expires_at(self) -> float | None:
-        """Return when the next member expires without another renewal; None if this member is alone."""
-        times = (m.since + m.duration for m in self._members.values() if self._read_at < m.since + m.duration)
-        return min(times, default=None)
-
     def candidates(self) -> frozenset[str]:
         """Return the members that take shards: alive, with a lease that is not released."""
         others = {identity for identity, m in self._members.items() if m.lease is not None and self.is_alive(identity)}

@@ -22,7 +22,6 @@ log = SafeLogger(__name__)
 
 # Waits before a provider that failed is started again, and before a condition that was not written is written again.
 _RETRY = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
-_CLOSE_SECONDS = 5.0
 
 
 class FleetRunner:
