@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
+import os
 import socket
 import sys
+import tempfile
 from collections.abc import Coroutine, Iterator
 from functools import partial
 from pathlib import Path
@@ -79,15 +82,18 @@ def dev(
         setup_logging(level)
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     sys.path.insert(0, str(folder))
-    debug_port, note = _available_port(debug_port)
-    with _server(folder, cluster=cluster, controllers=controllers) as (kubeconfig, title):
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(reserved_port(debug_port)) if debug_port else 0
+        kubeconfig, title = stack.enter_context(_server(folder, cluster=cluster, controllers=controllers))
+        if port != debug_port:
+            title += f"\nport {debug_port} is taken: opsdk why --url http://127.0.0.1:{port}"
         session = DevSession(
             load_config(kubeconfig=kubeconfig),
             partial(_load, reference, folder),
             webhook_port=webhook_port,
-            debug_port=debug_port,
+            debug_port=port,
         )
-        program = _Program(session, folder, console, title=f"{title}{note}", live=live)
+        program = _Program(session, folder, console, title=title, live=live)
         run_program(run_until_signal(program.run(once=once)))
 
 
@@ -122,17 +128,24 @@ def _server(folder: Path, *, cluster: bool, controllers: str) -> Iterator[tuple[
         yield kubeconfig, f"opsdk dev on {url}: export KUBECONFIG={kubeconfig}"
 
 
-def _available_port(port: int) -> tuple[int, str]:
-    """Return the port of the debug pages, or a free one if it is taken, and what to say about that."""
-    with socket.socket() as probe:
+@contextlib.contextmanager
+def reserved_port(port: int) -> Iterator[int]:
+    """Yield `port` of this machine, or a free port if it is taken by a server or reserved by another process.
+
+    Each reload of the operator closes the port and binds it again, so a bind alone would not keep it: a second
+    ``opsdk dev`` could bind it in between.
+    """
+    lock = Path(tempfile.gettempdir()) / f"opsdk-dev-{os.getuid()}-{port}.lock"
+    with lock.open("w") as file, socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             probe.bind(("127.0.0.1", port))
         except OSError:
             probe.bind(("127.0.0.1", 0))
-            other: int = probe.getsockname()[1]
-            return other, f"\nport {port} is taken: opsdk why --url http://127.0.0.1:{other}"
-    return port, ""
+            port = probe.getsockname()[1]
+        probe.close()
+        yield port
 
 
 def _load(reference: str, folder: Path) -> Operator:
