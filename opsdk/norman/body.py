@@ -209,7 +209,7 @@ def nested_schemas(schemas: SchemaLookup, schema: Schema) -> Sequence[Schema]:
 
     Each stands before those that need it; `schema` is not among them.
     """
-    seen: dict[str, Schema] = {schema.full_type: schema}
+    visited: dict[str, Schema] = {schema.full_type: schema}
     result: list[Schema] = []
 
     def visit(current: Schema) -> None:
@@ -218,8 +218,8 @@ def nested_schemas(schemas: SchemaLookup, schema: Schema) -> Sequence[Schema]:
             names += [action.input, action.output]
         for name in filter(None, names):
             nested = schemas.schema(current.version, name)
-            if nested is not None and nested.full_type not in seen:
-                seen[nested.full_type] = nested
+            if nested is not None and nested.full_type not in visited:
+                visited[nested.full_type] = nested
                 visit(nested)
                 result.append(nested)
 

@@ -7,7 +7,7 @@ a watch yields `ResourceEvent` instead of maps with the key ``.removed``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -234,8 +234,20 @@ class ResourceEvent(msgspec.Struct, frozen=True, kw_only=True):
     revision: str = ""
 
 
-ResourceEvents = AsyncGenerator[ResourceEvent, None]
-"""The changes that a store yields; close it to end the watch."""
+class ResourceEvents(Protocol):
+    """The changes that a store yields, such as an asynchronous generator. Close it to end the watch."""
+
+    def __aiter__(self) -> AsyncIterator[ResourceEvent]:
+        """Return itself."""
+        ...
+
+    def __anext__(self) -> Awaitable[ResourceEvent]:
+        """Return the next change. Raises ``StopAsyncIteration`` at the end."""
+        ...
+
+    def aclose(self) -> Awaitable[object]:
+        """End the watch."""
+        ...
 
 
 # ------------------------------------------------------------------ ports

@@ -10,8 +10,11 @@ import msgspec
 
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse
-from opsdk.norman.model import ApiVersion
+from opsdk.norman.access import AllAccess
+from opsdk.norman.model import ApiContext, ApiVersion
+from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server.server import NormanServer
+from opsdk.norman.server.urls import RequestUrls
 
 V3 = ApiVersion(group="example.com", version="v3", path="/v3")
 BROWSER = {"user-agent": "Mozilla/5.0", "accept": "text/html,*/*"}
@@ -79,3 +82,22 @@ class NormanKit:
     async def post(self, url: str, body: object = None, **headers: str) -> Answer:
         """Send POST."""
         return await self.call("POST", url, body, **headers)
+
+
+def api_context(**attributes: object) -> ApiContext:
+    """Return the context of ``GET /v3/books``, for stores."""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    request = HttpRequest(
+        method="GET", path="/v3/books", query=Query(), headers={"host": "example.com"}, receive=receive
+    )
+    return ApiContext(
+        request=request,
+        schemas=SchemaRegistry(),
+        access=AllAccess(),
+        urls=RequestUrls(request, V3),
+        version=V3,
+        attributes=dict(attributes),
+    )

@@ -74,8 +74,8 @@ def _parsed(
 
 def _matching(versions: Sequence[ApiVersion], segments: Sequence[str]) -> list[ApiVersion]:
     """Return the versions whose path starts the URL, the longest first."""
-    found = [version for version in versions if version.path and _starts(version, segments)]
-    return sorted(found, key=lambda version: len(_segments(version)), reverse=True)
+    matching = [version for version in versions if version.path and _starts(version, segments)]
+    return sorted(matching, key=lambda version: len(_segments(version)), reverse=True)
 
 
 def _starts(version: ApiVersion, segments: Sequence[str]) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import Self
 
 from msgspec.structs import replace
 
@@ -27,9 +29,13 @@ class Broadcaster:
 
     A revision is the name of the log and the number of the event. A revision of another log, such as that of the
     process before, and one that has left the log, are gone.
+
+    Args:
+        on_idle: called when the last subscriber has left.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_idle: Callable[[], None] | None = None) -> None:
+        self._on_idle = on_idle
         self._name = f"{loop_random().getrandbits(48):012x}"
         self._number = 0
         self._log: deque[ResourceEvent] = deque(maxlen=LOG_SIZE)
@@ -52,7 +58,7 @@ class Broadcaster:
         self._log.append(event)
         for subscription in list(self._queues):
             if not subscription.put(event):
-                self._queues.discard(subscription)
+                self._discard(subscription)
 
     def subscribe(self, since: str = "") -> ResourceEvents:
         """Yield the events after `since`, or from this call on. Ends when the subscriber is too slow, and on `end`.
@@ -60,9 +66,9 @@ class Broadcaster:
         Raises:
             NormanError: Gone; events after `since` are not in the log any more.
         """
-        subscription = _Subscription(self._missed(since) if since else [])
+        subscription = _Subscription(self._missed(since) if since else [], self._discard)
         self._queues.add(subscription)
-        return self._events(subscription)
+        return subscription
 
     def end(self) -> None:
         """End all subscriptions, after the events that they have."""
@@ -70,12 +76,11 @@ class Broadcaster:
         for subscription in queues:
             subscription.end()
 
-    async def _events(self, subscription: _Subscription) -> ResourceEvents:
-        try:
-            while (event := await subscription.get()) is not None:
-                yield event
-        finally:
+    def _discard(self, subscription: _Subscription) -> None:
+        if subscription in self._queues:
             self._queues.discard(subscription)
+            if not self._queues and self._on_idle is not None:
+                self._on_idle()
 
     def _missed(self, since: str) -> list[ResourceEvent]:
         name, _, number = since.rpartition("-")
@@ -88,8 +93,9 @@ class Broadcaster:
 class _Subscription:
     """The events that wait for one subscriber."""
 
-    def __init__(self, events: list[ResourceEvent]) -> None:
+    def __init__(self, events: list[ResourceEvent], on_close: Callable[[_Subscription], None]) -> None:
         self._events = deque(events)
+        self._on_close = on_close
         self._ended = False
         self._wake = asyncio.Event()
 
@@ -108,11 +114,18 @@ class _Subscription:
         self._ended = True
         self._wake.set()
 
-    async def get(self) -> ResourceEvent | None:
-        """Return the next event, or None at the end."""
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ResourceEvent:
         while not self._events:
             if self._ended:
-                return None
+                raise StopAsyncIteration
             self._wake.clear()
             await self._wake.wait()
         return self._events.popleft()
+
+    async def aclose(self) -> None:
+        self.end()
+        self._events.clear()
+        self._on_close(self)

@@ -6,8 +6,10 @@ Deviates: norman's returns nothing for each verb; here a write that is not suppo
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, ResourceEvents, ResourceList, Schema
+from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, ResourceList, Schema
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -34,7 +36,7 @@ class EmptyStore:
         """Raise `NormanError` MethodNotAllow."""
         raise ErrorCode.METHOD_NOT_ALLOWED.error("Method DELETE not supported")
 
-    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
         """Yield nothing, and end."""
         events: tuple[ResourceEvent, ...] = ()
         for event in events:

@@ -26,12 +26,12 @@ class SchemaStore(EmptyStore):
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return a schema by its id in any letter case."""
-        wanted = context.schemas.schema(context.version, object_id)
-        if wanted is None or (wanted.enabled is not None and not wanted.enabled()):
+        requested = context.schemas.schema(context.version, object_id)
+        if requested is None or (requested.enabled is not None and not requested.enabled()):
             raise ErrorCode.NOT_FOUND.error("no such schema")
-        if wanted not in await self._visible(context):
+        if requested not in await self._visible(context):
             raise ErrorCode.NOT_FOUND.error("no such schema")
-        return await describe(context, wanted)
+        return await describe(context, requested)
 
     async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
         """Return all schemas that the client may use, and those that they need."""

@@ -5,6 +5,7 @@ Upstream: github.com/rancher/norman/store/proxy/share_watch.go
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable
 from contextlib import aclosing
 
@@ -48,7 +49,7 @@ class SharedWatchStore(Closing):
         self.store = store
         self._key = key
         self._clock = clock
-        self._watches: dict[Hashable, Broadcaster] = {}
+        self._watches: dict[Hashable, _SharedWatch] = {}
         self._tasks = TaskOwner("shared watch", on_error=lambda name, error: log.error("%s failed: %s", name, error))
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
@@ -76,31 +77,53 @@ class SharedWatchStore(Closing):
         key = (schema.full_type, self._key(context))
         watch = self._watches.get(key)
         if watch is None:
-            watch = self._watches[key] = Broadcaster()
-            self._tasks.start(self._follow(key, watch, context, schema), name=f"watch of {schema.id}")
+            watch = self._watches[key] = _SharedWatch(self._clock, lambda: self._watches.pop(key, None))
+            reading = self._read(watch, context, schema)
+            watch.reading = self._tasks.start(reading, name=f"upstream watch of {schema.id}")
         return watch.subscribe(options.since)
 
     async def aclose(self) -> None:
         """End all watches. Idempotent."""
+        for watch in list(self._watches.values()):
+            watch.end()
         await self._tasks.aclose()
 
-    async def _follow(self, key: Hashable, watch: Broadcaster, context: ApiContext, schema: Schema) -> None:
-        deadline = self._clock.now() + LIFETIME_SECONDS
+    async def _read(self, watch: _SharedWatch, context: ApiContext, schema: Schema) -> None:
         try:
-            reading = self._tasks.start(self._read(watch, context, schema), name=f"upstream watch of {schema.id}")
-            idle = 0.0
-            while idle < LINGER_SECONDS and self._clock.now() < deadline and not reading.done():
-                await self._clock.sleep(1)
-                idle = 0.0 if watch.subscribers else idle + 1
-            reading.cancel()
+            async with aclosing(self.store.watch(context, schema, QueryOptions())) as events:
+                async for event in events:
+                    watch.broadcaster.publish(event)
         finally:
-            self._watches.pop(key, None)
             watch.end()
-
-    async def _read(self, watch: Broadcaster, context: ApiContext, schema: Schema) -> None:
-        async with aclosing(self.store.watch(context, schema, QueryOptions())) as events:
-            async for event in events:
-                watch.publish(event)
 
     def __repr__(self) -> str:
         return f"<SharedWatchStore of {self.store!r}>"
+
+
+class _SharedWatch:
+    """An upstream watch and its subscribers. It ends with its lifetime, or a while after its last subscriber left."""
+
+    def __init__(self, clock: Clock, forget: Callable[[], object]) -> None:
+        self.broadcaster = Broadcaster(self._on_idle)
+        self.reading: asyncio.Task[None] | None = None
+        self._clock = clock
+        self._forget = forget
+        self._lifetime = clock.call_later(LIFETIME_SECONDS, self.end)
+        self._linger = clock.call_later(LINGER_SECONDS, self.end)
+
+    def subscribe(self, since: str) -> ResourceEvents:
+        events = self.broadcaster.subscribe(since)
+        self._linger.cancel()
+        return events
+
+    def end(self) -> None:
+        self._lifetime.cancel()
+        self._linger.cancel()
+        self._forget()
+        self.broadcaster.end()
+        if self.reading is not None:
+            self.reading.cancel()
+
+    def _on_idle(self) -> None:
+        self._linger.cancel()
+        self._linger = self._clock.call_later(LINGER_SECONDS, self.end)

@@ -5,7 +5,7 @@ Upstream: github.com/rancher/norman/store/wrapper/wrapper.go, parse/subcontext.g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from opsdk.norman.model import (
     ApiContext,
     QueryCondition,
     QueryOptions,
-    ResourceEvents,
+    ResourceEvent,
     ResourceList,
     Schema,
     Store,
@@ -66,7 +66,7 @@ class StoreWrapper:
         await self.by_id(context, schema, object_id)
         return await self.store.delete(context, schema, object_id)
 
-    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
         """Yield changes of the sub-context that the client may see."""
         options = _within(context, schema, options)
         async with aclosing(self.store.watch(context, schema, options)) as events:
