@@ -12,9 +12,9 @@ from contextlib import aclosing
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
-from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvents, ResourceList, Schema, Store
+from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvents, Schema, Store
 from opsdk.norman.stores.broadcast import Broadcaster
-from opsdk.structured_merge.value import JsonObject
+from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -26,7 +26,7 @@ LINGER_SECONDS = 30.0
 """Seconds for which an upstream watch goes on without subscribers, so that one that reconnects can resume."""
 
 
-class SharedWatchStore(Closing):
+class SharedWatchStore(DelegatingStore, Closing):
     """Passes all verbs to a store, and shares its watches.
 
     The upstream watch has no conditions and no namespaces. Each subscriber gets what its own query and rights allow,
@@ -46,31 +46,11 @@ class SharedWatchStore(Closing):
         key: Callable[[ApiContext], Hashable] = lambda _: None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        self.store = store
+        super().__init__(store)
         self._key = key
         self._clock = clock
         self._watches: dict[Hashable, _SharedWatch] = {}
         self._tasks = TaskOwner("shared watch", on_error=lambda name, error: log.error("%s failed: %s", name, error))
-
-    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
-        """Return an object of the store."""
-        return await self.store.by_id(context, schema, object_id)
-
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
-        """Return the objects of the store."""
-        return await self.store.list(context, schema, options)
-
-    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
-        """Create an object in the store."""
-        return await self.store.create(context, schema, data)
-
-    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
-        """Update an object in the store."""
-        return await self.store.update(context, schema, data, object_id)
-
-    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
-        """Delete an object in the store."""
-        return await self.store.delete(context, schema, object_id)
 
     def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
         """Yield the events of the shared watch. Raises `NormanError` Gone for a revision that is too old."""
@@ -95,9 +75,6 @@ class SharedWatchStore(Closing):
                     watch.broadcaster.publish(event)
         finally:
             watch.end()
-
-    def __repr__(self) -> str:
-        return f"<SharedWatchStore of {self.store!r}>"
 
 
 class _SharedWatch:

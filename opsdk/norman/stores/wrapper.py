@@ -18,14 +18,14 @@ from opsdk.norman.model import (
     ResourceEvent,
     ResourceList,
     Schema,
-    Store,
 )
 from opsdk.norman.query import apply_query, matches
+from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject
 
 
-class StoreWrapper:
+class StoreWrapper(DelegatingStore):
     """Restricts a store to the sub-context of the request and to what the client may see, and applies the query.
 
     An object of another sub-context is not found. An object that is created gets the id of the sub-context.
@@ -33,9 +33,6 @@ class StoreWrapper:
     Args:
         store: the store.
     """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object of the sub-context. Raises `NormanError` NotFound."""
@@ -79,9 +76,6 @@ class StoreWrapper:
         if not allowed or not matches(_within(context, schema, QueryOptions()), allowed[0]):
             raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
         return allowed[0]
-
-    def __repr__(self) -> str:
-        return f"<StoreWrapper of {self.store!r}>"
 
 
 def sub_context_fields(context: ApiContext, schema: Schema) -> Mapping[str, str]:
