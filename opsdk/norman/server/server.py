@@ -26,7 +26,7 @@ from opsdk.norman.server.meta_schemas import META, meta_schemas
 from opsdk.norman.server.subscribe import subscribe_handler
 from opsdk.norman.server.url_parsing import parse_url
 from opsdk.norman.server.urls import RequestUrls
-from opsdk.norman.server.writing import PAGE_HEADER, Page, as_norman_error, error_to_wire, response_format, write
+from opsdk.norman.server.writing import PAGE_HEADER, PageRenderer, as_norman_error, error_to_wire, response_format, write
 from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -49,7 +49,7 @@ class NormanOptions(Options, frozen=True, kw_only=True):
     """
 
     authenticate: Authenticator | None = None
-    page: Page | None = None
+    page: PageRenderer | None = None
     trust_forwarded: bool = True
     roots: tuple[str, ...] = ()
 

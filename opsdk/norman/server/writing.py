@@ -24,7 +24,7 @@ PAGE_HEADER = "x-norman-page"
 """Sent by the script of the page: errors have the HTTP status 200, and their own in the body."""
 
 
-class Page(Protocol):
+class PageRenderer(Protocol):
     """The web page of a server; `opsdk.norman.web.page.WebPage` is one."""
 
     async def before(self, request: HttpRequest) -> HttpResponse | None:
@@ -58,7 +58,7 @@ def response_format(request: HttpRequest) -> str:
 
 
 async def write(
-    context: ApiContext, status: int, result: RequestResult, *, page: Page | None, schemas_url: str
+    context: ApiContext, status: int, result: RequestResult, *, page: PageRenderer | None, schemas_url: str
 ) -> HttpResponse:
     """Return the response for what a handler returned.
 
