@@ -26,7 +26,14 @@ from opsdk.norman.server.meta_schemas import META, meta_schemas
 from opsdk.norman.server.subscribe import subscribe_handler
 from opsdk.norman.server.url_parsing import parse_url
 from opsdk.norman.server.urls import RequestUrls
-from opsdk.norman.server.writing import PAGE_HEADER, PageRenderer, as_norman_error, error_to_wire, response_format, write
+from opsdk.norman.server.writing import (
+    PAGE_HEADER,
+    PageRenderer,
+    as_norman_error,
+    error_to_wire,
+    response_format,
+    write,
+)
 from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
 
