@@ -27,11 +27,11 @@ RESOURCE: Final = "resource"
 """The key in `Schema.attributes` of the resource, such as ``deployments``, that Kubernetes serves the objects as."""
 
 
-def gvk_of(schema: Schema) -> GroupVersionKind:
+def gvk_of_schema(schema: Schema) -> GroupVersionKind:
     """Return the kind of a schema's objects: the one in its attributes, or one from its version and id.
 
     >>> from opsdk.norman.model import ApiVersion
-    >>> gvk_of(Schema(id="site", version=ApiVersion(group="demo.example.com", version="v1", path="/v1")))
+    >>> gvk_of_schema(Schema(id="site", version=ApiVersion(group="demo.example.com", version="v1", path="/v1")))
     GroupVersionKind(group='demo.example.com', version='v1', kind='Site')
     """
     gvk = schema.attributes.get(GVK)
@@ -56,7 +56,7 @@ class ApiGroupMapper:
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
         """Learn the kind."""
-        self._gvk = gvk_of(schema)
+        self._gvk = gvk_of_schema(schema)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from opsdk.norman.mappers.paths import get_value
 from opsdk.norman.mappers.pipe import Mappers
-from opsdk.norman.model import Mapper, Schema, SchemaLookup, Scope
+from opsdk.norman.model import ApiVersion, Mapper, Schema, SchemaLookup, Scope
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -37,7 +37,9 @@ class TypeMapper:
         self._namespaced = False
         self._own_id = False
         self._own_type = False
-        self._nested: dict[str, tuple[TypeExpression, Schema]] = {}
+        self._nested: dict[str, TypeExpression] = {}
+        self._version = ApiVersion()
+        self._schemas: SchemaLookup | None = None
 
     def from_internal(self, data: JsonObject) -> None:
         """Change an internal object, and the objects in it, to the external form."""
@@ -72,18 +74,14 @@ class TypeMapper:
         self._map_nested(data, lambda mapper, value: mapper.to_internal(value))
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Find the schemas of the fields, and let the mappers change the schema. Raises `UsageError` as they do."""
+        """Learn the fields that have schemas, and let the mappers change the schema. Raises `UsageError` as they do."""
         internal = schema.internal or schema
         self._type = schema.full_type
         self._namespaced = schema.scope is Scope.NAMESPACE
-        self._nested = {}
-        for name, declared in internal.resource_fields.items():
-            expression = TypeExpression.parse(declared.type)
-            leaf = expression.leaf
-            if leaf.is_reference or not leaf.target:
-                continue
-            if (nested := schemas.schema(schema.version, leaf.target)) is not None:
-                self._nested[name] = (expression, nested)
+        # The nested schemas are looked up later: one may be the schema itself, or may be replaced.
+        expressions = {name: TypeExpression.parse(field.type) for name, field in internal.resource_fields.items()}
+        self._nested = {name: e for name, e in expressions.items() if e.leaf.target and not e.leaf.is_reference}
+        self._version, self._schemas = schema.version, schemas
         fields = set(internal.resource_fields)
         self.mappers.modify_schema(schema, schemas)
         fields |= set(schema.resource_fields)
@@ -91,8 +89,13 @@ class TypeMapper:
         self._own_id = "id" in fields
 
     def _map_nested(self, data: JsonObject, step: _Step) -> None:
-        for name, (expression, schema) in self._nested.items():
-            if schema.mapper is not None and name in data:
+        if self._schemas is None:
+            return
+        for name, expression in self._nested.items():
+            if not isinstance(data.get(name), dict | list):
+                continue
+            schema = self._schemas.schema(self._version, expression.leaf.target)
+            if schema is not None and schema.mapper is not None:
                 _apply(schema.mapper, expression, data[name], step)
 
     def __repr__(self) -> str:
