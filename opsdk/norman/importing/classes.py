@@ -18,13 +18,14 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 import msgspec
 
 from opsdk.apimachinery.duration import Duration
+from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.errors import UsageError
 from opsdk.norman.importing.characters import allowed_characters
 from opsdk.norman.importing.class_fields import ClassField, fields_of, is_structured, unwrap
 from opsdk.norman.importing.field_options import FieldOptions
-from opsdk.norman.importing.names import lower_title
+from opsdk.norman.importing.names import container_type, lower_title
 from opsdk.norman.importing.registration import (
     COLLECTION_METHODS,
     RESOURCE_METHODS,
@@ -32,9 +33,10 @@ from opsdk.norman.importing.registration import (
     finish,
     internal_copy,
 )
-from opsdk.norman.mappers.kubernetes import GVK, RESOURCE
+from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.mappers.paths import CHANGED_BY
 from opsdk.norman.model import ApiVersion, Field, Schema, Scope
+from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.recipes.names import guess_plural
 
@@ -184,10 +186,12 @@ class ClassImporter:
         if is_structured(container):
             return self._nested(schema, container).id
         if issubclass(container, Mapping):
-            return f"map[{self._type(schema, unwrap(arguments[1]).types) if len(arguments) > 1 else 'json'}]"
+            element = self._type(schema, unwrap(arguments[1]).types) if len(arguments) > 1 else "json"
+            return container_type("map", element)
         if container in _LISTS or issubclass(container, list | set | frozenset):
             elements = [each for each in arguments if each is not Ellipsis]
-            return f"array[{self._type(schema, unwrap(elements[0]).types) if len(elements) == 1 else 'json'}]"
+            element = self._type(schema, unwrap(elements[0]).types) if len(elements) == 1 else "json"
+            return container_type("array", element)
         if issubclass(container, Enum):
             return _type_of_values([member.value for member in container])
         name = next((_TYPES[base] for base in container.__mro__ if base in _TYPES and base is not object), "")
@@ -208,7 +212,8 @@ def _describe_kind(schema: Schema, cls: type[TypedObject]) -> None:
     schema.scope = Scope.NAMESPACE if cls.namespaced else Scope.CLUSTER
     schema.status = any(each.name == "status" and unwrap(each.annotation).types for each in fields_of(cls))
     plural = getattr(cls, "plural", "") or guess_plural(cls.gvk.kind.lower())
-    schema.attributes |= {GVK: cls.gvk, RESOURCE: plural}
+    resource = GroupVersionResource(cls.gvk.group, cls.gvk.version, plural)
+    schema.attributes |= {GVK: cls.gvk, RESOURCE: resource}
 
 
 def _type_of_values(values: Sequence[object]) -> str:
@@ -219,7 +224,7 @@ def _type_of_values(values: Sequence[object]) -> str:
 
 
 def _choices(types: Sequence[Any]) -> tuple[str, ...]:
-    """Return the texts of a Literal or an Enum, also in a list or a map; () for other types."""
+    """Return the texts of a Literal or an Enum, or of the items of a list; () for other types."""
     if len(types) != 1:
         return ()
     origin, arguments = get_origin(types[0]), get_args(types[0])
@@ -228,8 +233,8 @@ def _choices(types: Sequence[Any]) -> tuple[str, ...]:
     elif isinstance(types[0], type) and issubclass(types[0], Enum):
         values = [member.value for member in types[0]]
     else:
-        # Classes have choices of their own.
-        return _choices(unwrap(arguments[-1]).types) if arguments and isinstance(origin, type) else ()
+        items = unwrap(arguments[0]).types if len(arguments) == 1 and isinstance(origin, type) else ()
+        return _choices(items) if items and get_origin(items[0]) in (None, Literal) else ()
     return tuple(values) if _type_of_values(values) == "enum" else ()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured, to_tree
 from opsdk.errors import UsageError
@@ -25,8 +25,9 @@ from opsdk.norman.importing.registration import (
     finish,
     internal_copy,
 )
-from opsdk.norman.mappers.kubernetes import GVK, RESOURCE
+from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.model import ApiVersion, Field, Schema, Scope
+from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.recipes.names import guess_plural
 from opsdk.structured_merge.value import JsonObject
@@ -72,7 +73,7 @@ def import_definition(
         attributes={
             DEFINITION: name,
             GVK: GroupVersionKind(spec["group"], served["name"], names["kind"]),
-            RESOURCE: names["plural"],
+            RESOURCE: GroupVersionResource(spec["group"], served["name"], names["plural"]),
         },
     )
     if guess_plural(schema.id).lower() != names["plural"] and not schema_id:

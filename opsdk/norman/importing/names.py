@@ -51,3 +51,18 @@ def nested_id(schema_id: str, name: str) -> str:
     'sitePodTemplate'
     """
     return schema_id + "".join(capitalize(word) for word in _WORD.split(name) if word)
+
+
+def container_type(container: str, element: str) -> str:
+    """Return the type of a map or an array.
+
+    The options of a field hold for its value or the items of its list. An enum deeper inside has none: it is a string.
+
+    >>> container_type("array", "enum"), container_type("map", "enum"), container_type("array", "map[site]")
+    ('array[enum]', 'map[string]', 'array[map[site]]')
+    """
+    stem = element.rstrip("]")
+    is_enum = stem == "enum" or stem.endswith("[enum")
+    if is_enum and (container, element) != ("array", "enum"):
+        element = f"{stem.removesuffix('enum')}string{element[len(stem) :]}"
+    return f"{container}[{element}]"

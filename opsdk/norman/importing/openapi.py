@@ -12,7 +12,7 @@ from typing import Any, Final
 from opsdk.apimachinery.crd_markers import EMBEDDED, INT_OR_STRING, PRESERVE
 from opsdk.errors import UsageError
 from opsdk.norman.importing.characters import allowed_characters
-from opsdk.norman.importing.names import nested_id
+from opsdk.norman.importing.names import container_type, nested_id
 from opsdk.norman.importing.registration import finish, internal_copy
 from opsdk.norman.model import Field, Schema
 from opsdk.norman.registry import SchemaRegistry
@@ -71,8 +71,9 @@ class OpenApiImporter:
                 "max_length": node.get("maxLength"),
                 "valid_chars": allowed_characters(node.get("pattern") or ""),
             }
-        elif kind == "enum":
-            limits = {"options": tuple(value for value in node["enum"] if value is not None)}
+        elif kind in ("enum", "array[enum]"):
+            values = (node if kind == "enum" else node["items"])["enum"]
+            limits = {"options": tuple(value for value in values if value is not None)}
         return Field(
             type=kind,
             default=default,
@@ -89,14 +90,13 @@ class OpenApiImporter:
             return "intOrString"
         kind = node.get("type")
         if kind == "array":
-            items = node.get("items")
-            return f"array[{_without_options(self._type(schema, name, items))}]"
+            return container_type("array", self._type(schema, name, node.get("items")))
         if kind == "object" and not node.get(PRESERVE):
             if node.get("properties"):
                 return self._nested(schema, name, node).id
             values = node.get("additionalProperties")
             if values:
-                return f"map[{_without_options(self._type(schema, name, values))}]"
+                return container_type("map", self._type(schema, name, values))
         if kind == "string":
             values = node.get("enum")
             if values and all(isinstance(value, str | None) for value in values):
@@ -127,11 +127,6 @@ class OpenApiImporter:
         self.read_fields(nested, node)
         nested.internal = internal_copy(nested)
         return finish(self._registry, nested)
-
-
-def _without_options(kind: str) -> str:
-    """Return the type of elements: the options of an enum belong to a field, and elements have none."""
-    return "string" if kind == "enum" else kind
 
 
 def _number_limits(node: JsonObject, *, is_whole: bool) -> Mapping[str, int]:

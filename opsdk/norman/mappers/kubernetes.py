@@ -10,21 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.norman.mappers.access import Access, ChangeTypeMapper, ReadOnly
 from opsdk.norman.mappers.conditional import ScopeMapper
 from opsdk.norman.mappers.embeds import Embed
 from opsdk.norman.mappers.moves import Drop, Move
 from opsdk.norman.mappers.pipe import Mappers
 from opsdk.norman.model import Mapper, Schema, SchemaLookup, Scope
+from opsdk.norman.rbac_access import RESOURCE
 from opsdk.recipes.names import guess_plural
 from opsdk.structured_merge.value import JsonObject
 
 GVK: Final = "gvk"
 """The key in `Schema.attributes` of the GroupVersionKind that the objects have in Kubernetes."""
-
-RESOURCE: Final = "resource"
-"""The key in `Schema.attributes` of the resource, such as ``deployments``, that Kubernetes serves the objects as."""
 
 
 def gvk_of_schema(schema: Schema) -> GroupVersionKind:
@@ -80,7 +78,10 @@ class SelfLink:
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
         """Learn the resource."""
         resource = schema.attributes.get(RESOURCE)
-        self._resource = resource if isinstance(resource, str) else guess_plural(schema.id.lower())
+        if isinstance(resource, GroupVersionResource):
+            self._resource = resource.resource
+        else:
+            self._resource = guess_plural(schema.id.lower())
 
     def _link(self, data: JsonObject) -> str:
         name, version, namespace = (data.get(key) for key in ("name", "apiVersion", "namespace"))

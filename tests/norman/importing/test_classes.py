@@ -18,7 +18,7 @@ import pytest
 import opsdk.api
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Node, Secret
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, TypedObject
 from opsdk.apimachinery.quantity import IntOrString, Quantity
@@ -27,6 +27,7 @@ from opsdk.norman.importing.classes import ClassImporter
 from opsdk.norman.importing.field_options import FieldOptions
 from opsdk.norman.mappers.moves import Drop, Move
 from opsdk.norman.model import ApiVersion, Field, Filter, Modifier, Schema, Scope
+from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
 from tests.norman.mappers.kit import V3, outward, types
 
@@ -79,6 +80,8 @@ class Everything:
     a_number_literal: Literal[1, 2]
     a_mixed_literal: Literal[1, "x"]
     colors: list[Color]
+    color_lists: list[list[Color]]
+    color_map: dict[str, Color]
     a_list: list[int]
     a_bare_list: list
     a_tuple: tuple[int, ...]
@@ -125,6 +128,8 @@ def test_every_type_of_an_annotation() -> None:
         "aNumberLiteral": "int",
         "aMixedLiteral": "json",
         "colors": "array[enum]",
+        "colorLists": "array[array[string]]",
+        "colorMap": "map[string]",
         "aList": "array[int]",
         "aBareList": "array[json]",
         "aTuple": "array[int]",
@@ -142,6 +147,7 @@ def test_every_type_of_an_annotation() -> None:
     assert schema.resource_fields["aColor"].options == ("red", "blue")
     assert schema.resource_fields["aLiteral"].options == ("x", "y")
     assert schema.resource_fields["colors"].options == ("red", "blue")
+    assert schema.resource_fields["colorLists"].options == schema.resource_fields["colorMap"].options == ()
     assert schema.resource_fields["aPort"] == Field(type="port", nullable=True, code_name="a_port")
     assert schema.resource_fields["anInt"] == Field(type="int", required=True, code_name="an_int")
 
@@ -218,9 +224,10 @@ def test_kinds_have_methods() -> None:
     assert (schema.collection_methods, schema.resource_methods) == (("GET", "POST"), ("GET", "PUT", "DELETE"))
     assert (schema.scope, schema.status) == (Scope.CLUSTER, True)
     assert schema.attributes["gvk"] == Cluster.gvk
-    assert schema.attributes["resource"] == "clusters"
+    assert schema.attributes[RESOURCE] == GroupVersionResource("example.com", "v1", "clusters")
     job = classes.import_class(V3, Job)
-    assert (job.scope, job.status, job.attributes["resource"]) == (Scope.NAMESPACE, False, "jobz")
+    assert (job.scope, job.status) == (Scope.NAMESPACE, False)
+    assert job.attributes[RESOURCE] == GroupVersionResource("example.com", "v1", "jobz")
     assert "status" not in job.resource_fields
     spec = registry.schema(V3, "clusterSpec")
     assert spec is not None
@@ -412,7 +419,7 @@ def test_built_in_kinds() -> None:
     assert types(secret)["data"] == "map[base64]"
     assert types(secret)["type"] == "string"
     node = classes.import_class(V3, Node)
-    assert (node.scope, node.attributes["resource"]) == (Scope.CLUSTER, "nodes")
+    assert (node.scope, node.attributes[RESOURCE]) == (Scope.CLUSTER, GroupVersionResource("", "v1", "nodes"))
     classes.import_class(V3, Deployment)
     assert types(registry.schema(V3, "rollingUpdateDeployment") or secret)["maxSurge"] == "intOrString"
     assert types(registry.schema(V3, "container") or secret)["env"] == "array[envVar]"

@@ -9,7 +9,7 @@ import pytest
 
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.crd import crd_for
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object, Unstructured, convert
 from opsdk.errors import UsageError
@@ -17,6 +17,7 @@ from opsdk.norman.importing.definitions import import_definition, remove_definit
 from opsdk.norman.mappers.embeds import Embed
 from opsdk.norman.mappers.moves import Move
 from opsdk.norman.model import ApiVersion, Schema, Scope
+from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schemas import NormanSchemas
 from opsdk.structured_merge.value import JsonObject
@@ -82,7 +83,7 @@ def test_a_kind_is_imported_with_everything_in_it() -> None:
     }
     assert (site.scope, site.status, site.plural_name) == (Scope.NAMESPACE, True, "sites")
     assert site.attributes["gvk"] == Site.gvk
-    assert site.attributes["resource"] == "sites"
+    assert site.attributes[RESOURCE] == GroupVersionResource("demo.example.com", "v1", "sites")
     assert site.collection_methods == ("GET", "POST")
     assert ids(registry) == {"site", "siteSpec", "siteSpecPorts", "siteStatus"}
     registry.raise_errors()

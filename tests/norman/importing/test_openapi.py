@@ -53,7 +53,9 @@ def field(node: JsonObject, *, required: bool = False) -> Field:
         ({"type": "object", "additionalProperties": True}, "map[json]"),
         ({"type": "object", "additionalProperties": OBJECT}, "map[siteF]"),
         ({"type": "array", "items": TEXT}, "array[string]"),
-        ({"type": "array", "items": {**TEXT, "enum": ["a"]}}, "array[string]"),
+        ({"type": "array", "items": {**TEXT, "enum": ["a"]}}, "array[enum]"),
+        ({"type": "array", "items": {"type": "array", "items": {**TEXT, "enum": ["a"]}}}, "array[array[string]]"),
+        ({"type": "object", "additionalProperties": {**TEXT, "enum": ["a"]}}, "map[string]"),
         ({"type": "array"}, "array[json]"),
         ({"type": "array", "items": {"type": "array", "items": OBJECT}}, "array[array[siteF]]"),
         (OBJECT, "siteF"),
@@ -77,6 +79,7 @@ def test_constraints() -> None:
     assert field({**TEXT, "minLength": 1, "maxLength": 3, "pattern": "^[ab]*$", "description": "A text."}) == Field(
         type="string", min_length=1, max_length=3, valid_chars="ab", description="A text."
     )
+    assert field({"type": "array", "items": {**TEXT, "enum": ["a"]}}).options == ("a",)
     assert field({**TEXT, "enum": ["a", None], "default": "a", "nullable": True}) == Field(
         type="enum", options=("a",), default="a", nullable=True
     )

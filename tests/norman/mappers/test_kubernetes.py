@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.norman.mappers.kubernetes import GVK, RESOURCE, ApiGroupMapper, MetadataMapper, ObjectMapper, SelfLink
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.norman.mappers.kubernetes import GVK, ApiGroupMapper, MetadataMapper, ObjectMapper, SelfLink
 from opsdk.norman.mappers.type_mapper import TypeMapper
 from opsdk.norman.model import Field, Schema, Scope
+from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
 from tests.norman.mappers.kit import NO_SCHEMAS, V3, assert_declared, inward, outward, registry, round_trip, schema
 
@@ -150,6 +151,6 @@ def test_self_links() -> None:
     assert outward(mapper, {"selfLink": "/x"}) == {"selfLink": "/x"}
     assert outward(mapper, {}) == {"selfLink": ""}
     assert inward(mapper, {"selfLink": "/x"}) == {}
-    fish = Schema(id="fish", version=V3, attributes={RESOURCE: "fish"})
+    fish = Schema(id="fish", version=V3, attributes={RESOURCE: GroupVersionResource("", "v1", "fish")})
     mapper.modify_schema(fish, NO_SCHEMAS)
     assert outward(mapper, {"name": "x"})["selfLink"] == "/api/v1/fish/x"
