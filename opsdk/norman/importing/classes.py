@@ -38,6 +38,7 @@ from opsdk.norman.mappers.paths import CHANGED_BY
 from opsdk.norman.model import ApiVersion, Field, Schema, Scope
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.type_expression import TypeExpression
 from opsdk.recipes.names import guess_plural
 
 CLASS: Final = "class"
@@ -156,10 +157,12 @@ class ClassImporter:
         try:
             # A class that has no schema may be described by the options.
             kind = explicit or self._type(schema, unwrapped.types)
+            # The server shows a reference that is not set as null; a client may send that back.
+            is_optional_reference = TypeExpression.parse(kind).is_reference and not declared.required
             field = Field(
                 type=kind,
                 default=declared.default,
-                nullable=unwrapped.nullable,
+                nullable=unwrapped.nullable or is_optional_reference,
                 required=declared.required and not unwrapped.nullable,
                 options=() if explicit else _choices(unwrapped.types),
                 description=declared.description,

@@ -110,7 +110,7 @@ async def test_a_limit_is_checked() -> None:
 
 
 async def test_a_flat_body_is_stored_nested() -> None:
-    """POST, GET, PUT and back-references of imported classes on the API server."""
+    """POST, GET, PUT and back-references of imported classes on the API server; what was read can be sent back."""
     async with environment() as (_, client):
         for cls in (Site, ManagedCluster):
             await client.create(Unstructured.from_tree(copy.deepcopy(crd_for(cls))))
@@ -146,6 +146,9 @@ async def test_a_flat_body_is_stored_nested() -> None:
         assert shown["uuid"]
         links = (await kit.get("/v3/clusters/c-1")).body["links"]
         assert links["sites"].endswith("/v3/sites?clusterId=c-1")
+        unset = await kit.post("/v3/sites", {"name": "b", "namespace": "default"})
+        assert unset.body["clusterId"] is None
+        assert (await kit.call("PUT", "/v3/sites/default:b", unset.body)).status == 200
         changed = await kit.call("PUT", "/v3/sites/default:a", {"scale": 1})
         assert (changed.body["scale"], changed.body["big"]) == (1, False)
         stored = await client.get(unstructured("example.com/v3", "Site"), "default/a")
