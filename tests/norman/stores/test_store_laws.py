@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+import atexit
+import dataclasses
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from normankit import V3, api_context
+from postgres import PostgresServer, postgres_server
 
 from opsdk.errors import NormanError
 from opsdk.norman.model import (
@@ -23,14 +28,18 @@ from opsdk.norman.model import (
     QueryCondition,
     QueryOptions,
     ResourceEventType,
+    ResourceList,
     Schema,
     Sort,
     SortOrder,
     Store,
 )
 from opsdk.norman.stores.aggregate import AggregateStore
+from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.stores.shared_watch import SharedWatchStore
+from opsdk.norman.stores.sql import SqlStore
+from opsdk.norman.stores.sql_database import SqlDatabase
 from opsdk.norman.stores.transform import SubtypeStore, TransformStore
 from opsdk.norman.stores.wrapper import StoreWrapper
 from opsdk.structured_merge.value import JsonObject
@@ -93,13 +102,56 @@ async def aggregate() -> AsyncIterator[Store]:
     yield _OneBackend({"c1": MemoryStore(), "c2": MemoryStore()})
 
 
+@asynccontextmanager
+async def sqlite() -> AsyncIterator[Store]:
+    """A SQLite database in a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with SqlDatabase(f"sqlite:///{folder}/books.db") as database, SqlStore(database, "books") as store:
+            yield store
+
+
+@asynccontextmanager
+async def sqlite_memory() -> AsyncIterator[Store]:
+    """A SQLite database in memory; no field is declared as a filter, so Python filters."""
+    async with SqlDatabase("sqlite:///:memory:") as database, SqlStore(database, "books") as store:
+        yield Undeclared(store)
+
+
+@asynccontextmanager
+async def postgresql() -> AsyncIterator[Store]:
+    """A PostgreSQL server, one for all tests of the process."""
+    if "server" not in _POSTGRES:
+        _POSTGRES["server"] = _EXIT_STACK.enter_context(postgres_server())
+    async with SqlDatabase(_POSTGRES["server"].url) as database, SqlStore(database, uuid.uuid4().hex) as store:
+        yield store
+
+
+_POSTGRES: dict[str, PostgresServer] = {}
+_EXIT_STACK = ExitStack()
+atexit.register(_EXIT_STACK.close)
+
+
+class Undeclared(DelegatingStore):
+    """Hides the filters of the schema from a store."""
+
+    def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> Awaitable[ResourceList]:  # type: ignore[override]
+        return super().list(context, dataclasses.replace(schema, collection_filters={}), options)
+
+    def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> Awaitable[JsonObject]:  # type: ignore[override]
+        return super().create(context, dataclasses.replace(schema, collection_filters={}), data)
+
+
 STORES: dict[str, Callable[[], AbstractAsyncContextManager[Store]]] = {
     "memory": memory,
     "transform": transformed,
     "subtype": subtype,
     "shared": shared,
     "aggregate": aggregate,
+    "sqlite": sqlite,
+    "sqlite in memory": sqlite_memory,
+    "postgresql": postgresql,
 }
+EACH_STORE = [pytest.param(name, marks=[pytest.mark.slow] if name == "postgresql" else []) for name in STORES]
 
 names = st.sampled_from("abcdefgh")
 objects = st.fixed_dictionaries(
@@ -163,7 +215,7 @@ async def play(store: Store, history: list[tuple[str, JsonObject]]) -> dict[str,
     return model
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", EACH_STORE)
 @settings(deadline=None, max_examples=40)
 @given(history=steps)
 def test_a_store_is_a_dictionary(store: str, history: list[tuple[str, JsonObject]]) -> None:
@@ -181,7 +233,7 @@ def test_a_store_is_a_dictionary(store: str, history: list[tuple[str, JsonObject
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", EACH_STORE)
 @settings(deadline=None, max_examples=40)
 @given(history=steps, where=conditions, sort=sorts, limit=st.integers(1, 4))
 def test_every_store_filters_sorts_and_pages_alike(
@@ -211,7 +263,7 @@ def test_every_store_filters_sorts_and_pages_alike(
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", EACH_STORE)
 async def test_a_watch_sees_each_change_once(store: str) -> None:
     """Creates and updates are changes with the new object; a delete is a removal."""
     async with STORES[store]() as made:
@@ -231,7 +283,7 @@ async def test_a_watch_sees_each_change_once(store: str) -> None:
         ]
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", EACH_STORE)
 async def test_callers_own_what_they_get(store: str) -> None:
     """Changing a result or an argument changes nothing in the store."""
     async with STORES[store]() as made:

@@ -1,0 +1,303 @@
+"""One collection of objects in a database: what runs inside of the transactions of a `SqlStore`. Blocking.
+
+Writers hold the lock of the collection's row, so each sees the object as the writer before left it, also from another
+process. Readers see one snapshot and wait for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+from typing import Any, TypeAlias
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.model import PageMarkers, QueryOptions, ResourceEventType
+from opsdk.norman.query import apply_query
+from opsdk.norman.stores.sql_query import Anchor, Query, Selection
+from opsdk.norman.stores.sql_tables import changes, collections, digests, fields, objects, order_keys
+from opsdk.norman.stores.sql_values import encode_text, field_values
+from opsdk.structured_merge.value import JsonObject
+
+AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+
+# Changes that one read of the log returns.
+_BATCH = 100
+# Writes after which old changes are deleted.
+_PRUNE_EVERY = 100
+
+
+class Verb(Enum):
+    """What a write does with an object."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class StoredObject(msgspec.Struct, frozen=True):
+    """An object and the revision of its last write."""
+
+    data: JsonObject
+    revision: int
+
+
+class StoredChange(msgspec.Struct, frozen=True):
+    """A change of the log."""
+
+    type: ResourceEventType
+    data: JsonObject
+    revision: int
+    object_revision: int
+
+
+class LogPosition(msgspec.Struct, frozen=True):
+    """A place in the log of changes.
+
+    Attributes:
+        epoch: names the log.
+        revision: the last change before the place.
+    """
+
+    epoch: str
+    revision: int
+
+    @staticmethod
+    def parse(since: str) -> LogPosition:
+        """Return the place that a client sent. Raises `NormanError` Gone for one of another store."""
+        epoch, _, revision = since.rpartition("-")
+        if not revision.isdecimal() or len(revision) > 18:
+            raise gone()
+        return LogPosition(epoch, int(revision))
+
+    def __str__(self) -> str:
+        return f"{self.epoch}-{self.revision}"
+
+
+def gone() -> Exception:
+    """Return the error for a place that has left the log."""
+    return ErrorCode.GONE.error("events after this revision are gone: list again")
+
+
+class SqlCollection:
+    """A collection and its fields that are filtered and sorted by.
+
+    Args:
+        number: of the collection.
+        keep_changes: changes that the log holds at least.
+    """
+
+    def __init__(self, number: int, keep_changes: int) -> None:
+        self._number = number
+        self._keep_changes = keep_changes
+
+    @classmethod
+    def prepare(
+        cls, connection: Connection, name: str, names: Collection[str], epoch: str, keep_changes: int
+    ) -> SqlCollection:
+        """Create the collection and its fields where they are missing. Runs in a transaction of `Access.SETUP`.
+
+        A field that is new gets the values of all objects. No field is removed: another process may use it.
+        """
+        number = connection.scalar(select(collections.c.number).where(collections.c.name == name))
+        if number is None:
+            row = {"name": name, "epoch": epoch, "revision": 0, "pruned": 0}
+            number = connection.execute(insert(collections).returning(collections.c.number), row).scalar_one()
+        collection = cls(number, keep_changes)
+        missing = sorted(set(names) - set(collection._fields(connection)))
+        if missing:
+            # The lock: no writer adds an object without the new fields.
+            connection.execute(
+                update(collections).where(collections.c.number == number).values(revision=collections.c.revision)
+            )
+            connection.execute(insert(fields), [{"collection": number, "name": name} for name in missing])
+            collection._index_all(connection, missing)
+        return collection
+
+    # ------------------------------------------------------------------ reads
+    def get(self, connection: Connection, object_id: str) -> StoredObject:
+        """Return an object. Raises `NormanError` NotFound."""
+        row = self._row(connection, object_id)
+        if row is None:
+            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        return StoredObject(msgspec.json.decode(row.data), row.revision)
+
+    def page(
+        self, connection: Connection, options: QueryOptions, complete: Callable[[StoredObject], JsonObject]
+    ) -> tuple[Sequence[JsonObject], PageMarkers | None]:
+        """Return one page, and where the pages around it start. `complete` adds the fields that are not stored."""
+
+        def decode(rows: Sequence[AnyRow]) -> list[JsonObject]:
+            return [complete(StoredObject(msgspec.json.decode(row.data), row.revision)) for row in rows]
+
+        selection = Selection(self._number, options, self._fields(connection))
+        if selection.rest is not None:
+            result = apply_query(selection.rest, decode(connection.execute(selection.everything()).all()))
+            return result.items, result.markers
+        if options.page is None:
+            items = decode(connection.execute(selection.rows()).all())
+            return items, PageMarkers(total=len(items))
+        limit = options.page.limit
+        total = _number(connection, selection.count())
+        start = self._start(connection, selection, options.page.marker)
+        rows = connection.execute(selection.rows(limit=limit + 1, offset=start)).all()
+        last = max(total - limit, 0)
+        partial = start > 0 or start + limit < total
+        markers = PageMarkers(
+            previous=_id_at(connection, selection, max(start - limit, 0)) if start else None,
+            next=rows[limit].id.decode() if len(rows) > limit else None,
+            last=_id_at(connection, selection, last) if partial and last < total else None,
+            total=total,
+        )
+        return decode(rows[:limit]), markers
+
+    def position(self, connection: Connection) -> LogPosition:
+        """Return the end of the log."""
+        row = connection.execute(
+            select(collections.c.epoch, collections.c.revision).where(collections.c.number == self._number)
+        ).one()
+        return LogPosition(row.epoch, row.revision)
+
+    def changes_after(self, connection: Connection, position: LogPosition) -> list[StoredChange]:
+        """Return up to 100 changes after a place. Raises `NormanError` Gone if the log does not reach back to it."""
+        collection = connection.execute(select(collections).where(collections.c.number == self._number)).one()
+        if position.epoch != collection.epoch or not collection.pruned <= position.revision <= collection.revision:
+            raise gone()
+        rows = connection.execute(
+            select(changes)
+            .where(changes.c.collection == self._number, changes.c.revision > position.revision)
+            .order_by(changes.c.revision)
+            .limit(_BATCH)
+        )
+        return [
+            StoredChange(ResourceEventType(row.type), msgspec.json.decode(row.data), row.revision, row.object_revision)
+            for row in rows
+        ]
+
+    # ------------------------------------------------------------------ writes
+    def write(
+        self,
+        connection: Connection,
+        verb: Verb,
+        object_id: str,
+        change: Callable[[StoredObject | None], JsonObject],
+    ) -> StoredObject:
+        """Write an object under the lock of the collection, and log the change. Returns what is stored, or was.
+
+        Args:
+            connection: in a transaction of `Access.WRITE`.
+            verb: what to do.
+            object_id: of the object.
+            change: returns the new object; gets the one that is stored, or None. Raises to store nothing.
+        """
+        revision = connection.execute(
+            update(collections)
+            .where(collections.c.number == self._number)
+            .values(revision=collections.c.revision + 1)
+            .returning(collections.c.revision)
+        ).scalar_one()
+        row = self._row(connection, object_id)
+        existing = StoredObject(msgspec.json.decode(row.data), row.revision) if row is not None else None
+        data = change(existing)
+        raw, log_revision = _encode(data), revision
+        if verb is Verb.DELETE:
+            assert existing is not None
+            log_revision = existing.revision
+            connection.execute(delete(objects).where(objects.c.number == row.number))  # type: ignore[union-attr]
+        elif row is None:
+            values = {"collection": self._number, "id": encode_text(object_id), "revision": revision, "data": raw}
+            number = connection.execute(insert(objects).returning(objects.c.number), values).scalar_one()
+            self._index(connection, {number: data}, self._fields(connection))
+        else:
+            connection.execute(
+                update(objects).where(objects.c.number == row.number).values(revision=revision, data=raw)
+            )
+            for table in (order_keys, digests):
+                connection.execute(delete(table).where(table.c.object == row.number))
+            self._index(connection, {row.number: data}, self._fields(connection))
+        self._log(connection, verb, revision, log_revision, raw)
+        return StoredObject(data, log_revision)
+
+    def _log(self, connection: Connection, verb: Verb, revision: int, object_revision: int, raw: bytes) -> None:
+        event = ResourceEventType.REMOVE if verb is Verb.DELETE else ResourceEventType.CHANGE
+        connection.execute(
+            insert(changes),
+            {
+                "collection": self._number,
+                "revision": revision,
+                "object_revision": object_revision,
+                "type": event.value,
+                "data": raw,
+            },
+        )
+        pruned = revision - self._keep_changes
+        if pruned > 0 and revision % _PRUNE_EVERY == 0:
+            connection.execute(
+                delete(changes).where(changes.c.collection == self._number, changes.c.revision <= pruned)
+            )
+            connection.execute(update(collections).where(collections.c.number == self._number).values(pruned=pruned))
+
+    # ------------------------------------------------------------------ fields
+    def _fields(self, connection: Connection) -> Mapping[str, int]:
+        rows = connection.execute(select(fields.c.name, fields.c.number).where(fields.c.collection == self._number))
+        return {row.name: row.number for row in rows}
+
+    def _index_all(self, connection: Connection, names: Collection[str]) -> None:
+        own = {name: number for name, number in self._fields(connection).items() if name in names}
+        rows = connection.execute(
+            select(objects.c.number, objects.c.data).where(objects.c.collection == self._number)
+        ).all()
+        for start in range(0, len(rows), _BATCH):
+            batch = {row.number: msgspec.json.decode(row.data) for row in rows[start : start + _BATCH]}
+            self._index(connection, batch, own)
+
+    def _index(self, connection: Connection, data: Mapping[int, JsonObject], names: Mapping[str, int]) -> None:
+        keys, texts = [], []
+        for number, item in data.items():
+            object_id = encode_text(item["id"])
+            for name, field in names.items():
+                values = field_values(item, name)
+                keys.append({"field": field, "object": number, "key": values.key, "id": object_id})
+                texts += [{"field": field, "object": number, "digest": digest} for digest in values.digests]
+        if keys:
+            connection.execute(insert(order_keys), keys)
+        if texts:
+            connection.execute(insert(digests), texts)
+
+    def _row(self, connection: Connection, object_id: str) -> AnyRow | None:
+        return connection.execute(
+            select(objects.c.number, objects.c.data, objects.c.revision).where(
+                objects.c.collection == self._number, objects.c.id == encode_text(object_id)
+            )
+        ).one_or_none()
+
+    @staticmethod
+    def _start(connection: Connection, selection: Selection, marker: str) -> int:
+        """Return the place of a marker. One that names no object counts only in the order of the ids."""
+        if not marker:
+            return 0
+        row = connection.execute(selection.anchor(marker)).one_or_none()
+        if row is not None:
+            anchor = Anchor(row[0], row[1])
+        elif selection.by_ascending_id:
+            anchor = Anchor(encode_text(marker))
+        else:
+            return 0
+        return _number(connection, selection.count_before(anchor))
+
+
+def _id_at(connection: Connection, selection: Selection, offset: int) -> str:
+    return bytes(connection.execute(selection.id_at(offset)).scalar_one()).decode()
+
+
+def _number(connection: Connection, query: Query) -> int:
+    return int(connection.execute(query).scalar_one())
+
+
+def _encode(data: JsonObject) -> bytes:
+    try:
+        return msgspec.json.encode(data)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"a value cannot be stored as JSON: {error}") from error

@@ -1,0 +1,90 @@
+"""The tables of a `SqlDatabase`.
+
+Texts that are compared are stored as UTF-8 in binary columns: both databases then order them by code point, as Python
+does, whatever collation and encoding they have.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+)
+
+# SQLite gives numbers by itself only to INTEGER keys; these hold 64 bits.
+_NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
+
+metadata: Final = MetaData()
+
+collections: Final = Table(
+    "norman_collections",
+    metadata,
+    Column("number", _NUMBER, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    # Names the log: revisions of a database that was made anew are not those of the one before.
+    Column("epoch", String(32), nullable=False),
+    # Each write adds one, under the lock of this row: revisions have no gaps, and commit in their order.
+    Column("revision", BigInteger, nullable=False),
+    Column("pruned", BigInteger, nullable=False),
+)
+
+fields: Final = Table(
+    "norman_fields",
+    metadata,
+    Column("number", _NUMBER, primary_key=True),
+    Column("collection", _NUMBER, ForeignKey("norman_collections.number"), nullable=False),
+    Column("name", String(255), nullable=False),
+    UniqueConstraint("collection", "name"),
+)
+
+objects: Final = Table(
+    "norman_objects",
+    metadata,
+    Column("number", _NUMBER, primary_key=True),
+    Column("collection", _NUMBER, ForeignKey("norman_collections.number"), nullable=False),
+    Column("id", LargeBinary, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    UniqueConstraint("collection", "id"),
+)
+
+order_keys: Final = Table(
+    "norman_order_keys",
+    metadata,
+    Column("field", _NUMBER, ForeignKey("norman_fields.number"), primary_key=True),
+    Column("object", _NUMBER, ForeignKey("norman_objects.number", ondelete="CASCADE"), primary_key=True),
+    Column("key", LargeBinary, nullable=False),
+    Column("id", LargeBinary, nullable=False),
+    Index("norman_order_keys_object", "object"),
+    # PostgreSQL refuses index entries of more than 2,700 bytes, and a key has the length of its text.
+    Index("norman_order_keys_key", "field", "key", "id").ddl_if(dialect="sqlite"),
+)
+
+digests: Final = Table(
+    "norman_digests",
+    metadata,
+    Column("field", _NUMBER, ForeignKey("norman_fields.number"), primary_key=True),
+    Column("digest", LargeBinary, primary_key=True),
+    Column("object", _NUMBER, ForeignKey("norman_objects.number", ondelete="CASCADE"), primary_key=True),
+    Index("norman_digests_object", "object"),
+)
+
+changes: Final = Table(
+    "norman_changes",
+    metadata,
+    Column("collection", _NUMBER, ForeignKey("norman_collections.number"), primary_key=True),
+    Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column("object_revision", BigInteger, nullable=False),
+    Column("type", String(32), nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)

@@ -1,0 +1,86 @@
+"""The values of an object that a database filters and sorts by. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from typing import Final
+
+import msgspec
+
+from opsdk.norman.conversion import to_text
+from opsdk.norman.query import sort_key
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+NULL_KEY: Final = b"\x00"
+"""The order key of a field without a value."""
+
+# Integers of 64 bits differ from the nearest float by less than this.
+_RESIDUE: Final = 1 << 15
+
+
+class FieldValues(msgspec.Struct, frozen=True):
+    """What is stored of one field of one object.
+
+    Attributes:
+        key: orders objects as `opsdk.norman.query.sort_key` does.
+        digests: of the texts that EQ and IN compare with.
+    """
+
+    key: bytes
+    digests: frozenset[bytes]
+
+
+def field_values(data: JsonObject, name: str) -> FieldValues:
+    """Return the values of a field; a dot separates the names of nested fields.
+
+    >>> values = field_values({"tags": ["a", "b"]}, "tags")
+    >>> values.digests == {digest_of("a"), digest_of("b")}
+    True
+    """
+    value: JsonValue = data
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    elements = value if isinstance(value, list) else [value]
+    return FieldValues(order_key(value), frozenset(digest_of(to_text(element)) for element in elements))
+
+
+def order_key(value: JsonValue) -> bytes:
+    """Return bytes that are ordered as `sort_key` orders values. Integers of more than 64 bits may be equal to others.
+
+    >>> sorted([order_key("a"), order_key(10), order_key(9.5), order_key(None)])[0] == order_key(None)
+    True
+    """
+    rank, number, text = sort_key(value)
+    if rank == 1:
+        # The nearest float orders all numbers but neighbouring integers beyond 53 bits; the residue orders these.
+        nearest, residue = _nearest_float(number)
+        return bytes([rank]) + _ordered_float(nearest) + struct.pack(">H", residue + _RESIDUE)
+    return bytes([rank]) + encode_text(text)
+
+
+def digest_of(text: str) -> bytes:
+    """Return 16 bytes in place of a text of any length: indices limit the length of their entries."""
+    return hashlib.blake2b(encode_text(text), digest_size=16).digest()
+
+
+def encode_text(text: str) -> bytes:
+    """Return UTF-8; its bytes are ordered as the code points. Lone surrogates of a URL are no error."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _nearest_float(number: float) -> tuple[float, int]:
+    try:
+        # Adding zero turns -0.0, which equals 0.0, into 0.0.
+        nearest = float(number) + 0.0
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf, 0
+    residue = number - int(nearest) if isinstance(number, int) else 0
+    return nearest, residue if -_RESIDUE <= residue < _RESIDUE else 0
+
+
+def _ordered_float(number: float) -> bytes:
+    (bits,) = struct.unpack(">Q", struct.pack(">d", number))
+    # Flip the sign of positive numbers, and all bits of negative ones, whose magnitude counts downwards.
+    return struct.pack(">Q", bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63))

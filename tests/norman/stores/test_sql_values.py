@@ -1,0 +1,44 @@
+"""Order keys and digests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from opsdk.norman.model import Modifier, QueryCondition
+from opsdk.norman.query import condition_holds, sort_key
+from opsdk.norman.stores.sql_values import NULL_KEY, digest_of, field_values, order_key
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=3)
+)
+values = scalars | st.lists(scalars, max_size=3) | st.dictionaries(st.text(max_size=1), scalars, max_size=1)
+
+
+@given(first=values, second=values)
+@example(first=1 << 62, second=(1 << 62) + 1)
+@example(first=-0.0, second=0)
+@example(first=1, second=1.0)
+@example(first="\x00", second="")
+@example(first="\ud7ff", second="\U00010000")
+def test_order_keys_are_ordered_as_sort_keys(first: Any, second: Any) -> None:
+    """Less, equal and greater are the same for the bytes and for the values."""
+    a, b = sort_key(first), sort_key(second)
+    assert (order_key(first) < order_key(second), order_key(first) == order_key(second)) == (a < b, a == b)
+
+
+@given(value=values, texts=st.lists(st.sampled_from(["", "a", "1", "true", "0"]), min_size=1, max_size=2))
+def test_values_decide_conditions(value: Any, texts: list[str]) -> None:
+    """IN holds if a digest of the field is that of a text, NULL if the order key is that of null; nested fields too."""
+    item = {"a": {"b": value}}
+    stored = field_values(item, "a.b")
+    is_in = condition_holds(QueryCondition(field="a.b", modifier=Modifier.IN, values=tuple(texts)), item)
+    assert (not stored.digests.isdisjoint(map(digest_of, texts))) == is_in
+    is_null = condition_holds(QueryCondition(field="a.b", modifier=Modifier.NULL), item)
+    assert (stored.key == NULL_KEY) == is_null
