@@ -67,7 +67,7 @@ class ProxyStore:
     async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
         """Return the objects of all namespaces, or of those that the query names."""
         client = self._client_for(context)
-        namespaces = _namespaces(schema, options)
+        namespaces = namespaces_of(schema, options)
         trees: list[JsonObject] = []
         for namespace in namespaces if namespaces is not None else [""]:
             objects = await _retry_timeouts(
@@ -115,22 +115,23 @@ class ProxyStore:
 
     async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
         """Delete an object in the background; returns it while its finalizers run."""
-        key = _key(schema, object_id)
+        key = object_key(schema, object_id)
         try:
             await self._client_for(context).delete(self.kind, key, propagation="Background")
         except NotFoundError as error:
-            raise _not_found(object_id) from error
+            raise not_found(object_id) from error
         try:
-            return await self.by_id(context, schema, object_id)
+            remaining = await self._read(context, schema, object_id)
         except NormanError as error:
             if error.status != ErrorCode.NOT_FOUND.status:
                 raise
             return None
+        return self._external(context, schema, remaining)
 
     async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
         """Yield changes from now on, for at most 30 minutes."""
         client = self._client_for(context)
-        namespaces = _namespaces(schema, options)
+        namespaces = namespaces_of(schema, options)
         namespace = namespaces[0] if namespaces is not None and len(namespaces) == 1 else ""
         head = await client.list(self.kind, namespace=namespace, limit=1, uncached=True)
         async with client.watch(
@@ -147,12 +148,12 @@ class ProxyStore:
                 yield ResourceEvent(type=ResourceEventType.REMOVE if removed else ResourceEventType.CHANGE, data=data)
 
     async def _read(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
-        client, key = self._client_for(context), _key(schema, object_id)
+        client, key = self._client_for(context), object_key(schema, object_id)
         try:
             # Not from a cache: a read after a write, and the base of an update, must be current.
             obj = await _retry_timeouts(lambda: client.get(self.kind, key, uncached=True))
         except NotFoundError as error:
-            raise _not_found(object_id) from error
+            raise not_found(object_id) from error
         return to_tree(obj)
 
     def _internal(self, schema: Schema, data: JsonObject) -> JsonObject:
@@ -164,13 +165,7 @@ class ProxyStore:
     def _external(self, context: ApiContext, schema: Schema, tree: JsonObject) -> JsonObject:
         if context.option("export") == "true":
             tree.pop("status", None)
-        metadata = tree.get("metadata") or {}
-        name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
-        if schema.mapper is not None:
-            schema.mapper.from_internal(tree)
-        tree.setdefault("id", f"{namespace}:{name}" if namespace else name)
-        tree.setdefault("type", schema.full_type)
-        return tree
+        return external_form(schema, tree)
 
     def __repr__(self) -> str:
         return f"<ProxyStore of {self.kind.gvk}>"
@@ -185,16 +180,28 @@ def type_prefix(schema_id: str) -> str:
     return f"{schema_id[:1]}{re.sub('[a-z]+', '', schema_id[1:])}-".lower()
 
 
-def _key(schema: Schema, object_id: str) -> ObjectKey:
+def external_form(schema: Schema, tree: JsonObject) -> JsonObject:
+    """Map an object of Kubernetes, in place, and add its id and type."""
+    metadata = tree.get("metadata") or {}
+    name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
+    if schema.mapper is not None:
+        schema.mapper.from_internal(tree)
+    tree.setdefault("id", f"{namespace}:{name}" if namespace else name)
+    tree.setdefault("type", schema.full_type)
+    return tree
+
+
+def object_key(schema: Schema, object_id: str) -> ObjectKey:
+    """Return namespace and name of an id. Raises `NormanError` NotFound for an id that no object of the schema has."""
     namespace, colon, name = object_id.partition(":")
     if not colon:
         namespace, name = "", object_id
     if not name or bool(namespace) != (schema.scope is Scope.NAMESPACE):
-        raise _not_found(object_id)
+        raise not_found(object_id)
     return ObjectKey(namespace, name)
 
 
-def _namespaces(schema: Schema, options: QueryOptions) -> list[str] | None:
+def namespaces_of(schema: Schema, options: QueryOptions) -> list[str] | None:
     """Return the namespaces of a query, or None for all."""
     if schema.scope is not Scope.NAMESPACE:
         return None
@@ -204,7 +211,8 @@ def _namespaces(schema: Schema, options: QueryOptions) -> list[str] | None:
     return list(options.namespaces) if options.namespaces is not None else None
 
 
-def _not_found(object_id: str) -> NormanError:
+def not_found(object_id: str) -> NormanError:
+    """Return the error for an object that does not exist."""
     return ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
 
 

@@ -16,8 +16,7 @@ from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, ResourceList, Schema
 from opsdk.norman.stores.sql_collection import LogPosition, SqlCollection, StoredChange, StoredObject, Verb
 from opsdk.norman.stores.sql_database import Access, SqlDatabase
-from opsdk.norman.stores.sql_values import encode_text
-from opsdk.norman.type_expression import TypeExpression
+from opsdk.norman.stores.sql_values import encode_text, indexed_fields
 from opsdk.options import Options
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -228,7 +227,7 @@ class SqlStore(Closing):
 
     async def _poll(self, collection: SqlCollection) -> None:
         """Wake the watches when another process has written. One query serves all of them."""
-        known: LogPosition | None = None
+        last_seen: LogPosition | None = None
         while True:
             await self._clock.sleep(self._options.poll_interval)
             try:
@@ -237,27 +236,12 @@ class SqlStore(Closing):
                 # The log keeps what happens meanwhile.
                 log.warning("cannot look for changes of %s: %s", self._name, error)
                 continue
-            if position != known:
-                known = position
+            if position != last_seen:
+                last_seen = position
                 self._wake_watches()
 
     def __repr__(self) -> str:
         return f"<SqlStore {self._name} in {self._database!r}>"
-
-
-def indexed_fields(schema: Schema) -> frozenset[str]:
-    """Return the fields that a list is often filtered or sorted by: filters, references and the namespace.
-
-    >>> from opsdk.norman.model import ApiVersion, Field, Filter
-    >>> fields = {"name": Field(type="string"), "ownerId": Field(type="reference[owner]")}
-    >>> schema = Schema(id="book", version=ApiVersion(), resource_fields=fields, collection_filters={"name": Filter()})
-    >>> sorted(indexed_fields(schema))
-    ['name', 'namespaceId', 'ownerId']
-    """
-    references = {
-        name for name, field in schema.resource_fields.items() if TypeExpression.parse(field.type).is_reference
-    }
-    return frozenset({*schema.collection_filters, *references, "namespaceId"} - {"id"})
 
 
 def _existing(existing: StoredObject | None, object_id: str) -> StoredObject:

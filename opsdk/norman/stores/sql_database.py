@@ -52,9 +52,8 @@ class Access(Enum):
 class SqlDatabase(Closing):
     """Runs transactions in threads, so that a slow disk does not stop the event loop.
 
-    >>> database = SqlDatabase("sqlite:///:memory:")
-    >>> database
-    <SqlDatabase sqlite:///:memory:>
+    >>> SqlDatabase("sqlite:////var/lib/shop.db")
+    <SqlDatabase sqlite:////var/lib/shop.db>
 
     Args:
         url: as SQLAlchemy takes it: ``sqlite:////var/lib/shop.db``, ``sqlite:///:memory:`` for tests, or

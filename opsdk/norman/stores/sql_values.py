@@ -10,7 +10,9 @@ from typing import Final
 import msgspec
 
 from opsdk.norman.conversion import to_text
+from opsdk.norman.model import Schema
 from opsdk.norman.query import sort_key
+from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 NULL_KEY: Final = b"\x00"
@@ -30,6 +32,21 @@ class FieldValues(msgspec.Struct, frozen=True):
 
     key: bytes
     digests: frozenset[bytes]
+
+
+def indexed_fields(schema: Schema) -> frozenset[str]:
+    """Return the fields that a list is often filtered or sorted by: filters, references and the namespace.
+
+    >>> from opsdk.norman.model import ApiVersion, Field, Filter
+    >>> fields = {"name": Field(type="string"), "ownerId": Field(type="reference[owner]")}
+    >>> schema = Schema(id="book", version=ApiVersion(), resource_fields=fields, collection_filters={"name": Filter()})
+    >>> sorted(indexed_fields(schema))
+    ['name', 'namespaceId', 'ownerId']
+    """
+    references = {
+        name for name, field in schema.resource_fields.items() if TypeExpression.parse(field.type).is_reference
+    }
+    return frozenset({*schema.collection_filters, *references, "namespaceId"} - {"id"})
 
 
 def field_values(data: JsonObject, name: str) -> FieldValues:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import dataclasses
+import json
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +19,11 @@ from msgspec.structs import replace
 from normankit import V3, api_context
 from postgres import PostgresServer, postgres_server
 
-from opsdk.errors import NormanError
+from envtest import Environment
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import AlreadyExistsError, NormanError
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import (
     ApiContext,
     Field,
@@ -27,16 +32,21 @@ from opsdk.norman.model import (
     Page,
     QueryCondition,
     QueryOptions,
+    ResourceEvents,
     ResourceEventType,
     ResourceList,
     Schema,
+    SchemaLookup,
+    Scope,
     Sort,
     SortOrder,
     Store,
 )
 from opsdk.norman.stores.aggregate import AggregateStore
+from opsdk.norman.stores.cached import CachedStore
 from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.norman.stores.memory import MemoryStore
+from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.sql import SqlStore
 from opsdk.norman.stores.sql_database import SqlDatabase
@@ -126,6 +136,72 @@ async def postgresql() -> AsyncIterator[Store]:
         yield store
 
 
+@asynccontextmanager
+async def proxy() -> AsyncIterator[Store]:
+    """ConfigMaps of the embedded API server."""
+    async with Environment() as environment, Cluster(environment.config) as cluster:
+        yield ConfigMaps(ProxyStore(cluster.uncached, ConfigMap))
+
+
+@asynccontextmanager
+async def cached() -> AsyncIterator[Store]:
+    """ConfigMaps of the embedded API server, read from an informer cache."""
+    async with Environment() as environment, Cluster(environment.config) as cluster:
+        running = asyncio.create_task(cluster.start())
+        try:
+            await cluster.wait_ready()
+            async with CachedStore(cluster, ConfigMap) as store:
+                yield ConfigMaps(store)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+class ConfigMaps(DelegatingStore):
+    """The schema of a store whose objects are ConfigMaps of one namespace, with the names of the objects."""
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        return await super().by_id(context, _STORED, object_id)
+
+    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        return await super().list(context, _STORED, replace(options, namespaces=["default"]))
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        try:
+            return await super().create(context, _STORED, data)
+        except AlreadyExistsError as error:  # the server of an API translates errors of Kubernetes
+            raise ErrorCode.CONFLICT.error(str(error)) from error
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        return await super().update(context, _STORED, data, object_id)
+
+    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
+        return await super().delete(context, _STORED, object_id)
+
+    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+        return super().watch(context, _STORED, options)
+
+
+class FieldsMapper:
+    """Each field is an entry of the ConfigMap, as JSON."""
+
+    def from_internal(self, data: JsonObject) -> None:
+        metadata, entries = data.pop("metadata"), data.pop("data", None) or {}
+        for name in ("apiVersion", "kind"):
+            data.pop(name, None)
+        data["name"], data["namespaceId"] = metadata["name"], metadata["namespace"]
+        data |= {name: json.loads(text) for name, text in entries.items()}
+
+    def to_internal(self, data: JsonObject) -> None:
+        fields = {name: data.pop(name) for name in list(data)}
+        data["metadata"] = {"name": fields.pop("name"), "namespace": "default"} if "name" in fields else {}
+        data["data"] = {name: json.dumps(value) for name, value in fields.items()}
+
+    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
+        """The schema is written by hand."""
+
+
+_STORED = dataclasses.replace(BOOK, scope=Scope.NAMESPACE, mapper=FieldsMapper())
 _POSTGRES: dict[str, PostgresServer] = {}
 _EXIT_STACK = ExitStack()
 atexit.register(_EXIT_STACK.close)
@@ -150,8 +226,11 @@ STORES: dict[str, Callable[[], AbstractAsyncContextManager[Store]]] = {
     "sqlite": sqlite,
     "sqlite in memory": sqlite_memory,
     "postgresql": postgresql,
+    "proxy": proxy,
+    "cached": cached,
 }
-EACH_STORE = [pytest.param(name, marks=[pytest.mark.slow] if name == "postgresql" else []) for name in STORES]
+_SLOW = ("postgresql", "proxy", "cached")
+EACH_STORE = [pytest.param(name, marks=[pytest.mark.slow] if name in _SLOW else []) for name in STORES]
 
 names = st.sampled_from("abcdefgh")
 objects = st.fixed_dictionaries(
