@@ -17,10 +17,11 @@ from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.client.client import Client
 from opsdk.errors import DeadlineError, NoMatchError
 from opsdk.recipes.summaries import SummaryState, summary
+from opsdk.structured_merge.value import JsonObject
 
 _DEFINITION: Final = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-_POLL_SECONDS: Final = 0.5
-"""As wrangler: the server takes about a second to establish a definition."""
+POLL_SECONDS: Final = 0.5
+"""Seconds between two looks at a definition, as wrangler: the server takes about a second to establish one."""
 
 
 async def create_crds(
@@ -55,8 +56,35 @@ async def create_crds(
     for kind in kinds:
         versions.setdefault(kind.gvk.group_kind, []).append(kind)
     trees = [crd_for(*classes) for classes in versions.values()]
-    deadline = clock.now() + within
-    applied = [Unstructured.from_tree(tree) for tree in trees]
+    return await apply_definitions(client, trees, field_owner=field_owner, within=within, clock=clock)
+
+
+async def apply_definitions(
+    client: Client,
+    definitions: Sequence[JsonObject],
+    *,
+    field_owner: str = "opsdk-definitions",
+    within: float = 60.0,
+    poll_interval: float = POLL_SECONDS,
+    clock: Clock = LOOP_CLOCK,
+) -> list[Unstructured]:
+    """Apply definitions, all at once, and return them when all are established. As `create_crds`, for JSON trees.
+
+    Args:
+        client: reads from and writes to the server.
+        definitions: complete objects, as `crd_for` returns them.
+        field_owner: the field manager.
+        within: seconds for all of them.
+        poll_interval: seconds between two looks at a definition.
+        clock: source of time.
+
+    Raises:
+        NoMatchError: the server refuses the names of a definition.
+        DeadlineError: a definition is not established in time.
+        ApiError: the server rejected a definition.
+    """
+    start = clock.now()
+    applied = [Unstructured.from_tree(tree) for tree in definitions]
     results = await asyncio.gather(
         *(client.apply(definition, field_owner=field_owner, force=True) for definition in applied),
         return_exceptions=True,
@@ -64,10 +92,25 @@ async def create_crds(
     for result in results:
         if isinstance(result, BaseException):
             raise result
-    return [await _established(client, definition.metadata.name, deadline, clock) for definition in applied]
+    names = [definition.metadata.name for definition in applied]
+    remaining = within - (clock.now() - start)
+    return await wait_established(client, names, within=remaining, poll_interval=poll_interval, clock=clock)
 
 
-async def _established(client: Client, name: str, deadline: float, clock: Clock) -> Unstructured:
+async def wait_established(
+    client: Client,
+    names: Sequence[str],
+    *,
+    within: float = 60.0,
+    poll_interval: float = POLL_SECONDS,
+    clock: Clock = LOOP_CLOCK,
+) -> list[Unstructured]:
+    """Return definitions by name when all are established. Arguments and errors are those of `apply_definitions`."""
+    deadline = clock.now() + within
+    return [await _established(client, name, deadline, poll_interval, clock) for name in names]
+
+
+async def _established(client: Client, name: str, deadline: float, poll_interval: float, clock: Clock) -> Unstructured:
     while True:
         definition = await client.get(_DEFINITION, name, uncached=True)
         state = summary(definition)
@@ -77,4 +120,4 @@ async def _established(client: Client, name: str, deadline: float, clock: Clock)
             raise NoMatchError(f"the server refuses {name}: {state.message}; delete the other definition, or rename")
         if clock.now() >= deadline:
             raise DeadlineError(f"{name} is not established in time: {state.message}")
-        await clock.sleep(_POLL_SECONDS)
+        await clock.sleep(poll_interval)

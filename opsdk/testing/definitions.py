@@ -11,11 +11,10 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
-from opsdk.errors import NoMatchError
+from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonObject
 
 _POLL_SECONDS = 0.02
-_FIELD_OWNER = "opsdk-definitions"
 
 
 async def install_definitions(
@@ -30,30 +29,16 @@ async def install_definitions(
         clock: source of time.
 
     Raises:
-        NoMatchError: the server refuses the names, or does not serve the kind in time.
+        NoMatchError: the server refuses the names of a definition.
+        DeadlineError: a definition is not established in time.
         ApiError: the server refuses a definition.
     """
-    changed, deadline = [], clock.now() + within
-    for definition in definitions:
-        name = definition["metadata"]["name"]
-        before = await client.get_or_none(CustomResourceDefinition, name, uncached=True)
-        applied = await client.apply(Unstructured.from_tree(definition), field_owner=_FIELD_OWNER, force=True)
-        if before is None or before.metadata.resource_version != applied.metadata.resource_version:
-            changed.append(name)
-    for definition in definitions:
-        await _wait_established(client, definition["metadata"]["name"], deadline, clock)
-    return changed
+    names = [definition["metadata"]["name"] for definition in definitions]
+    before = {name: await client.get_or_none(CustomResourceDefinition, name, uncached=True) for name in names}
+    # A test server establishes a definition at once.
+    installed = await apply_definitions(client, definitions, within=within, poll_interval=_POLL_SECONDS, clock=clock)
+    return [each.metadata.name for each in installed if _differs(before[each.metadata.name], each)]
 
 
-async def _wait_established(client: Client, name: str, deadline: float, clock: Clock) -> None:
-    while True:
-        definition = await client.get(CustomResourceDefinition, name, uncached=True)
-        conditions = {condition.type: condition for condition in definition.status.conditions}
-        if (established := conditions.get("Established")) is not None and established.status == "True":
-            return
-        names = conditions.get("NamesAccepted")
-        if names is not None and names.status == "False":
-            raise NoMatchError(f"the server refuses {name}: {names.message}; delete the other definition, or rename")
-        if clock.now() > deadline:
-            raise NoMatchError(f"{name} is not served in time; its conditions: {definition.status.conditions}")
-        await clock.sleep(_POLL_SECONDS)
+def _differs(before: CustomResourceDefinition | None, after: Unstructured) -> bool:
+    return before is None or before.metadata.resource_version != after.metadata.resource_version

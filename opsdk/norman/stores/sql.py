@@ -14,8 +14,8 @@ from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, ResourceList, Schema
-from opsdk.norman.stores.sql_collection import LogPosition, SqlCollection, StoredChange, StoredObject, Verb
-from opsdk.norman.stores.sql_database import Access, SqlDatabase
+from opsdk.norman.stores.sql_collection import LogPosition, SqlChange, SqlCollection, SqlObject, WriteVerb
+from opsdk.norman.stores.sql_database import SqlDatabase, TransactionMode
 from opsdk.norman.stores.sql_values import encode_text, indexed_fields
 from opsdk.options import Options
 from opsdk.structured_merge.value import JsonObject
@@ -26,7 +26,7 @@ log = SafeLogger(__name__)
 # PostgreSQL refuses index entries of more than 2,700 bytes.
 _MAX_ID_BYTES: Final = 2_000
 
-Change = Callable[[StoredObject | None], JsonObject]
+Change = Callable[[SqlObject | None], JsonObject]
 """Returns the new object; gets the stored one, or None."""
 
 
@@ -88,14 +88,16 @@ class SqlStore(Closing):
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object."""
         collection = await self._prepared(schema)
-        stored = await self._database.run(Access.READ, lambda connection: collection.get(connection, object_id))
+        stored = await self._database.run(
+            TransactionMode.READ, lambda connection: collection.get(connection, object_id)
+        )
         return self._complete(stored)
 
     async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
         """Return one page of the objects that match, in order."""
         collection = await self._prepared(schema)
         items, markers = await self._database.run(
-            Access.READ, lambda connection: collection.page(connection, options, self._complete)
+            TransactionMode.READ, lambda connection: collection.page(connection, options, self._complete)
         )
         return ResourceList(items=items, markers=markers)
 
@@ -106,18 +108,18 @@ class SqlStore(Closing):
         if len(encode_text(object_id)) > _MAX_ID_BYTES:
             raise ErrorCode.MAX_LENGTH_EXCEEDED.error(f"at most {_MAX_ID_BYTES} bytes", field_name=field)
 
-        def change(existing: StoredObject | None) -> JsonObject:
+        def change(existing: SqlObject | None) -> JsonObject:
             if existing is not None:
                 raise ErrorCode.NOT_UNIQUE.error(f"{schema.id} {object_id} exists already", field_name=field)
             return self._stored_form(data) | {"id": object_id, "type": schema.full_type}
 
-        return await self._write(schema, Verb.CREATE, object_id, change)
+        return await self._write(schema, WriteVerb.CREATE, object_id, change)
 
     async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
         """Change the fields in `data`. Raises `NormanError` Conflict if they have the revision of an older object."""
         expected = to_text(data.get(self._options.revision_field)) if self._options.revision_field else ""
 
-        def change(existing: StoredObject | None) -> JsonObject:
+        def change(existing: SqlObject | None) -> JsonObject:
             current = _existing(existing, object_id)
             if expected and expected != str(current.revision):
                 raise ErrorCode.CONFLICT.error(
@@ -125,11 +127,11 @@ class SqlStore(Closing):
                 )
             return {**current.data, **self._stored_form(data), "id": object_id, "type": schema.full_type}
 
-        return await self._write(schema, Verb.UPDATE, object_id, change)
+        return await self._write(schema, WriteVerb.UPDATE, object_id, change)
 
     async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
         """Delete an object."""
-        await self._write(schema, Verb.DELETE, object_id, lambda existing: _existing(existing, object_id).data)
+        await self._write(schema, WriteVerb.DELETE, object_id, lambda existing: _existing(existing, object_id).data)
         return None
 
     async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
@@ -141,7 +143,7 @@ class SqlStore(Closing):
             NormanError: Gone; the log does not reach back to `options.since`.
         """
         collection = await self._prepared(schema)
-        position = await self._database.run(Access.READ, collection.position)
+        position = await self._database.run(TransactionMode.READ, collection.position)
         if options.since:
             position = LogPosition.parse(options.since)
             # Raises here, and not at the first change.
@@ -159,7 +161,7 @@ class SqlStore(Closing):
                     return
                 for change in batch:
                     position = LogPosition(position.epoch, change.revision)
-                    data = self._complete(StoredObject(change.data, change.object_revision))
+                    data = self._complete(SqlObject(change.data, change.object_revision))
                     yield ResourceEvent(type=change.type, data=data, revision=str(position))
                 if not batch:
                     await wake.wait()
@@ -181,7 +183,7 @@ class SqlStore(Closing):
             names |= self._fields
             epoch = f"{loop_random().getrandbits(48):012x}"
             self._collection = await self._database.run(
-                Access.SETUP,
+                TransactionMode.SETUP,
                 lambda connection: SqlCollection.prepare(
                     connection, self._name, names, epoch, self._options.keep_changes
                 ),
@@ -189,21 +191,23 @@ class SqlStore(Closing):
             self._fields = names
         return self._collection
 
-    async def _write(self, schema: Schema, verb: Verb, object_id: str, change: Change) -> JsonObject:
+    async def _write(self, schema: Schema, verb: WriteVerb, object_id: str, change: Change) -> JsonObject:
         collection = await self._prepared(schema)
         stored = await self._database.run(
-            Access.WRITE, lambda connection: collection.write(connection, verb, object_id, change)
+            TransactionMode.WRITE, lambda connection: collection.write(connection, verb, object_id, change)
         )
         self._wake_watches()
         return self._complete(stored)
 
-    async def _changes_after(self, collection: SqlCollection, position: LogPosition) -> Sequence[StoredChange]:
-        return await self._database.run(Access.READ, lambda connection: collection.changes_after(connection, position))
+    async def _changes_after(self, collection: SqlCollection, position: LogPosition) -> Sequence[SqlChange]:
+        return await self._database.run(
+            TransactionMode.READ, lambda connection: collection.changes_after(connection, position)
+        )
 
     def _stored_form(self, data: JsonObject) -> JsonObject:
         return {name: value for name, value in data.items() if name != self._options.revision_field}
 
-    def _complete(self, stored: StoredObject) -> JsonObject:
+    def _complete(self, stored: SqlObject) -> JsonObject:
         field = self._options.revision_field
         return {**stored.data, field: str(stored.revision)} if field else stored.data
 
@@ -231,7 +235,7 @@ class SqlStore(Closing):
         while True:
             await self._clock.sleep(self._options.poll_interval)
             try:
-                position = await self._database.run(Access.READ, collection.position)
+                position = await self._database.run(TransactionMode.READ, collection.position)
             except NormanError as error:
                 # The log keeps what happens meanwhile.
                 log.warning("cannot look for changes of %s: %s", self._name, error)
@@ -244,7 +248,7 @@ class SqlStore(Closing):
         return f"<SqlStore {self._name} in {self._database!r}>"
 
 
-def _existing(existing: StoredObject | None, object_id: str) -> StoredObject:
+def _existing(existing: SqlObject | None, object_id: str) -> SqlObject:
     if existing is None:
         raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
     return existing

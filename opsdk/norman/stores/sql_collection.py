@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, delete, insert, select, update
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import PageMarkers, QueryOptions, ResourceEventType
 from opsdk.norman.query import apply_query
-from opsdk.norman.stores.sql_query import Anchor, Query, Selection
+from opsdk.norman.stores.sql_query import Anchor, Query, SqlSelection
 from opsdk.norman.stores.sql_tables import changes, collections, digests, fields, objects, order_keys
 from opsdk.norman.stores.sql_values import encode_text, field_values
 from opsdk.structured_merge.value import JsonObject
@@ -29,7 +29,7 @@ _BATCH = 100
 _PRUNE_EVERY = 100
 
 
-class Verb(Enum):
+class WriteVerb(Enum):
     """What a write does with an object."""
 
     CREATE = "create"
@@ -37,14 +37,14 @@ class Verb(Enum):
     DELETE = "delete"
 
 
-class StoredObject(msgspec.Struct, frozen=True):
+class SqlObject(msgspec.Struct, frozen=True):
     """An object and the revision of its last write."""
 
     data: JsonObject
     revision: int
 
 
-class StoredChange(msgspec.Struct, frozen=True):
+class SqlChange(msgspec.Struct, frozen=True):
     """A change of the log."""
 
     type: ResourceEventType
@@ -97,7 +97,7 @@ class SqlCollection:
     def prepare(
         cls, connection: Connection, name: str, names: Collection[str], epoch: str, keep_changes: int
     ) -> SqlCollection:
-        """Create the collection and its fields where they are missing. Runs in a transaction of `Access.SETUP`.
+        """Create the collection and its fields where they are missing. Runs in a transaction of `SETUP`.
 
         A field that is new gets the values of all objects. No field is removed: another process may use it.
         """
@@ -117,22 +117,22 @@ class SqlCollection:
         return collection
 
     # ------------------------------------------------------------------ reads
-    def get(self, connection: Connection, object_id: str) -> StoredObject:
+    def get(self, connection: Connection, object_id: str) -> SqlObject:
         """Return an object. Raises `NormanError` NotFound."""
         row = self._row(connection, object_id)
         if row is None:
             raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
-        return StoredObject(msgspec.json.decode(row.data), row.revision)
+        return SqlObject(msgspec.json.decode(row.data), row.revision)
 
     def page(
-        self, connection: Connection, options: QueryOptions, complete: Callable[[StoredObject], JsonObject]
+        self, connection: Connection, options: QueryOptions, complete: Callable[[SqlObject], JsonObject]
     ) -> tuple[Sequence[JsonObject], PageMarkers | None]:
         """Return one page, and where the pages around it start. `complete` adds the fields that are not stored."""
 
         def decode(rows: Sequence[AnyRow]) -> list[JsonObject]:
-            return [complete(StoredObject(msgspec.json.decode(row.data), row.revision)) for row in rows]
+            return [complete(SqlObject(msgspec.json.decode(row.data), row.revision)) for row in rows]
 
-        selection = Selection(self._number, options, self._fields(connection))
+        selection = SqlSelection(self._number, options, self._fields(connection))
         if selection.rest is not None:
             result = apply_query(selection.rest, decode(connection.execute(selection.everything()).all()))
             return result.items, result.markers
@@ -160,7 +160,7 @@ class SqlCollection:
         ).one()
         return LogPosition(row.epoch, row.revision)
 
-    def changes_after(self, connection: Connection, position: LogPosition) -> list[StoredChange]:
+    def changes_after(self, connection: Connection, position: LogPosition) -> list[SqlChange]:
         """Return up to 100 changes after a place. Raises `NormanError` Gone if the log does not reach back to it."""
         collection = connection.execute(select(collections).where(collections.c.number == self._number)).one()
         if position.epoch != collection.epoch or not collection.pruned <= position.revision <= collection.revision:
@@ -172,7 +172,7 @@ class SqlCollection:
             .limit(_BATCH)
         )
         return [
-            StoredChange(ResourceEventType(row.type), msgspec.json.decode(row.data), row.revision, row.object_revision)
+            SqlChange(ResourceEventType(row.type), msgspec.json.decode(row.data), row.revision, row.object_revision)
             for row in rows
         ]
 
@@ -180,14 +180,14 @@ class SqlCollection:
     def write(
         self,
         connection: Connection,
-        verb: Verb,
+        verb: WriteVerb,
         object_id: str,
-        change: Callable[[StoredObject | None], JsonObject],
-    ) -> StoredObject:
+        change: Callable[[SqlObject | None], JsonObject],
+    ) -> SqlObject:
         """Write an object under the lock of the collection, and log the change. Returns what is stored, or was.
 
         Args:
-            connection: in a transaction of `Access.WRITE`.
+            connection: in a transaction of `TransactionMode.WRITE`.
             verb: what to do.
             object_id: of the object.
             change: returns the new object; gets the one that is stored, or None. Raises to store nothing.
@@ -199,10 +199,10 @@ class SqlCollection:
             .returning(collections.c.revision)
         ).scalar_one()
         row = self._row(connection, object_id)
-        existing = StoredObject(msgspec.json.decode(row.data), row.revision) if row is not None else None
+        existing = SqlObject(msgspec.json.decode(row.data), row.revision) if row is not None else None
         data = change(existing)
         raw, log_revision = _encode(data), revision
-        if verb is Verb.DELETE:
+        if verb is WriteVerb.DELETE:
             assert existing is not None
             log_revision = existing.revision
             connection.execute(delete(objects).where(objects.c.number == row.number))  # type: ignore[union-attr]
@@ -218,10 +218,10 @@ class SqlCollection:
                 connection.execute(delete(table).where(table.c.object == row.number))
             self._index(connection, {row.number: data}, self._fields(connection))
         self._log(connection, verb, revision, log_revision, raw)
-        return StoredObject(data, log_revision)
+        return SqlObject(data, log_revision)
 
-    def _log(self, connection: Connection, verb: Verb, revision: int, object_revision: int, raw: bytes) -> None:
-        event = ResourceEventType.REMOVE if verb is Verb.DELETE else ResourceEventType.CHANGE
+    def _log(self, connection: Connection, verb: WriteVerb, revision: int, object_revision: int, raw: bytes) -> None:
+        event = ResourceEventType.REMOVE if verb is WriteVerb.DELETE else ResourceEventType.CHANGE
         connection.execute(
             insert(changes),
             {
@@ -274,7 +274,7 @@ class SqlCollection:
         ).one_or_none()
 
     @staticmethod
-    def _start(connection: Connection, selection: Selection, marker: str) -> int:
+    def _start(connection: Connection, selection: SqlSelection, marker: str) -> int:
         """Return the place of a marker. One that names no object counts only in the order of the ids."""
         if not marker:
             return 0
@@ -288,7 +288,7 @@ class SqlCollection:
         return _number(connection, selection.count_before(anchor))
 
 
-def _id_at(connection: Connection, selection: Selection, offset: int) -> str:
+def _id_at(connection: Connection, selection: SqlSelection, offset: int) -> str:
     return bytes(connection.execute(selection.id_at(offset)).scalar_one()).decode()
 
 

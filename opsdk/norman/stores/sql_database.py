@@ -38,7 +38,7 @@ class SqlOptions(Options, frozen=True, kw_only=True):
     lock_timeout: float = 5.0
 
 
-class Access(Enum):
+class TransactionMode(Enum):
     """What a transaction does."""
 
     READ = "read"
@@ -87,7 +87,7 @@ class SqlDatabase(Closing):
     def _is_memory(self) -> bool:
         return self._is_sqlite and self._url.database in (None, "", ":memory:")
 
-    async def run(self, access: Access, work: Callable[[Connection], T]) -> T:
+    async def run(self, mode: TransactionMode, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction, in a thread, and commit it.
 
         A cancelled caller leaves the transaction to end by itself: it is stored wholly or not at all.
@@ -99,9 +99,9 @@ class SqlDatabase(Closing):
         if self._closed:
             raise ErrorCode.CLUSTER_UNAVAILABLE.error("the database is closed: the server is stopping")
         if not self._created:
-            await self._submit(self._writers, Access.SETUP, metadata.create_all)
+            await self._submit(self._writers, TransactionMode.SETUP, metadata.create_all)
             self._created = True
-        return await self._submit(self._readers if access is Access.READ else self._writers, access, work)
+        return await self._submit(self._readers if mode is TransactionMode.READ else self._writers, mode, work)
 
     async def aclose(self) -> None:
         """Wait for the transactions that run, and close all connections. Idempotent."""
@@ -113,13 +113,13 @@ class SqlDatabase(Closing):
             await loop.run_in_executor(None, executor.shutdown)
         self._engine.dispose()
 
-    async def _submit(self, executor: ThreadPoolExecutor, access: Access, work: Callable[[Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(executor, self._transaction, access, work)
+    async def _submit(self, executor: ThreadPoolExecutor, mode: TransactionMode, work: Callable[[Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(executor, self._transaction, mode, work)
 
-    def _transaction(self, access: Access, work: Callable[[Connection], T]) -> T:
+    def _transaction(self, mode: TransactionMode, work: Callable[[Connection], T]) -> T:
         for last in (*[False] * (_SERIALIZATION_TRIES - 1), True):
             try:
-                return self._attempt(access, work)
+                return self._attempt(mode, work)
             except SQLAlchemyError as error:
                 if last or not is_serialization_failure(error):
                     raise norman_error(error) from error
@@ -127,12 +127,14 @@ class SqlDatabase(Closing):
                 raise ErrorCode.INVALID_BODY_CONTENT.error(f"the database cannot store a value: {error}") from error
         raise AssertionError("the last try returns or raises")
 
-    def _attempt(self, access: Access, work: Callable[[Connection], T]) -> T:
-        snapshot: Any = {} if self._is_sqlite or access is not Access.READ else {"isolation_level": "REPEATABLE READ"}
+    def _attempt(self, mode: TransactionMode, work: Callable[[Connection], T]) -> T:
+        snapshot: Any = (
+            {} if self._is_sqlite or mode is not TransactionMode.READ else {"isolation_level": "REPEATABLE READ"}
+        )
         with self._engine.connect() as plain:
-            connection = plain.execution_options(access=access, **snapshot)
+            connection = plain.execution_options(mode=mode, **snapshot)
             with connection.begin():
-                if not self._is_sqlite and access is Access.SETUP:
+                if not self._is_sqlite and mode is TransactionMode.SETUP:
                     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SETUP_LOCK})
                 return work(connection)
 
@@ -175,6 +177,6 @@ def _configure_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    read = connection.get_execution_options().get("access") is Access.READ
+    read = connection.get_execution_options().get("mode") is TransactionMode.READ
     # A transaction that becomes a writer later fails if another one wrote meanwhile.
     connection.exec_driver_sql("BEGIN" if read else "BEGIN IMMEDIATE")

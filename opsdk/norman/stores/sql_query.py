@@ -27,7 +27,7 @@ class Anchor(msgspec.Struct, frozen=True):
     key: bytes = b""
 
 
-class Selection:
+class SqlSelection:
     """The objects of a collection that a query selects, in its order.
 
     Args:
