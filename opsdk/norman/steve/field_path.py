@@ -1,8 +1,8 @@
 """Paths of fields in queries, and the values that an object has there. Pure.
 
 Upstream: github.com/rancher/steve/pkg/stores/queryhelper/safesplit.go, pkg/stores/partition/listprocessor/processor.go
-Deviates: the rest of a path after ``metadata.labels.`` is one label, also with dots. A path through a list has the values
-of all its items, in filters and in summaries.
+Deviates: the rest of a path after ``metadata.labels.`` is one label, also with dots. A path through a list has the
+values of all its items, in filters and in summaries.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Cell = Scalar | tuple[Scalar, ...] | None
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAPS = (("metadata", "labels"), ("metadata", "annotations"))
-# Texts of numbers begin below those of words, and have the width of the largest float.
-_NUMBER_WIDTH = 32
-_NUMBER_OFFSET = 10.0**18
+_LABEL = 2
+# Texts of numbers begin below those of words. They count millionths, are never negative, and have one width.
+_MILLION = 10**6
+_LARGEST = 10**30
 
 
 def parse_path(text: str) -> FieldPath:
@@ -42,6 +43,8 @@ def parse_path(text: str) -> FieldPath:
     position = 0
     while position < len(text) or not names:
         if tuple(names) in _MAPS and position < len(text) and text[position - 1] == ".":
+            if "[" in text[position:] or "]" in text[position:]:
+                raise ValueError(f"the label at {position} has a bracket: write metadata.labels[name]")
             names.append(text[position:])
             break
         bracketed = position < len(text) and text[position] == "["
@@ -72,6 +75,8 @@ def format_path(path: FieldPath) -> str:
     'metadata.labels[example.org/a]'
     """
     parts = [f".{name}" if _PLAIN.fullmatch(name) else f"[{name}]" for name in path]
+    if len(path) > _LABEL + 1 and path[:_LABEL] in _MAPS:
+        parts[_LABEL] = f"[{path[_LABEL]}]"  # after a dot, all the rest would be the label
     return "".join(parts).removeprefix(".")
 
 
@@ -126,8 +131,8 @@ def order_text(cell: Cell) -> str:
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, (int, float)):
-        bounded = min(max(float(cell), -_NUMBER_OFFSET), _NUMBER_OFFSET)
-        return f"\0{bounded + _NUMBER_OFFSET:0{_NUMBER_WIDTH}.6f}"
+        millionths = min(max(int(cell * _MILLION), -_LARGEST), _LARGEST)
+        return f"\0{millionths + _LARGEST:032d}"
     return "|".join(texts(cell))
 
 

@@ -179,7 +179,7 @@ class _Parser:
             conditions.append(self._condition())
         self._skip_space()
         if self._position < len(self._text):
-            raise self._error("expected ',' or the end")
+            raise self._expected("',' or the end")
         return Filter(conditions)
 
     def _condition(self) -> Condition:
@@ -205,7 +205,7 @@ class _Parser:
         self._skip_space()
         match = _FIELD.match(self._text, self._position)
         if match is None:
-            raise self._error("expected a field")
+            raise self._expected("a field")
         try:
             path = parse_path(match.group())
         except ValueError as error:
@@ -215,12 +215,12 @@ class _Parser:
 
     def _values(self) -> tuple[str, ...]:
         if not self._accept("("):
-            raise self._error("expected '('")
+            raise self._expected("'('")
         values = {self._value()}
         while self._accept(","):
             values.add(self._value())
         if not self._accept(")"):
-            raise self._error("expected ',' or ')'")
+            raise self._expected("',' or ')'")
         return tuple(sorted(values))
 
     def _value(self) -> str:
@@ -229,7 +229,7 @@ class _Parser:
             return self._quoted_value()
         match = _PLAIN_VALUE.match(self._text, self._position)
         if match is None:
-            raise self._error('expected a value: quote values with other characters, such as "a,b", and empty ones')
+            raise self._expected('a value (quote an empty one, and one with other characters, such as "a,b")')
         self._position = match.end()
         return match.group()
 
@@ -257,7 +257,9 @@ class _Parser:
         assert match is not None  # it matches nothing too
         self._position = match.end()
 
-    def _error(self, reason: str) -> NormanError:
+    def _expected(self, symbol: str) -> NormanError:
         rest = self._text[self._position :]
-        seen = f"{rest[:20]!r}" if rest else "the end"
-        return query_error("filter", self._position, f"{reason}, not {seen}")
+        return self._error(f"expected {symbol}, not {repr(rest[:20]) if rest else 'the end'}")
+
+    def _error(self, reason: str) -> NormanError:
+        return query_error("filter", self._position, reason)
