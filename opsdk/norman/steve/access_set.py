@@ -8,7 +8,7 @@ granted as RBAC grants them. The id is a hash of the rights, so equal rights hav
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
@@ -60,6 +60,11 @@ class VisibleObjects(msgspec.Struct, frozen=True, kw_only=True):
             or name in self.names.get(namespace, ())
             or name in self.names.get(None, ())
         )
+
+    @property
+    def key(self) -> Hashable:
+        """A value that is equal for equal rights."""
+        return (self.everything, self.namespaces, frozenset(self.names.items()))
 
     def __bool__(self) -> bool:
         return self.everything or bool(self.namespaces) or any(self.names.values())

@@ -17,7 +17,7 @@ from opsdk.errors import NormanError
 from opsdk.norman.steve.field_path import Cell, FieldPath, format_path, parse_path, texts
 
 
-class Operator(Enum):
+class FilterOperator(Enum):
     """How a condition compares. The value is its spelling."""
 
     EQUALS = "="
@@ -37,21 +37,21 @@ class Operator(Enum):
     NOT_EXISTS = "!"
 
 
-_SPELLINGS = {op.value: op for op in Operator if op not in (Operator.EXISTS, Operator.NOT_EXISTS)} | {
-    "==": Operator.EQUALS,
-    "lt": Operator.LESS,
-    "gt": Operator.GREATER,
-    "contains": Operator.CONTAINS,
-    "notcontains": Operator.NOT_CONTAINS,
+_SPELLINGS = {op.value: op for op in FilterOperator if op not in (FilterOperator.EXISTS, FilterOperator.NOT_EXISTS)} | {
+    "==": FilterOperator.EQUALS,
+    "lt": FilterOperator.LESS,
+    "gt": FilterOperator.GREATER,
+    "contains": FilterOperator.CONTAINS,
+    "notcontains": FilterOperator.NOT_CONTAINS,
 }
 _POSITIVE = {
-    Operator.NOT_EQUALS: Operator.EQUALS,
-    Operator.NOT_CONTAINS: Operator.CONTAINS,
-    Operator.NOT_IN: Operator.IN,
-    Operator.NOT_EXISTS: Operator.EXISTS,
+    FilterOperator.NOT_EQUALS: FilterOperator.EQUALS,
+    FilterOperator.NOT_CONTAINS: FilterOperator.CONTAINS,
+    FilterOperator.NOT_IN: FilterOperator.IN,
+    FilterOperator.NOT_EXISTS: FilterOperator.EXISTS,
 }
-_MANY = (Operator.IN, Operator.NOT_IN)
-_NUMBERS = (Operator.LESS, Operator.GREATER)
+_MANY = (FilterOperator.IN, FilterOperator.NOT_IN)
+_NUMBERS = (FilterOperator.LESS, FilterOperator.GREATER)
 _NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _PLAIN_VALUE = re.compile(r"[^\s=!(),<>~\"'\\\[\]]+")
 # A field name, with brackets around names that have operators or white space in them.
@@ -60,7 +60,7 @@ _SYMBOL = re.compile(r"==|!=|!~|=|~|<|>|(?:notcontains|contains|notin|in|lt|gt)(
 _SPACE = re.compile(r"\s*")
 
 
-class Condition(msgspec.Struct, frozen=True):
+class FilterCondition(msgspec.Struct, frozen=True):
     """One condition on a field.
 
     Attributes:
@@ -70,7 +70,7 @@ class Condition(msgspec.Struct, frozen=True):
     """
 
     path: FieldPath
-    operator: Operator
+    operator: FilterOperator
     values: tuple[str, ...] = ()
 
     def test(self) -> Callable[[Cell], bool]:
@@ -80,22 +80,25 @@ class Condition(msgspec.Struct, frozen=True):
         >>> test(4), test(2), test(None)
         (True, False, False)
         """
-        positive = _POSITIVE.get(self.operator)
-        if positive is None:
-            return _test(self.operator, self.values)
-        holds = _test(positive, self.values)
-        return lambda cell: not holds(cell)
+        positive = self.positive()
+        holds = _test(positive.operator, self.values)
+        return holds if positive is self else lambda cell: not holds(cell)
+
+    def positive(self) -> FilterCondition:
+        """Return the condition that this one is the opposite of, or this one if it is positive."""
+        operator = _POSITIVE.get(self.operator)
+        return self if operator is None else FilterCondition(self.path, operator, self.values)
 
     def __str__(self) -> str:
         field = format_path(self.path)
-        if self.operator in (Operator.EXISTS, Operator.NOT_EXISTS):
+        if self.operator in (FilterOperator.EXISTS, FilterOperator.NOT_EXISTS):
             return f"{self.operator.value}{field}"
         if self.operator in _MANY:
             return f"{field} {self.operator.value} ({','.join(map(_quoted, self.values))})"
         return f"{field}{self.operator.value}{_quoted(self.values[0])}"
 
 
-class Filter(tuple[Condition, ...]):
+class OrFilter(tuple[FilterCondition, ...]):
     """Alternatives: one of the conditions must hold. It prints as the parameter's value."""
 
     __slots__ = ()
@@ -104,9 +107,9 @@ class Filter(tuple[Condition, ...]):
         return ",".join(map(str, self))
 
 
-def _test(operator: Operator, values: tuple[str, ...]) -> Callable[[Cell], bool]:
+def _test(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[Cell], bool]:
     """Return the test of a positive operator. Cells with one text, which most are, take the short way."""
-    if operator is Operator.EXISTS:
+    if operator is FilterOperator.EXISTS:
         return lambda cell: cell is not None
     compare = _comparison(operator, values)
 
@@ -118,15 +121,15 @@ def _test(operator: Operator, values: tuple[str, ...]) -> Callable[[Cell], bool]
     return holds
 
 
-def _comparison(operator: Operator, values: tuple[str, ...]) -> Callable[[str], bool]:
-    if operator is Operator.EQUALS:
+def _comparison(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[str], bool]:
+    if operator is FilterOperator.EQUALS:
         return values[0].__eq__
-    if operator is Operator.IN:
+    if operator is FilterOperator.IN:
         return frozenset(values).__contains__
-    if operator is Operator.CONTAINS:
+    if operator is FilterOperator.CONTAINS:
         part = values[0]
         return lambda text: part in text
-    bound, less = float(values[0]), operator is Operator.LESS
+    bound, less = float(values[0]), operator is FilterOperator.LESS
 
     def compares(text: str) -> bool:
         if not _NUMBER.fullmatch(text):
@@ -153,7 +156,7 @@ def query_error(parameter: str, position: int, reason: str) -> NormanError:
     return NormanError(message, status=400, code="InvalidFormat", field_name=parameter)
 
 
-def parse_filter(text: str) -> Filter:
+def parse_filter(text: str) -> OrFilter:
     """Read one value of the parameter ``filter``.
 
     >>> str(parse_filter("metadata.name in (b, a), !metadata.labels[example.org/x]"))
@@ -172,7 +175,7 @@ class _Parser:
         self._text = text
         self._position = 0
 
-    def parse(self) -> Filter:
+    def parse(self) -> OrFilter:
         """Read all alternatives."""
         conditions = [self._condition()]
         while self._accept(","):
@@ -180,26 +183,26 @@ class _Parser:
         self._skip_space()
         if self._position < len(self._text):
             raise self._expected("',' or the end")
-        return Filter(conditions)
+        return OrFilter(conditions)
 
-    def _condition(self) -> Condition:
+    def _condition(self) -> FilterCondition:
         if self._accept("!"):
-            return Condition(self._field(), Operator.NOT_EXISTS)
+            return FilterCondition(self._field(), FilterOperator.NOT_EXISTS)
         path = self._field()
         self._skip_space()
         match = _SYMBOL.match(self._text, self._position)
         if match is None:
-            return Condition(path, Operator.EXISTS)
+            return FilterCondition(path, FilterOperator.EXISTS)
         self._position = match.end()
         operator = _SPELLINGS[match.group().lower()]
         if operator in _MANY:
-            return Condition(path, operator, self._values())
+            return FilterCondition(path, operator, self._values())
         start = self._position
         value = self._value()
         if operator in _NUMBERS and not _NUMBER.fullmatch(value):
             self._position = start
             raise self._error(f"{operator.value!r} needs a number, not {value!r}")
-        return Condition(path, operator, (value,))
+        return FilterCondition(path, operator, (value,))
 
     def _field(self) -> FieldPath:
         self._skip_space()

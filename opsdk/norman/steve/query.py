@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from opsdk.norman.steve.field_path import Cell, FieldPath, format_path, order_address, order_text, parse_path
-from opsdk.norman.steve.filter import Filter, parse_filter, query_error
+from opsdk.norman.steve.filter import OrFilter, parse_filter, query_error
 
 DEFAULT_LIMIT = 100_000
 """Objects in one response, unless the request says otherwise."""
@@ -62,7 +62,7 @@ class ProjectsOrNamespaces(msgspec.Struct, frozen=True):
         return (namespace in self.names or (project != "" and project in self.names)) != self.exclude
 
 
-class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
+class SteveQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a list request.
 
     Attributes:
@@ -78,7 +78,7 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
         summary_only: send the counts without the objects.
     """
 
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[OrFilter, ...] = ()
     sort: tuple[SortKey, ...] = ()
     page: int = 1
     page_size: int = 0
@@ -91,7 +91,7 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return the parameters that differ from their defaults."""
-        default = ListQuery()
+        default = SteveQuery()
         pairs = [("filter", str(item)) for item in self.filters]
         if self.sort:
             pairs.append(("sort", ",".join(map(str, self.sort))))
@@ -113,12 +113,17 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return urlencode(self.pairs())
 
-    def selection(self) -> ListQuery:
-        """Return the query without paging and summary: what decides which objects are in the list, and their order."""
-        return ListQuery(filters=self.filters, sort=self.sort, projects_or_namespaces=self.projects_or_namespaces)
+    def selection(self) -> SteveQuery:
+        """Return the query without paging: what decides which objects are in the list, and their order."""
+        return SteveQuery(
+            filters=self.filters,
+            sort=self.sort,
+            projects_or_namespaces=self.projects_or_namespaces,
+            summary=self.summary,
+        )
 
 
-def parse_query(parameters: str | Iterable[tuple[str, str]]) -> ListQuery:
+def parse_query(parameters: str | Iterable[tuple[str, str]]) -> SteveQuery:
     """Read the parameters of a list request: a query string, or names and decoded values.
 
     Parameters that are not of lists are ignored.
@@ -134,12 +139,12 @@ def parse_query(parameters: str | Iterable[tuple[str, str]]) -> ListQuery:
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)
-    last = {name: given[-1] for name, given in values.items()}
+    last = {name: texts[-1] for name, texts in values.items()}
     limit = _number(last, "limit", DEFAULT_LIMIT, least=-1)
     summary = _fields(last, "summary")
     if "summaryonly" in last and not summary:
         raise query_error("summaryonly", 0, "it needs the parameter 'summary', which names the fields to count")
-    return ListQuery(
+    return SteveQuery(
         filters=tuple(parse_filter(text) for text in values.get("filter", ()) if text),
         sort=_sort(last.get("sort", "")),
         page=_number(last, "page", 1, least=1),

@@ -11,67 +11,73 @@ from hypothesis import strategies as st
 
 from opsdk.errors import NormanError
 from opsdk.norman.steve.field_path import Cell, texts
-from opsdk.norman.steve.filter import Condition, Filter, Operator, parse_filter
+from opsdk.norman.steve.filter import FilterCondition, OrFilter, FilterOperator, parse_filter
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=1, max_size=6)
 paths = st.lists(names, min_size=1, max_size=3).map(tuple)
 words = st.text(max_size=6)
 numbers = st.one_of(st.integers(-99, 99), st.decimals(-9, 9, places=2)).map(str)
 conditions = st.one_of(
-    st.builds(Condition, paths, st.sampled_from([Operator.EXISTS, Operator.NOT_EXISTS])),
+    st.builds(FilterCondition, paths, st.sampled_from([FilterOperator.EXISTS, FilterOperator.NOT_EXISTS])),
     st.builds(
-        Condition,
+        FilterCondition,
         paths,
-        st.sampled_from([Operator.EQUALS, Operator.NOT_EQUALS, Operator.CONTAINS, Operator.NOT_CONTAINS]),
+        st.sampled_from(
+            [FilterOperator.EQUALS, FilterOperator.NOT_EQUALS, FilterOperator.CONTAINS, FilterOperator.NOT_CONTAINS]
+        ),
         st.tuples(words),
     ),
     st.builds(
-        Condition,
+        FilterCondition,
         paths,
-        st.sampled_from([Operator.IN, Operator.NOT_IN]),
+        st.sampled_from([FilterOperator.IN, FilterOperator.NOT_IN]),
         st.sets(words, min_size=1, max_size=3).map(lambda values: tuple(sorted(values))),
     ),
-    st.builds(Condition, paths, st.sampled_from([Operator.LESS, Operator.GREATER]), st.tuples(numbers)),
+    st.builds(
+        FilterCondition, paths, st.sampled_from([FilterOperator.LESS, FilterOperator.GREATER]), st.tuples(numbers)
+    ),
 )
-filters = st.lists(conditions, min_size=1, max_size=4).map(Filter)
+filters = st.lists(conditions, min_size=1, max_size=4).map(OrFilter)
 scalars = st.one_of(st.text(max_size=3), st.integers(-99, 99), st.booleans())
 cells = st.one_of(st.none(), scalars, st.lists(scalars, min_size=2, max_size=3).map(tuple))
 
 
 @given(filters)
-def test_a_filter_is_what_its_text_is_read_as(item: Filter) -> None:
+def test_a_filter_is_what_its_text_is_read_as(item: OrFilter) -> None:
     """Parsing is the inverse of formatting, whatever names and values hold."""
     assert parse_filter(str(item)) == item
 
 
-def plainly(condition: Condition, cell: Cell) -> bool:
+def plainly(condition: FilterCondition, cell: Cell) -> bool:
     """One condition, word by word."""
     values = texts(cell)
     first = condition.values[0] if condition.values else ""
     match condition.operator:
-        case Operator.EQUALS:
+        case FilterOperator.EQUALS:
             return any(value == first for value in values)
-        case Operator.NOT_EQUALS:
+        case FilterOperator.NOT_EQUALS:
             return all(value != first for value in values)
-        case Operator.CONTAINS:
+        case FilterOperator.CONTAINS:
             return any(first in value for value in values)
-        case Operator.NOT_CONTAINS:
+        case FilterOperator.NOT_CONTAINS:
             return all(first not in value for value in values)
-        case Operator.IN:
+        case FilterOperator.IN:
             return any(value in condition.values for value in values)
-        case Operator.NOT_IN:
+        case FilterOperator.NOT_IN:
             return all(value not in condition.values for value in values)
-        case Operator.EXISTS:
+        case FilterOperator.EXISTS:
             return bool(values)
-        case Operator.NOT_EXISTS:
+        case FilterOperator.NOT_EXISTS:
             return not values
         case _:
             known = [float(value) for value in values if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value)]
-            return any(n < float(first) if condition.operator is Operator.LESS else n > float(first) for n in known)
+            return any(
+                n < float(first) if condition.operator is FilterOperator.LESS else n > float(first) for n in known
+            )
 
 
 @given(conditions, cells)
-def test_a_condition_decides_as_its_words_say(condition: Condition, cell: Cell) -> None:
+def test_a_condition_decides_as_its_words_say(condition: FilterCondition, cell: Cell) -> None:
     """One value of a list is enough for a positive condition; no value fulfils every negative one."""
     assert condition.test()(cell) == plainly(condition, cell)
 
@@ -79,25 +85,25 @@ def test_a_condition_decides_as_its_words_say(condition: Condition, cell: Cell) 
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
-        ("a=b", Condition(("a",), Operator.EQUALS, ("b",))),
-        ("a == 'b, c'", Condition(("a",), Operator.EQUALS, ("b, c",))),
-        ("a.b!=c", Condition(("a", "b"), Operator.NOT_EQUALS, ("c",))),
-        ("a ~ x", Condition(("a",), Operator.CONTAINS, ("x",))),
-        ("a!~x", Condition(("a",), Operator.NOT_CONTAINS, ("x",))),
-        ("a IN (c, b,'')", Condition(("a",), Operator.IN, ("", "b", "c"))),
-        ("a notin(b)", Condition(("a",), Operator.NOT_IN, ("b",))),
-        ("metadata.fields[3]>10", Condition(("metadata", "fields", "3"), Operator.GREATER, ("10",))),
-        ("a lt 2", Condition(("a",), Operator.LESS, ("2",))),
+        ("a=b", FilterCondition(("a",), FilterOperator.EQUALS, ("b",))),
+        ("a == 'b, c'", FilterCondition(("a",), FilterOperator.EQUALS, ("b, c",))),
+        ("a.b!=c", FilterCondition(("a", "b"), FilterOperator.NOT_EQUALS, ("c",))),
+        ("a ~ x", FilterCondition(("a",), FilterOperator.CONTAINS, ("x",))),
+        ("a!~x", FilterCondition(("a",), FilterOperator.NOT_CONTAINS, ("x",))),
+        ("a IN (c, b,'')", FilterCondition(("a",), FilterOperator.IN, ("", "b", "c"))),
+        ("a notin(b)", FilterCondition(("a",), FilterOperator.NOT_IN, ("b",))),
+        ("metadata.fields[3]>10", FilterCondition(("metadata", "fields", "3"), FilterOperator.GREATER, ("10",))),
+        ("a lt 2", FilterCondition(("a",), FilterOperator.LESS, ("2",))),
         (
             "!metadata.labels[cattle.io/x=y]",
-            Condition(("metadata", "labels", "cattle.io/x=y"), Operator.NOT_EXISTS),
+            FilterCondition(("metadata", "labels", "cattle.io/x=y"), FilterOperator.NOT_EXISTS),
         ),
-        ("metadata.labels.cattle.io/x", Condition(("metadata", "labels", "cattle.io/x"), Operator.EXISTS)),
-        (r'a="b\"c"', Condition(("a",), Operator.EQUALS, ('b"c',))),
-        ("a=in", Condition(("a",), Operator.EQUALS, ("in",))),
+        ("metadata.labels.cattle.io/x", FilterCondition(("metadata", "labels", "cattle.io/x"), FilterOperator.EXISTS)),
+        (r'a="b\"c"', FilterCondition(("a",), FilterOperator.EQUALS, ('b"c',))),
+        ("a=in", FilterCondition(("a",), FilterOperator.EQUALS, ("in",))),
     ],
 )
-def test_every_spelling_of_steve_is_read(text: str, condition: Condition) -> None:
+def test_every_spelling_of_steve_is_read(text: str, condition: FilterCondition) -> None:
     """Operators, aliases, quotes, brackets and white space."""
     assert parse_filter(text) == (condition,)
 

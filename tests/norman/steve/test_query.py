@@ -7,17 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.errors import NormanError
-from opsdk.norman.steve.filter import Condition, Filter, Operator
-from opsdk.norman.steve.query import ListQuery, ProjectsOrNamespaces, SortKey, parse_query
+from opsdk.norman.steve.filter import FilterCondition, OrFilter, FilterOperator
+from opsdk.norman.steve.query import SteveQuery, ProjectsOrNamespaces, SortKey, parse_query
 
 # Names in a comma-separated parameter have no comma, and a leading minus reverses the order.
 names = st.text(st.characters(codec="utf-8", exclude_characters="[],"), min_size=1, max_size=6)
 paths = st.lists(names, min_size=1, max_size=3).map(tuple)
 plain = st.text("abcn-123", min_size=1, max_size=5)
 queries = st.builds(
-    ListQuery,
+    SteveQuery,
     filters=st.lists(
-        st.builds(lambda path, value: Filter([Condition(path, Operator.EQUALS, (value,))]), paths, st.text(max_size=5)),
+        st.builds(
+            lambda path, value: OrFilter([FilterCondition(path, FilterOperator.EQUALS, (value,))]),
+            paths,
+            st.text(max_size=5),
+        ),
         max_size=2,
     ).map(tuple),
     sort=st.lists(st.builds(SortKey, paths, st.booleans(), st.booleans()), max_size=3).map(tuple),
@@ -35,7 +39,7 @@ queries = st.builds(
 
 
 @given(queries)
-def test_a_query_is_what_its_text_is_read_as(query: ListQuery) -> None:
+def test_a_query_is_what_its_text_is_read_as(query: SteveQuery) -> None:
     """Parsing is the inverse of formatting."""
     assert parse_query(str(query)) == query
 
