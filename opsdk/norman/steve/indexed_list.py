@@ -30,7 +30,7 @@ from opsdk.norman.steve.column import Column, Decorate, reader
 from opsdk.norman.steve.field_path import FieldPath, format_path, texts
 from opsdk.norman.steve.filter import query_error
 from opsdk.norman.steve.list_order import ListOrder
-from opsdk.norman.steve.query import SteveQuery, SortKey
+from opsdk.norman.steve.query import SortKey, SteveQuery
 from opsdk.options import Options
 
 STATE: FieldPath = ("metadata", "state", "name")

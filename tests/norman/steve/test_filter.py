@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opsdk.errors import NormanError
 from opsdk.norman.steve.field_path import Cell, texts
-from opsdk.norman.steve.filter import FilterCondition, OrFilter, FilterOperator, parse_filter
+from opsdk.norman.steve.filter import FilterCondition, FilterOperator, OrFilter, parse_filter
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=1, max_size=6)
 paths = st.lists(names, min_size=1, max_size=3).map(tuple)

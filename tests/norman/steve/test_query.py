@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.errors import NormanError
-from opsdk.norman.steve.filter import FilterCondition, OrFilter, FilterOperator
-from opsdk.norman.steve.query import SteveQuery, ProjectsOrNamespaces, SortKey, parse_query
+from opsdk.norman.steve.filter import FilterCondition, FilterOperator, OrFilter
+from opsdk.norman.steve.query import ProjectsOrNamespaces, SortKey, SteveQuery, parse_query
 
 # Names in a comma-separated parameter have no comma, and a leading minus reverses the order.
 names = st.text(st.characters(codec="utf-8", exclude_characters="[],"), min_size=1, max_size=6)
