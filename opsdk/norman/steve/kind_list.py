@@ -32,7 +32,7 @@ from opsdk.norman.steve.query import SteveQuery
 _MAX_BACKLOG = 10_000
 
 
-class WatchEventType(Enum):
+class KindEventType(Enum):
     """What a watch shows. The value is the name of the message."""
 
     CREATE = "resource.create"
@@ -43,7 +43,7 @@ class WatchEventType(Enum):
 class KindEvent(msgspec.Struct, frozen=True):
     """One event of a watch: the object after it, or the last state of a removed one."""
 
-    type: WatchEventType
+    type: KindEventType
     entry: StoreEntry
     revision: int
 
@@ -77,9 +77,9 @@ class WatchScope(msgspec.Struct, frozen=True, kw_only=True):
         """Return the event of a change, or None if the watch does not show it."""
         before, after = self.contains(change.old), self.contains(change.new)
         if after:
-            kind = WatchEventType.CHANGE if before else WatchEventType.CREATE
+            kind = KindEventType.CHANGE if before else KindEventType.CREATE
         elif before:
-            kind = WatchEventType.REMOVE
+            kind = KindEventType.REMOVE
         else:
             return None
         return KindEvent(kind, change.entry, change.revision)
@@ -182,6 +182,10 @@ class KindList(Closing):
         token = object()
         self._listeners[token] = listener
         return lambda: self._listeners.pop(token, None) and None
+
+    def check_revision(self, revision: int) -> None:
+        """Raise `NormanError` (410) if a watch cannot begin after a revision."""
+        self._log.since(revision)
 
     async def watch(self, scope: WatchScope, *, revision: int | None = None) -> AsyncGenerator[KindEvent, None]:
         """Iterate over events.

@@ -20,7 +20,7 @@ from opsdk.norman.steve import kind_list
 from opsdk.norman.steve.access_set import VisibleObjects
 from opsdk.norman.steve.access_set_store import AccessSetStore
 from opsdk.norman.steve.change_log import Change
-from opsdk.norman.steve.kind_list import KindList, WatchEventType, WatchScope
+from opsdk.norman.steve.kind_list import KindEventType, KindList, WatchScope
 from opsdk.norman.steve.query import parse_query
 
 ANN = User(name="ann")
@@ -90,11 +90,11 @@ async def test_a_watch_shows_what_the_user_may_watch() -> None:
         await client.delete(ConfigMap, "n/a")
         seen = [await anext(events) for _ in range(2)]
         assert [(e.type, str(e.entry.key)) for e in seen] == [
-            (WatchEventType.CHANGE, "n/a"),
-            (WatchEventType.REMOVE, "n/a"),
+            (KindEventType.CHANGE, "n/a"),
+            (KindEventType.REMOVE, "n/a"),
         ]
         resumed = objects.watch(WatchScope(visible=visible("watch")), revision=seen[0].revision)
-        assert (await anext(resumed)).type is WatchEventType.REMOVE
+        assert (await anext(resumed)).type is KindEventType.REMOVE
 
 
 async def test_a_revision_that_a_write_returned_is_waited_for() -> None:
@@ -138,6 +138,6 @@ def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None
     scope = WatchScope(visible=ALL, namespace="n", selector=Selector.parse("l=x"))
     inside, outside = entry("a", "n", labels={"l": "x"}), entry("a", "n", labels={"l": "y"})
     events = [scope.event(Change(1, old, new)) for old, new in ((inside, outside), (outside, inside), (outside, None))]
-    assert [event and event.type for event in events] == [WatchEventType.REMOVE, WatchEventType.CREATE, None]
-    assert scope.event(Change(1, inside, inside)).type is WatchEventType.CHANGE  # type: ignore[union-attr]
+    assert [event and event.type for event in events] == [KindEventType.REMOVE, KindEventType.CREATE, None]
+    assert scope.event(Change(1, inside, inside)).type is KindEventType.CHANGE  # type: ignore[union-attr]
     assert not scope.contains(entry("a", "m", labels={"l": "x"}))
