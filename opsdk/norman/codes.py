@@ -23,6 +23,7 @@ class ErrorCode(Enum):
     ACTION_NOT_AVAILABLE = ("ActionNotAvailable", 404)
     METHOD_NOT_ALLOWED = ("MethodNotAllow", 405)
     CONFLICT = ("Conflict", 409)
+    GONE = ("Gone", 410)
     INVALID_DATE_FORMAT = ("InvalidDateFormat", 422)
     INVALID_FORMAT = ("InvalidFormat", 422)
     INVALID_REFERENCE = ("InvalidReference", 422)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from opsdk.api.authentication.v1 import UserInfo
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -174,12 +175,14 @@ class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
         sort: the order, or None for that of the ids.
         page: the part, or None for everything.
         namespaces: only objects of these; None for all, and an empty collection for none.
+        since: the revision that a watch starts after; empty for now. Raises `NormanError` Gone if it is too old.
     """
 
     conditions: tuple[QueryCondition, ...] = ()
     sort: Sort | None = None
     page: Page | None = None
     namespaces: Collection[str] | None = None
+    since: str = ""
 
 
 class PageMarkers(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,10 +226,28 @@ class ResourceEvent(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         type: what happened.
         data: the external object; after a removal its last state.
+        revision: where a later watch resumes, or empty for a store that cannot.
     """
 
     type: ResourceEventType
     data: JsonObject
+    revision: str = ""
+
+
+class ResourceEvents(Protocol):
+    """The changes that a store yields, such as an asynchronous generator. Close it to end the watch."""
+
+    def __aiter__(self) -> AsyncIterator[ResourceEvent]:
+        """Return itself."""
+        ...
+
+    def __anext__(self) -> Awaitable[ResourceEvent]:
+        """Return the next change. Raises ``StopAsyncIteration`` at the end."""
+        ...
+
+    def aclose(self) -> Awaitable[object]:
+        """End the watch."""
+        ...
 
 
 # ------------------------------------------------------------------ ports
@@ -289,7 +310,7 @@ class Store(Protocol):
         """Delete an object. Returns it if it still exists, as while finalizers run. Raises `NormanError` NotFound."""
         ...
 
-    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncIterator[ResourceEvent]:
+    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
         """Yield changes from now on, until closed. Ends by itself when the caller is too slow."""
         ...
 
@@ -435,7 +456,8 @@ class ApiContext:
         action: of the query, or empty.
         sub_context: the full path of the schema of the sub-context, and the id in the URL.
         response_format: ``json``, ``yaml`` or ``html``.
-        attributes: for handlers and access control, such as the user.
+        user: who sent the request, or None where the server does not authenticate.
+        attributes: for handlers, formatters and access control.
     """
 
     request: HttpRequest
@@ -450,6 +472,7 @@ class ApiContext:
     action: str = ""
     sub_context: Mapping[str, str] = field(default_factory=dict)
     response_format: str = "json"
+    user: UserInfo | None = None
     attributes: dict[str, object] = field(default_factory=dict)
 
     def option(self, name: str) -> str:
