@@ -23,6 +23,7 @@ MODULES = {
     "opsdk.fleet",
     "opsdk.handlers",
     "opsdk.lifecycle",
+    "opsdk.norman.steve",
     "opsdk.patch",
     "opsdk.predicates",
     "opsdk.recipes",

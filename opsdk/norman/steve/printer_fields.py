@@ -21,6 +21,8 @@ _STEP = re.compile(
     | \[\?\(\s*@\.(?P<key>[A-Za-z0-9_]+)\s*==\s*['"](?P<value>[^'"]*)['"]\s*\)\]""",
     re.VERBOSE,
 )
+_JUDGED = ("apiVersion", "kind", "spec", "status")
+_JUDGED_METADATA = ("name", "generation", "deletionTimestamp", "finalizers")
 _VIRTUAL = ("state", "fields", "relationships")
 
 
@@ -62,7 +64,10 @@ def decorator(schema: SteveSchema) -> Callable[[JsonObject], JsonObject]:
 
     def decorate(tree: JsonObject) -> JsonObject:
         tree = {**kind, **tree}  # the items of a list may lack both
-        state = summary(Unstructured.from_tree(tree))
+        metadata = {name: tree["metadata"][name] for name in _JUDGED_METADATA if name in tree["metadata"]}
+        # Without the rest, such as the data of a Secret: `summary` copies what it gets.
+        judged = {name: tree[name] for name in _JUDGED if name in tree}
+        state = summary(Unstructured.from_tree({**judged, "metadata": metadata}))
         state_fields = {
             "name": state.state.value.replace(" ", "-"),
             "error": state.error,
