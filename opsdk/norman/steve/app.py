@@ -157,7 +157,9 @@ class SteveApp:
 
     # -------------------------------------------------------------- the cluster
     async def _pass_on(self, request: HttpRequest, user: User) -> HttpResponse:
-        """Send a request to the cluster as the user, and stream the response."""
+        """Send a request to the cluster as the user. Watches and logs that are followed are streams."""
+        if {".", ".."} & set(request.path.split("/")):
+            raise ErrorCode.NOT_FOUND.error("a path has no dots as segments")  # they could leave the base path
         sent = RestRequest(
             request.method,
             quote(request.path, safe=_PATH_SAFE),

@@ -150,8 +150,15 @@ class IndexedList:
         self._namespaces.setdefault(key.namespace, set()).add(slot)
         return slot
 
-    def remove(self, last: StoreEntry) -> None:
-        """Remove an object, if it is there. `last` has the resource version of the deletion."""
+    def remove(self, last: StoreEntry, *, missed: bool = False) -> None:
+        """Remove an object, if it is there.
+
+        Args:
+            last: the last state, with the resource version of the deletion.
+            missed: nobody saw the deletion, so the revision of the list only grows by one.
+        """
+        if missed:
+            self.revision += 1
         slot = self._slots.pop(last.key, None)
         if slot is None:
             return

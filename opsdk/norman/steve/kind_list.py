@@ -19,7 +19,6 @@ from opsdk.aio.timeout import timeout
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.cache.entry import StoreEntry
-from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.errors import NormanError
 from opsdk.norman.steve.access_set import VisibleObjects
@@ -114,6 +113,8 @@ class KindList(Closing):
         self._clock = clock
         self._registration: KindRegistration | None = None
         self._listeners: dict[object, Callable[[Change], None]] = {}
+        self._wakers: dict[asyncio.Event, None] = {}
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         """Wait for the first list. Raises `CacheError` if the server denies it."""
@@ -125,13 +126,14 @@ class KindList(Closing):
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.change is DeltaType.DELETED:
-            self.objects.remove(delta.entry)
+            self.objects.remove(delta.entry, missed=delta.final_state_unknown)
         else:
             self.objects.put(delta.entry)
         if delta.initial or delta.resync:
             return
-        revision = revision_of(delta.entry.resource_version) or self.objects.revision
-        change = Change(revision, delta.old, delta.new if delta.change is not DeltaType.DELETED else None)
+        # The revision of the list, which never goes back: a list after a gap has its objects in any order.
+        new = delta.new if delta.change is not DeltaType.DELETED else None
+        change = Change(self.objects.revision, delta.old, new)
         self._log.add(change)
         for listener in list(self._listeners.values()):
             listener(change)
@@ -188,7 +190,7 @@ class KindList(Closing):
         self._log.since(revision)
 
     async def watch(self, scope: WatchScope, *, revision: int | None = None) -> AsyncGenerator[KindEvent, None]:
-        """Iterate over events.
+        """Iterate over events, until the list is closed.
 
         Args:
             scope: what to show.
@@ -208,8 +210,9 @@ class KindList(Closing):
             ready.set()
 
         remove = self.listen(listener)
+        self._wakers[ready] = None
         try:
-            while True:
+            while not self._closed:
                 while waiting:
                     if (event := scope.event(waiting.popleft())) is not None:
                         yield event
@@ -219,9 +222,13 @@ class KindList(Closing):
                 await ready.wait()
         finally:
             remove()
+            del self._wakers[ready]
 
     async def aclose(self) -> None:
-        """Stop to follow the informer. Idempotent. The informer stays with the cache."""
+        """Stop to follow the informer, and end the watches. Idempotent. The informer stays with the cache."""
+        self._closed = True
+        for ready in self._wakers:
+            ready.set()
         if self._registration is not None:
             self._registration.remove()
 

@@ -50,8 +50,12 @@ class KindLists(Closing):
             if opened is None:
                 cached = await self._cluster.cache.informer_for(Kind(schema.gvk, Unstructured))
                 objects = KindList(cached, decorator(schema), self._options, clock=self._clock)
-                opened = _Open(schema, await objects.__aenter__())
-                self._open[schema.gvk] = opened
+                try:
+                    await objects.__aenter__()
+                except BaseException:
+                    await objects.aclose()
+                    raise
+                opened = self._open[schema.gvk] = _Open(schema, objects)
         return opened.objects
 
     async def keep(self, schemas: Mapping[str, SteveSchema]) -> None:

@@ -92,7 +92,10 @@ class UserWatches:
 
     # -------------------------------------------------------------- counts and schemas
     async def _counts(self) -> AsyncGenerator[SubscriptionEvent, None]:
-        """Send the counts of types whose objects come or go, at most every five seconds."""
+        """Send the counts of types whose objects come or go, at most every five seconds.
+
+        A change of the schemas ends the watch, so that it begins again with all types.
+        """
         changed: dict[str, None] = {}
         wake = asyncio.Event()
         last = await self._api.counts(self._user)
@@ -105,16 +108,24 @@ class UserWatches:
             return mark
 
         schemas = self._api.schemas_for(self._user)[1]
-        removals = [(await self._api.lists.of(schemas[identity])).listen(listener(identity)) for identity in last]
-        return self._count_events(changed, wake, last, removals)
+        removals = [self._api.catalog.listen(lambda _: wake.set())]
+        removals += [(await self._api.lists.of(schemas[identity])).listen(listener(identity)) for identity in last]
+        return self._count_events(schemas, changed, wake, last, removals)
 
     async def _count_events(
-        self, changed: dict[str, None], wake: asyncio.Event, last: dict[str, Counts], removals: list[Callable[[], None]]
+        self,
+        schemas: Mapping[str, SteveSchema],
+        changed: dict[str, None],
+        wake: asyncio.Event,
+        last: dict[str, Counts],
+        removals: list[Callable[[], None]],
     ) -> AsyncGenerator[SubscriptionEvent, None]:
         try:
             while True:
                 await wake.wait()
                 wake.clear()
+                if self._api.schemas_for(self._user)[1] is not schemas:
+                    return
                 counted = await self._api.counts(self._user, of=tuple(changed))
                 changed.clear()
                 news = {identity: counts for identity, counts in counted.items() if last.get(identity) != counts}

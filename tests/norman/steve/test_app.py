@@ -89,6 +89,7 @@ async def test_the_api_of_the_cluster_is_served_with_the_rights_of_the_user() ->
             lines = stream.aiter_lines()
             seen = json.loads(await anext(lines))
             assert seen["type"] == "ADDED"
+        assert (await admin.get("/api/%2e%2e/%2e%2e/metrics")).status_code == 404
         created = await admin.post(path, json={"metadata": {"name": "b"}})
         assert created.status_code == 201
 

@@ -11,9 +11,11 @@ from stevekit import config_map, entry, grant, revoke, rule, running_cluster
 
 import envtest
 from opsdk.api.core.v1 import ConfigMap, Namespace
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
+from opsdk.cache.store import Delta, DeltaType
 from opsdk.client.client import Client
 from opsdk.errors import NormanError
 from opsdk.norman.steve import kind_list
@@ -141,3 +143,22 @@ def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None
     assert [event and event.type for event in events] == [KindEventType.REMOVE, KindEventType.CREATE, None]
     assert scope.event(Change(1, inside, inside)).type is KindEventType.CHANGE  # type: ignore[union-attr]
     assert not scope.contains(entry("a", "m", labels={"l": "x"}))
+
+
+async def test_a_deletion_that_nobody_saw_reaches_watches_that_resume() -> None:
+    """The revision grows with it, so that a watch from the revision before has the event."""
+    async with config_maps() as (objects, _, _visible):
+        before = objects.objects.revision
+        missed = objects.objects.get(ObjectKey("n", "a"))
+        objects._on_delta(Delta(change=DeltaType.DELETED, old=missed, final_state_unknown=True))
+        event = await anext(objects.watch(WatchScope(visible=ALL), revision=before))
+        assert (event.type, event.revision) == (KindEventType.REMOVE, before + 1)
+
+
+async def test_a_closed_list_ends_its_watches() -> None:
+    """Such as that of a type whose definition is deleted."""
+    async with config_maps() as (objects, _, _visible):
+        waiting = asyncio.ensure_future(anext(objects.watch(WatchScope(visible=ALL)), None))
+        await asyncio.sleep(1)
+        await objects.aclose()
+        assert await waiting is None
