@@ -18,6 +18,40 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 
 RBAC = "rbac.authorization.k8s.io"
+WIDGETS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.demo.dev"},
+    "spec": {
+        "group": "demo.dev",
+        "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "description": "A part of a machine.",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "required": ["size"],
+                                "properties": {
+                                    "size": {"type": "integer"},
+                                    "tags": {"type": "array", "items": {"type": "string"}},
+                                },
+                            }
+                        },
+                    }
+                },
+                "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+            }
+        ],
+    },
+}
 
 
 def entry(name: str, namespace: str = "", revision: int = 1, **parts: Any) -> StoreEntry:

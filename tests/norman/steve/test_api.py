@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 from msgspec.structs import replace
-from stevekit import config_map, grant, revoke, rule, running_cluster
+from stevekit import WIDGETS, config_map, grant, revoke, rule, running_cluster
 
 import envtest
 from opsdk.api.core.v1 import Namespace
@@ -28,40 +28,6 @@ from opsdk.norman.steve.template import SchemaTemplate
 ADMIN = User(name="admin", groups=("system:masters",))
 ANN = User(name="ann", groups=("system:authenticated",))
 HOST = "http://steve"
-WIDGETS: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.demo.dev"},
-    "spec": {
-        "group": "demo.dev",
-        "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "description": "A part of a machine.",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "required": ["size"],
-                                "properties": {
-                                    "size": {"type": "integer"},
-                                    "tags": {"type": "array", "items": {"type": "string"}},
-                                },
-                            }
-                        },
-                    }
-                },
-                "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
-            }
-        ],
-    },
-}
 
 
 class Caller:
