@@ -46,6 +46,22 @@ class AllAccess:
         return items
 
 
+class NoAccess(AllAccess):
+    """Allows nothing: for the page that a client sees before it has signed in."""
+
+    async def can_list(self, context: ApiContext, schema: Schema) -> None:
+        """Refuse."""
+        _check(False, "list", schema)
+
+    async def can_get(self, context: ApiContext, schema: Schema) -> None:
+        """Refuse."""
+        _check(False, "get", schema)
+
+    async def can_create(self, context: ApiContext, schema: Schema) -> None:
+        """Refuse."""
+        _check(False, "create", schema)
+
+
 async def is_allowed(check: Awaitable[None]) -> bool:
     """Await a check, and return whether it passes.
 

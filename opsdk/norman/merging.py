@@ -41,18 +41,18 @@ def _merge(
     schema: Schema | None, schemas: SchemaLookup, existing: JsonObject, changes: JsonObject, *, replace: bool
 ) -> JsonObject:
     fields = schema.resource_fields if schema is not None else {}
-    kept = {k: v for k, v in existing.items() if not (replace and k in fields and fields[k].update)}
+    remaining = {k: v for k, v in existing.items() if not (replace and k in fields and fields[k].update)}
     for name, value in changes.items():
         if value is None:
-            kept.pop(name, None)
+            remaining.pop(name, None)
             continue
         nested, whole = _nested(schema, schemas, name)
         before = existing.get(name)
         if whole or not isinstance(value, dict) or not isinstance(before, dict):
-            kept[name] = value
+            remaining[name] = value
         else:
-            kept[name] = _merge(nested, schemas, before, value, replace=replace)
-    return kept
+            remaining[name] = _merge(nested, schemas, before, value, replace=replace)
+    return remaining
 
 
 def _nested(schema: Schema | None, schemas: SchemaLookup, name: str) -> tuple[Schema | None, bool]:
@@ -83,8 +83,8 @@ def _merge_metadata(existing: JsonObject, changes: Mapping[str, JsonValue]) -> J
 def _merge_keys(existing: JsonObject, changes: JsonObject | None) -> JsonObject:
     if changes is None:
         return existing
-    kept = {key: value for key, value in existing.items() if _is_rancher(key)}
-    return kept | {key: value for key, value in changes.items() if not is_protected(key) and value is not None}
+    remaining = {key: value for key, value in existing.items() if _is_rancher(key)}
+    return remaining | {key: value for key, value in changes.items() if not is_protected(key) and value is not None}
 
 
 def is_protected(key: str) -> bool:

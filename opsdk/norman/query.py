@@ -27,11 +27,12 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
+HTML_LIMIT = 100
 
 _MODIFIERS = {modifier.value: modifier for modifier in Modifier}
 
 
-def parse_query(schema: Schema, query: Query) -> QueryOptions:
+def parse_query(schema: Schema, query: Query, *, default_limit: int = DEFAULT_LIMIT) -> QueryOptions:
     """Return what a query wants of a collection. Filters and sort fields that the schema does not declare are ignored.
 
     >>> from opsdk.norman.model import ApiVersion, Filter
@@ -45,7 +46,7 @@ def parse_query(schema: Schema, query: Query) -> QueryOptions:
     return QueryOptions(
         conditions=tuple(_conditions(schema, query)),
         sort=Sort(name=sort if sort in schema.collection_filters else "id", order=order),
-        page=Page(limit=_limit(query.get("limit")), marker=query.get("marker")),
+        page=Page(limit=_limit(query.get("limit"), default_limit), marker=query.get("marker")),
     )
 
 
@@ -124,14 +125,14 @@ def _start(options: QueryOptions, ids: Sequence[str], marker: str) -> int:
     return bisect_left(ids, marker) if by_id else 0
 
 
-def _limit(text: str) -> int:
+def _limit(text: str, default: int) -> int:
     try:
         limit = int(text[:20])
     except ValueError:
-        return DEFAULT_LIMIT
+        return default
     if limit == -1:
         return MAX_LIMIT
-    return min(limit, MAX_LIMIT) if limit > 0 else DEFAULT_LIMIT
+    return min(limit, MAX_LIMIT) if limit > 0 else default
 
 
 def _conditions(schema: Schema, query: Query) -> list[QueryCondition]:

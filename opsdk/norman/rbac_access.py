@@ -17,6 +17,7 @@ from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, Schema, Scope
+from opsdk.norman.tokens import token_of
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
 from opsdk.structured_merge.value import JsonObject
 
@@ -42,16 +43,16 @@ class RbacAccess(AllAccess):
         self._auth = DelegatedAuth(client, allow_seconds=_ALLOW_SECONDS, max_cached=16_384, clock=clock)
 
     async def authenticate(self, request: HttpRequest) -> UserInfo | None:
-        """Return the user of the bearer token, for `NormanOptions.authenticate`.
+        """Return the user of the token, for `NormanOptions.authenticate`.
 
         Raises:
             NormanError: ClusterUnavailable; the API server cannot be reached.
         """
-        scheme, _, token = request.header("authorization").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        token = token_of(request)
+        if not token:
             return None
         try:
-            return await self._auth.user_of(token.strip())
+            return await self._auth.user_of(token)
         except (OpsdkError, TimeoutError) as error:
             raise ErrorCode.CLUSTER_UNAVAILABLE.error("the token cannot be checked now") from error
 

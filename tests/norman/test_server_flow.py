@@ -11,6 +11,8 @@ import yaml
 from normankit import BROWSER, V3, NormanKit
 
 from opsdk.errors import ConflictError, ConnectError
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import (
     Action,
@@ -557,16 +559,31 @@ async def test_formats() -> None:
 
 async def test_a_page_for_browsers() -> None:
     """The page gets the result; scripts of clients that only look like browsers can ask for JSON."""
-    from opsdk.http.server.response import HttpResponse
 
-    async def page(context: ApiContext, status: int, result: RequestResult) -> HttpResponse:
-        return HttpResponse(status, [("content-type", "text/html")], b"<html>")
+    class Plain:
+        async def before(self, request: HttpRequest) -> HttpResponse | None:
+            return HttpResponse(200, [], b"file") if request.path == "/file" else None
 
-    served = kit(schema("book", {}), options=NormanOptions(page=page))
+        async def handle(self, context: ApiContext) -> HttpResponse | None:
+            return HttpResponse(200, [], b"form") if context.option("form") else None
+
+        async def render(self, context: ApiContext, status: int, result: RequestResult) -> HttpResponse:
+            return HttpResponse(status, [("content-type", "text/html")], b"<html>")
+
+    served = kit(schema("book", {}), options=NormanOptions(page=Plain()))
+    assert (await served.raw("GET", "/file")).body == b"file"
+    assert (await served.raw("GET", "/v3/books?_form=1", headers=BROWSER)).body == b"form"
+    assert msgspec.json.decode((await served.raw("GET", "/v3/books?_form=1")).body)["type"] == "collection"
     response = await served.raw("GET", "/v3/books", headers=BROWSER)
     assert (response.body, dict(response.headers)["content-type"]) == (b"<html>", "text/html")
     assert (await served.get("/v3/books?_format=json", **BROWSER)).body["type"] == "collection"
     assert (await served.get("/v3/films?_format=json", **BROWSER)).error[0] == 404
+
+
+async def test_the_script_of_the_page_reads_the_status_in_the_body() -> None:
+    """Browsers log each 4xx as an error of the page, so it gets 200; other clients get the status."""
+    answer = await library().post("/v3/books", {}, x_norman_page="1")
+    assert (answer.status, answer.error) == (200, (422, "MissingRequired", "name"))
 
 
 async def test_links_for_clients_with_a_field_named_actions() -> None:

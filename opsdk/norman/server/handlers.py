@@ -12,7 +12,7 @@ from opsdk.norman.body import BodyBuilder
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import Operation, to_text
 from opsdk.norman.model import Action, ApiContext, QueryCondition, RequestResult, Schema, Store
-from opsdk.norman.query import parse_query
+from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, parse_query
 from opsdk.norman.server.output import collection_of, resource_of
 from opsdk.norman.server.reading import read_body
 from opsdk.norman.stores.wrapper import StoreWrapper, sub_context_fields
@@ -24,7 +24,9 @@ async def list_handler(context: ApiContext) -> RequestResult:
     schema = schema_of(context)
     store = store_of(schema)
     if not context.id:
-        options = parse_query(schema, context.request.query)
+        # A page of the browser loads more rows as they scroll into view.
+        limit = HTML_LIMIT if context.response_format == "html" else DEFAULT_LIMIT
+        options = parse_query(schema, context.request.query, default_limit=limit)
         return await collection_of(context, schema, await store.list(context, schema, options), options)
     data = await store.by_id(context, schema, context.id)
     if not context.link:

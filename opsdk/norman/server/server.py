@@ -16,7 +16,7 @@ from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
-from opsdk.norman.access import AllAccess
+from opsdk.norman.access import AllAccess, NoAccess
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import AccessControl, Action, ApiContext, RequestHandler, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
@@ -26,7 +26,14 @@ from opsdk.norman.server.meta_schemas import META, meta_schemas
 from opsdk.norman.server.subscribe import subscribe_handler
 from opsdk.norman.server.url_parsing import parse_url
 from opsdk.norman.server.urls import RequestUrls
-from opsdk.norman.server.writing import Page, as_norman_error, error_to_wire, response_format, write
+from opsdk.norman.server.writing import (
+    PAGE_HEADER,
+    PageRenderer,
+    as_norman_error,
+    error_to_wire,
+    response_format,
+    write,
+)
 from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -49,7 +56,7 @@ class NormanOptions(Options, frozen=True, kw_only=True):
     """
 
     authenticate: Authenticator | None = None
-    page: Page | None = None
+    page: PageRenderer | None = None
     trust_forwarded: bool = True
     roots: tuple[str, ...] = ()
 
@@ -97,12 +104,19 @@ class NormanServer:
 
     async def handle(self, request: HttpRequest) -> HttpResponse:
         """Return the response to a request. Exceptions of handlers become error bodies."""
+        page = self.options.page
+        if page is not None and (early := await page.before(request)) is not None:
+            return early
         context = self._context(request)
         cookie = ""
         try:
             await self._authenticate(context)
             cookie = self._parse(context)
-            result = await self._dispatch(context)
+            result: RequestResult = None
+            if page is not None and context.response_format == "html":
+                result = await page.handle(context)
+            if result is None:
+                result = await self._dispatch(context)
             status = 201 if context.method == "POST" and not context.action else 200
             response = await self._write(context, status, result)
         except Exception as error:  # noqa: BLE001 - handlers, formatters and stores may raise anything
@@ -116,6 +130,7 @@ class NormanServer:
             return
         context.user = await self.options.authenticate(context.request)
         if context.user is None:
+            context.access = NoAccess()
             raise ErrorCode.UNAUTHORIZED.error("must authenticate")
 
     # ---------------------------------------------------------------- parse
@@ -174,7 +189,7 @@ class NormanServer:
             return await subscribe_handler(context, clock=self._clock)
         if context.action and context.method == "POST":
             return await handlers.action_handler(context, _action(context, schema))
-        access = self.access
+        access = context.access
         default: Callable[[ApiContext], Awaitable[RequestResult]]
         handler: RequestHandler | None
         if context.method == "GET":
@@ -211,7 +226,9 @@ class NormanServer:
             if response is not None:
                 return response
         norman = as_norman_error(error)
-        return await self._write(context, norman.status, error_to_wire(norman))
+        # Browsers log every 4xx as an error of the page; the script of the page reads the status in the body.
+        status = 200 if request.header(PAGE_HEADER) else norman.status
+        return await self._write(context, status, error_to_wire(norman))
 
 
 def _check_method(context: ApiContext) -> None:

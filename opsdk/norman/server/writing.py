@@ -5,7 +5,8 @@ Upstream: github.com/rancher/norman/api/writer, httperror/handler/handler.go
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 import yaml
@@ -19,8 +20,28 @@ from opsdk.norman.server.csrf import is_browser
 from opsdk.norman.server.output import collection_to_wire, resource_to_wire
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-Page = Callable[[ApiContext, int, RequestResult], Awaitable[HttpResponse]]
-"""Returns the web page for a result."""
+PAGE_HEADER = "x-norman-page"
+"""Sent by the script of the page: errors have the HTTP status 200, and their own in the body."""
+
+
+class PageRenderer(Protocol):
+    """The web page of a server; `opsdk.norman.web.page.WebPage` is one."""
+
+    async def before(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the response to a request that needs no authentication, such as for a static file; None to go on."""
+        ...
+
+    async def handle(self, context: ApiContext) -> HttpResponse | None:
+        """Return the response to a request of the page itself, such as for a form; None to go on.
+
+        It must check access. Raises `NormanError`.
+        """
+        ...
+
+    async def render(self, context: ApiContext, status: int, result: RequestResult) -> HttpResponse:
+        """Return the page for a result."""
+        ...
+
 
 # Every answer depends on rights and on the state right now.
 _EXPIRED = "Wed, 24 Feb 1982 18:42:00 GMT"
@@ -37,7 +58,7 @@ def response_format(request: HttpRequest) -> str:
 
 
 async def write(
-    context: ApiContext, status: int, result: RequestResult, *, page: Page | None, schemas_url: str
+    context: ApiContext, status: int, result: RequestResult, *, page: PageRenderer | None, schemas_url: str
 ) -> HttpResponse:
     """Return the response for what a handler returned.
 
@@ -56,7 +77,7 @@ async def write(
     if result is None:
         return HttpResponse(204, headers, b"")
     if context.response_format == "html" and page is not None:
-        response = await page(context, status, result)
+        response = await page.render(context, status, result)
         return HttpResponse(response.status, [*headers, *response.headers], response.body)
     wire = to_wire(context, result)
     if context.response_format == "yaml":
