@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.user import User
+from opsdk.errors import UnauthorizedError
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.transport import Transport
 
@@ -38,7 +39,13 @@ class UserTransports(Closing):
 
     @asynccontextmanager
     async def transport(self, user: User) -> AsyncIterator[Transport]:
-        """Give the transport of a user. It stays open while the block runs."""
+        """Give the transport of a user. It stays open while the block runs.
+
+        Raises:
+            UnauthorizedError: the user has no name; such requests would be made with the rights of the program.
+        """
+        if not user.name:
+            raise UnauthorizedError("a user without name cannot be impersonated: authenticate the request")
         key = (user.name, user.groups, tuple(sorted(user.extra.items())))
         used = self._transports.get(key)
         if used is None:

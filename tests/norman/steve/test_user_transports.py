@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from opsdk.apiserver.auth.user import User
+from opsdk.errors import UnauthorizedError
 from opsdk.norman.steve.user_transports import UserTransports
 from opsdk.rest.config import Config
 
@@ -23,3 +26,10 @@ async def test_a_user_has_one_transport_and_idle_ones_are_closed_first() -> None
     assert "1 users" in repr(transports)
     await transports.aclose()
     await transports.aclose()
+
+
+async def test_a_user_without_name_gets_no_connection() -> None:
+    """Without the header of a user, requests would have the rights of the program."""
+    async with UserTransports(Config()) as transports:
+        with pytest.raises(UnauthorizedError, match="without name"):
+            await transports.transport(User(name="", groups=())).__aenter__()
