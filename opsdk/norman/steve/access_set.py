@@ -20,10 +20,10 @@ Grant = tuple[str, PolicyRule]
 """A namespace, empty for the whole cluster, and a rule that a binding grants there."""
 
 
-class Access(NamedTuple):
+class AccessPlace(NamedTuple):
     """Where a right holds. None is every namespace, or every name.
 
-    >>> Access("default", None).covers("default", "a"), Access(None, "a").covers("default", "b")
+    >>> AccessPlace("default", None).covers("default", "a"), AccessPlace(None, "a").covers("default", "b")
     (True, False)
     """
 
@@ -70,7 +70,7 @@ class VisibleObjects(msgspec.Struct, frozen=True, kw_only=True):
         return self.everything or bool(self.namespaces) or any(self.names.values())
 
 
-_NO_ACCESS: frozenset[Access] = frozenset()
+_NO_ACCESS: frozenset[AccessPlace] = frozenset()
 Key = tuple[str, str, str]
 """Verb, group and resource; each may be ``*``."""
 
@@ -84,7 +84,7 @@ class AccessSet(msgspec.Struct, frozen=True):
         id: a hash of the rights. Sets with the same rights have the same id.
     """
 
-    resources: Mapping[Key, frozenset[Access]]
+    resources: Mapping[Key, frozenset[AccessPlace]]
     paths: frozenset[tuple[str, str]]
     id: str
 
@@ -99,10 +99,10 @@ class AccessSet(msgspec.Struct, frozen=True):
         >>> access.grants("get", "", "pods", "default", "a"), access.grants("get", "", "pods", "default", "b")
         (True, False)
         """
-        resources: dict[Key, set[Access]] = {}
+        resources: dict[Key, set[AccessPlace]] = {}
         paths: set[tuple[str, str]] = set()
         for namespace, rule in grants:
-            places = [Access(namespace or None, name) for name in rule.names or (None,)]
+            places = [AccessPlace(namespace or None, name) for name in rule.names or (None,)]
             for key in product(rule.verbs, rule.groups, rule.resources):
                 resources.setdefault(key, set()).update(places)
             if not namespace:
@@ -110,7 +110,7 @@ class AccessSet(msgspec.Struct, frozen=True):
         frozen = {key: frozenset(places) for key, places in resources.items()}
         return cls(frozen, frozenset(paths), _hash(frozen, paths))
 
-    def places(self, verb: str, group: str, resource: str) -> Iterator[Access]:
+    def places(self, verb: str, group: str, resource: str) -> Iterator[AccessPlace]:
         """Iterate over where a verb on a resource is granted. A subresource is written ``pods/log``."""
         _, slash, subresource = resource.partition("/")
         resources = (ALL, resource, f"*/{subresource}") if slash else (ALL, resource)
@@ -180,13 +180,13 @@ class AccessSet(msgspec.Struct, frozen=True):
         return f"<AccessSet {self.id[:12]} with {len(self.resources)} resource rights>"
 
 
-def _of_namespace(access: Access) -> Access:
+def _of_namespace(access: AccessPlace) -> AccessPlace:
     """Return the right on a Namespace, whose requests are made in the namespace itself."""
     if access.namespace is not None and access.name in (None, access.namespace):
-        return Access(None, access.namespace)
+        return AccessPlace(None, access.namespace)
     return access
 
 
-def _hash(resources: Mapping[Key, frozenset[Access]], paths: Iterable[tuple[str, str]]) -> str:
+def _hash(resources: Mapping[Key, frozenset[AccessPlace]], paths: Iterable[tuple[str, str]]) -> str:
     rights = [[key, sorted(map(repr, places))] for key, places in sorted(resources.items())]
     return hashlib.sha256(msgspec.json.encode([rights, sorted(paths)])).hexdigest()

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.norman.steve.access_set import Access, AccessSet
+from opsdk.norman.steve.access_set import AccessPlace, AccessSet
 from opsdk.rest.discovery import ApiResource
 from opsdk.structured_merge.value import JsonObject
 
@@ -69,7 +69,7 @@ class SteveSchema(msgspec.Struct, frozen=True, kw_only=True):
     verbs: Sequence[str] = ()
     columns: Sequence[SteveColumn] = ()
     crd: bool = False
-    access: Mapping[str, frozenset[Access]] = {}
+    access: Mapping[str, frozenset[AccessPlace]] = {}
     collection_methods: Sequence[str] = ()
     resource_methods: Sequence[str] = ()
     description: str = ""
@@ -209,15 +209,15 @@ def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> di
     return visible
 
 
-def _places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[Access]:
+def _places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[AccessPlace]:
     """Return where a verb is granted. A right in a namespace says nothing about cluster-scoped objects."""
     places = frozenset(access.places(verb, schema.group, schema.resource))
     if schema.namespaced:
         return places
     if (schema.group, schema.resource) == ("", "namespaces"):
         visible = access.visible(verb, "", "namespaces", namespaced=False)
-        names = frozenset(Access(None, name) for names in visible.names.values() for name in names)
-        return frozenset({Access(None, None)}) if visible.everything else names
+        names = frozenset(AccessPlace(None, name) for names in visible.names.values() for name in names)
+        return frozenset({AccessPlace(None, None)}) if visible.everything else names
     return frozenset(place for place in places if place.namespace is None)
 
 
