@@ -20,16 +20,22 @@ from opsdk.cli.apiserver import serving
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.manager.process import run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.norman.cluster_api import cluster_api
+from opsdk.norman.steve import SteveApi, SteveApp, token_review
 from opsdk.norman.web.page import WebPage
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.definitions import install_definitions
 
+# Steve's API, and the API of the cluster, which it passes on.
+_STEVE_PATHS = frozenset(["v1", "api", "apis", "openapi", "version"])
 _ADMIN = "opsdk-norman"
 _NAMESPACE = "kube-system"
 
@@ -71,8 +77,14 @@ async def _serve(config: Config, host: str, port: int, documents: list[JsonObjec
         await cluster.wait_ready()
         await _apply(cluster.uncached, documents)
         server = await stack.enter_async_context(cluster_api(cluster, page=WebPage(title="norman")))
-        web = await stack.enter_async_context(WebServer(server.app, ServeOptions(host=host, port=port)))
-        print(f"the API and its page are at {web.url}/v3")
+        steve = SteveApp(await stack.enter_async_context(SteveApi(cluster)), token_review(cluster))
+
+        async def handle(request: HttpRequest) -> HttpResponse:
+            of_steve = request.path.strip("/").partition("/")[0] in _STEVE_PATHS
+            return await (steve.handle(request) if of_steve else server.handle(request))
+
+        web = await stack.enter_async_context(WebServer(asgi(handle), ServeOptions(host=host, port=port)))
+        print(f"the API and its page are at {web.url}/v3; every type of the cluster is at {web.url}/v1")
         if admin:
             print(f"sign in with the token {await _admin_token(cluster.uncached)}", flush=True)
         else:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -110,7 +112,7 @@ def test_one_command_serves_the_page(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
-            url = re.search(r"http://\S+", process.stdout.readline())[0]  # type: ignore[index]
+            url = re.search(r"http://\S+/v3", process.stdout.readline())[0]  # type: ignore[index]
             token = process.stdout.readline().split()[-1]
             generate = [sys.executable, "-m", "opsdk.cli", "generate", "norman-client", "--url", url]
             generate += ["--token", token, "--class-name", "Cluster", "--out", str(tmp_path / "generated.py")]
@@ -133,6 +135,10 @@ def test_one_command_serves_the_page(tmp_path: Path) -> None:
                 text=True,
             )
             assert done.stdout == "['default:hello']\n"
+            headers = {"Authorization": f"Bearer {token}"}
+            sites = f"{host}/v1/demo.opsdk.dev.websites?filter=metadata.name=hello"
+            with urllib.request.urlopen(urllib.request.Request(sites, headers=headers), timeout=30) as answer:
+                assert [item["id"] for item in json.load(answer)["data"]] == ["default/hello"]
         finally:
             process.terminate()
             assert process.wait(30) == 0
