@@ -46,7 +46,7 @@ async def examine(
         operator: prepared or not; it is not started.
         config: of the cluster.
         namespace: of the operator.
-        orphans: also read the metadata of all objects of the cluster, for finalizers that the operator does not declare.
+        orphans: also read the metadata of all objects, for finalizers that the operator does not declare.
         clock: source of time.
 
     Raises:
