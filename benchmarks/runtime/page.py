@@ -10,6 +10,8 @@ import shutil
 import statistics
 import time
 
+from playwright.async_api import async_playwright
+
 from opsdk import Config
 from opsdk.http.server.server import WebServer
 from opsdk.norman.client.client import NormanClient
@@ -24,8 +26,6 @@ _ROUNDS = 10
 
 async def run(objects: int) -> None:
     """Print the seconds of loads and of changes in a real Chromium."""
-    from playwright.async_api import async_playwright
-
     chromium = shutil.which("chromium")
     if chromium is None:
         print("no Chromium on this machine: apt-get install chromium")
@@ -66,11 +66,11 @@ async def run(objects: int) -> None:
         book, seconds = await client.by_id("book", "b000000"), []
         for number in range(_ROUNDS):
             text = f"changed {number}"
-            shown = asyncio.create_task(page.wait_for_selector(f"#row-b000000 >> text={text}"))
+            appearing = asyncio.create_task(page.wait_for_selector(f"#row-b000000 >> text={text}"))
             await asyncio.sleep(0.2)
             began = time.perf_counter()
             await client.update(book, {"title": text})
-            await shown
+            await appearing
             seconds.append(time.perf_counter() - began)
         _print("a change of another client shows", seconds)
         await browser.close()
