@@ -267,6 +267,12 @@ class OwnershipRules:
             return [self._write(shard, target, wall)]
         if shard.state is ShardState.DRAINING:
             return ()
+        if shard.state is not ShardState.OWNED and self.leaving:
+            # Another member handed it over before it could know that this one leaves. Handing it on could go round
+            # between members that all leave, so nobody holds it until the placement names a member that stays.
+            if shard.state is not ShardState.NONE:
+                return self._set_state(shard, ShardState.NONE, StepKind.COOL)
+            return [self._write(shard, "", wall)]
         if shard.state is not ShardState.OWNED:
             # Also a shard that was just drained for another member, and came back to this one.
             return self._set_state(shard, ShardState.OWNED, StepKind.OWN)

@@ -179,6 +179,21 @@ async def test_replicas_share_shards_and_hand_them_over() -> None:
         assert b.ownership.owned()
 
 
+async def test_replicas_that_stop_together_leave_every_shard_free() -> None:
+    """No replica waits for another one that leaves as well, and who starts next need not wait for a lease."""
+    async with environment.Environment() as env, Fleet(env) as fleet:
+        replicas = fleet.start("a", "b", "c")
+        await fleet.settled(3)
+        stopped = asyncio.get_running_loop().time()
+        await asyncio.gather(*(replica.stop() for replica in replicas))
+        assert asyncio.get_running_loop().time() - stopped < OPTIONS.drain_timeout
+        fleet.replicas.clear()
+        fleet.check()
+        async with Cluster(env.config) as cluster:
+            leases = (await cluster.uncached.list(Lease, namespace="default")).items
+        assert {shard_of(lease): holder_of(lease) for lease in leases} == dict.fromkeys(SHARDS, "")
+
+
 async def test_a_killed_replica_is_replaced_after_its_lease() -> None:
     """The shards of a replica that vanishes go to the others when its lease has expired, and not before."""
     async with environment.Environment() as env, Fleet(env) as fleet:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from fleet_model import FleetModel
 
+from opsdk.fleet.shard_lease import holder_of
+
 SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))]
 
 
@@ -31,6 +33,22 @@ def test_a_member_that_joins_takes_its_share_and_no_more() -> None:
     assert 5 <= len(moved) <= 30
     assert all(len(owners) == 1 for owners in after.values())
     assert not model.overlaps
+
+
+def test_members_that_all_leave_do_not_hand_shards_round() -> None:
+    """Each shard is drained once and then free, however many members leave at the same time."""
+    model = FleetModel(4, members=4, shards=20)
+    model.faults = False
+    model.run(60)
+    before = model.server.version
+    for member in model.members:
+        member.rules.leaving = True
+    model.run(20)
+    assert all(member.dead for member in model.members)
+    assert {holder_of(lease) for lease in model.server.leases.values()} == {""}
+    # A shard is handed over at most once, and then freed; the rest are renewals.
+    renewals = len(model.members) * 20 / model.options.retry_period
+    assert model.server.version - before <= 2 * len(model.shards) + renewals
 
 
 @pytest.mark.parametrize("seed", SEEDS)

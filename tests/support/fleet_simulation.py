@@ -8,6 +8,7 @@ holds the cluster's lease at that moment, and at the end every change has been h
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import ApiError, TransportError
 from opsdk.fleet.fleet import Fleet, FleetOptions
+from opsdk.fleet.managed_cluster import ProbeOptions
 from opsdk.fleet.provider import StaticClusters
 from opsdk.fleet.shard_lease import PREFERRED_ANNOTATION, SHARD_ANNOTATION
 from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
@@ -34,6 +36,10 @@ from opsdk.testing.simulation.plan import Fault, Step
 _OPTIONS = OperatorOptions(
     manager=ManagerOptions(health_probe_bind_address="0", metrics_bind_address="0"), journal_size=0
 )
+# A probe costs the judge as much as a renewal of a lease.
+_FLEET = FleetOptions(namespace="default", probe=ProbeOptions(interval=20.0))
+# Of the garbage collector: Python's defaults take a fifth of the time.
+_THRESHOLDS = (100_000, 20, 1_000)
 
 
 def now() -> float:
@@ -97,7 +103,7 @@ class Replica:
         self._world = world
         self._provider = StaticClusters()
         operator = Operator("fleet", _OPTIONS)
-        self.fleet = Fleet(operator, self._provider, FleetOptions(namespace="default"))
+        self.fleet = Fleet(operator, self._provider, _FLEET)
 
         @self.fleet.reconciler(ConfigMap)
         async def handle(config_map: ConfigMap, ctx: Context) -> None:
@@ -275,6 +281,8 @@ class World:
             await env.start()
             env.plane.storage.subscribe(lambda change, name=name: self.on_config_map(name, change), "core/configmaps/")
             self.clients[name] = Cluster(env.config)
+        # The collector would walk the servers again and again.
+        gc.freeze()
         for _ in range(self._size):
             self.start_replica()
         await asyncio.sleep(20)
@@ -291,13 +299,22 @@ class World:
             replica.heal()
         await asyncio.sleep(90)
         await self.judge()
-        for replica in self.replicas:
-            replica.task.cancel()
-        await asyncio.wait([*self.ended, *(replica.task for replica in self.replicas)])
+        await self.leave_together()
         for client in self.clients.values():
             await client.aclose()
         for env in (*self.managed.values(), self.management):
             await env.aclose()
+
+    async def leave_together(self) -> None:
+        """Stop every replica at once, and check that no cluster goes from one that leaves to another one for ever."""
+        began = now()
+        for replica in self.replicas:
+            replica.task.cancel()
+        await asyncio.wait([*self.ended, *(replica.task for replica in self.replicas)])
+        if now() - began > _FLEET.drain_timeout + 5:
+            self.problems.append(f"the replicas took {now() - began:.1f} s to leave together")
+        if held := {name: holder for name, holder in self.holders.items() if holder}:
+            self.problems.append(f"after all replicas have left, some clusters are held: {held}")
 
     async def judge(self) -> None:
         """Check that each cluster has one owner, and that every change was handled."""
@@ -319,4 +336,10 @@ def simulate(seed: int, *, clusters: int, replicas: int, seconds: float) -> Worl
             await world.run(seconds)
             return world
 
-        return runner.run(main())
+        thresholds = gc.get_threshold()
+        gc.set_threshold(*_THRESHOLDS)
+        try:
+            return runner.run(main())
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()
