@@ -140,6 +140,15 @@ class Ownership:
         if shard in self._runners:
             self._runners[shard].restart()
 
+    def reached(self, shard: str, *, is_reachable: bool) -> None:
+        """Report whether this replica reaches what a shard stands for, such as a cluster.
+
+        An owner that does not for `OwnershipOptions.unreachable_timeout` invites other replicas to take the shard.
+        Without a report, it is reachable. A report for a shard that this replica does not own changes nothing.
+        """
+        if self._rules is not None:
+            self._rules.reached(shard, is_reachable=is_reachable, now=self._clock.now())
+
     def states(self) -> Mapping[str, ShardState]:
         """Return the state of each shard that this replica does something with."""
         return self._rules.states() if self._rules is not None else {}

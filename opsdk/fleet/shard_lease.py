@@ -24,6 +24,7 @@ FLEET_LABEL = "fleet.opsdk.dev/name"
 ROLE_LABEL = "fleet.opsdk.dev/role"
 SHARD_ANNOTATION = "fleet.opsdk.dev/shard"
 PREFERRED_ANNOTATION = "fleet.opsdk.dev/preferred-holder"
+STAND_IN_ANNOTATION = "fleet.opsdk.dev/stand-in"
 
 _NOT_DNS = re.compile(r"[^a-z0-9]+")
 # Of the shard's own name: the rest of a lease's name is the fleet's name and a hash.
@@ -79,10 +80,14 @@ def preferred_holder_of(lease: Lease | None) -> str:
     return lease.metadata.annotations.get(PREFERRED_ANNOTATION, "") if lease is not None else ""
 
 
+def stand_in_of(lease: Lease | None) -> str:
+    """Return the member that the holder invites, because it cannot reach the shard's cluster; empty for none."""
+    return lease.metadata.annotations.get(STAND_IN_ANNOTATION, "") if lease is not None else ""
+
+
 def held_by(lease: Lease, holder: str, wall: datetime) -> Lease:
-    """Return the lease with another holder, empty for none. No member is preferred any more."""
-    changed = deep_copy(lease)
-    changed.metadata.annotations.pop(PREFERRED_ANNOTATION, None)
+    """Return the lease with another holder, empty for none. No member is preferred or invited any more."""
+    changed = inviting(lease, "")
     spec = changed.spec
     spec.lease_transitions = (spec.lease_transitions or 0) + (1 if spec.holder_identity else 0)
     spec.holder_identity = holder or None
@@ -94,4 +99,15 @@ def preferred_by(lease: Lease, member: str) -> Lease:
     """Return the lease with `member` as the one that is ready to take it over."""
     changed = deep_copy(lease)
     changed.metadata.annotations[PREFERRED_ANNOTATION] = member
+    return changed
+
+
+def inviting(lease: Lease, member: str) -> Lease:
+    """Return the lease with an invitation to `member`, empty for none. No member is preferred any more."""
+    changed = deep_copy(lease)
+    annotations = changed.metadata.annotations
+    annotations.pop(PREFERRED_ANNOTATION, None)
+    annotations.pop(STAND_IN_ANNOTATION, None)
+    if member:
+        annotations[STAND_IN_ANNOTATION] = member
     return changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fleet_model import FleetModel
 
-from opsdk.fleet.shard_lease import holder_of
+from opsdk.fleet.shard_lease import LeaseRole, holder_of, lease_name, shard_of, stand_in_of
 
 SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))]
 
@@ -49,6 +49,77 @@ def test_members_that_all_leave_do_not_hand_shards_round() -> None:
     # A shard is handed over at most once, and then freed; the rest are renewals.
     renewals = len(model.members) * 20 / model.options.retry_period
     assert model.server.version - before <= 2 * len(model.shards) + renewals
+
+
+def calm_model(seed: int, *, members: int, shards: int = 6) -> FleetModel:
+    """Return a model without faults that has come to rest."""
+    model = FleetModel(seed, members=members, shards=shards)
+    model.faults = False
+    model.run(60)
+    return model
+
+
+def owner_of(model: FleetModel, shard: str) -> str:
+    """Return the only owner of a shard."""
+    (owner,) = model.owners()[shard]
+    return owner
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_shard_goes_to_the_member_that_reaches_it(seed: int) -> None:
+    """If only one member reaches a shard, that one gets it: after the timeout, and at most one turn for each member.
+
+    Other shards stay. When the member of the placement reaches it again, it gets it back.
+    """
+    model = calm_model(seed, members=5)
+    before = model.owners()
+    (others := [m.identity for m in model.members]).remove(owner := owner_of(model, "s1"))
+    model.cut(3600, "s1", owner, *others[1:])
+    timeout = model.options.unreachable_timeout
+    model.run(timeout - 5)
+    assert owner_of(model, "s1") == owner
+    model.run(timeout * (1 + len(others)))
+    assert owner_of(model, "s1") == others[0]
+    assert {**model.owners(), "s1": []} == {**before, "s1": []}
+    model.cut_until.clear()
+    model.run(2 * timeout)
+    assert model.owners() == before
+    assert not model.overlaps
+
+
+def test_a_shard_that_no_member_reaches_stays() -> None:
+    """Its owner keeps it, and invites the others ever more seldom."""
+    model = calm_model(3, members=4, shards=2)
+    owner = owner_of(model, "s1")
+    model.cut(1e9, "s1")
+    invited: list[str] = []
+    for _ in range(24):
+        model.run(60)
+        assert owner_of(model, "s1") == owner
+        lease = next(lease for lease in model.server.leases.values() if shard_of(lease) == "s1")
+        if (stand_in := stand_in_of(lease)) != (invited[-1] if invited else ""):
+            invited.append(stand_in)
+    # 1 minute, then rounds of 3 and 6 minutes, each followed by a pause of two turns; see test_outage.py.
+    assert 6 <= len(invited) <= 11
+    assert set(invited) == {"", *(m.identity for m in model.members if m.identity != owner)}
+    assert not model.overlaps
+
+
+def test_a_link_that_comes_and_goes_moves_a_shard_ever_more_seldom() -> None:
+    """A member that reaches a shard for moments only does not get it back each time."""
+    model = calm_model(5, members=3, shards=2)
+    owner = owner_of(model, "s1")
+    lease = lease_name(model.options.name, LeaseRole.SHARD, "s1")
+    holders = [owner]
+    for _ in range(30):
+        model.cut(150, "s1", owner)
+        for _ in range(20):
+            model.run(10)
+            if (holder := holder_of(model.server.leases[lease])) != holders[-1]:
+                holders.append(holder)
+    # 6,000 s: it stays away for 60, 120, 240 ... 1,920 s. With 60 s each time, it moved 60 times.
+    assert holders.count(owner) in range(3, 9)
+    assert not model.overlaps
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -26,7 +26,7 @@ from opsdk.errors import ApiError, TransportError
 from opsdk.fleet.fleet import Fleet, FleetOptions
 from opsdk.fleet.managed_cluster import ProbeOptions
 from opsdk.fleet.provider import StaticClusters
-from opsdk.fleet.shard_lease import PREFERRED_ANNOTATION, SHARD_ANNOTATION
+from opsdk.fleet.shard_lease import PREFERRED_ANNOTATION, SHARD_ANNOTATION, STAND_IN_ANNOTATION
 from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
 from opsdk.manager.options import ManagerOptions
 from opsdk.testing.loop import VirtualLoop
@@ -172,13 +172,17 @@ class World:
         self.names = [f"c{number:02}" for number in range(clusters)]
         self.management = Environment()
         self.managed = {name: Environment() for name in self.names}
+        self.clients: dict[str, Cluster] = {}
         self.replicas: list[Replica] = []
+        self.ended: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
         self.holders: dict[str, str] = {}
         self.changed_at: dict[tuple[str, str, str], float] = {}
         self.latencies: list[float] = []
         self.handovers: list[float] = []
         self.takeovers: list[float] = []
+        self.stand_ins = 0
+        """How often a replica took a cluster that its owner did not reach."""
         self._asked_at: dict[str, float] = {}
         self._killed: dict[str, float] = {}
         self._count = 0
@@ -196,6 +200,9 @@ class World:
         self.holders[shard] = holder
         if annotations.get(PREFERRED_ANNOTATION):
             self._asked_at[shard] = now()
+        previous = (change.previous or {}).get("metadata", {}).get("annotations", {})
+        if holder and previous.get(STAND_IN_ANNOTATION) == holder:
+            self.stand_ins += 1
         if holder and before and holder != before:
             asked_at = self._asked_at.pop(shard, None)
             if before in self._killed:
@@ -218,9 +225,9 @@ class World:
             self.latencies.append(now() - changed)
 
     # -------------------------------------------------------------- workload and faults
-    async def change_something(self) -> None:
-        """Create or change a ConfigMap of a managed cluster."""
-        name = self.rng.choice(self.names)
+    async def change_something(self, name: str = "") -> None:
+        """Create or change a ConfigMap of a managed cluster, of any without a name."""
+        name = name or self.rng.choice(self.names)
         key = f"x{self.rng.randrange(3)}"
         self._count += 1
         want = str(self._count)
@@ -247,8 +254,12 @@ class World:
             replica.freeze(self.rng.uniform(1, 40))
         elif draw < 0.8:
             await replica.cut(self.rng.uniform(1, 40), "")
-        elif draw < 0.9:
+        elif draw < 0.85:
             await replica.cut(self.rng.uniform(1, 60), *self.rng.sample(self.names, 3))
+        elif draw < 0.9 and replica.fleet.owned:
+            # Long enough for another replica to stand in.
+            names = sorted(replica.fleet.owned)
+            await replica.cut(self.rng.uniform(60, 300), *self.rng.sample(names, min(3, len(names))))
         else:
             await replica.cut(self.rng.uniform(1, 40))
 
@@ -273,18 +284,9 @@ class World:
     # -------------------------------------------------------------- runs
     async def run(self, seconds: float) -> None:
         """Play `seconds` of changes and faults, heal everything, and judge."""
-        self.ended: list[asyncio.Task[None]] = []
-        await self.management.start()
-        self.management.plane.storage.subscribe(self.on_lease, "coordination.k8s.io/leases/")
-        self.clients: dict[str, Cluster] = {}
-        for name, env in self.managed.items():
-            await env.start()
-            env.plane.storage.subscribe(lambda change, name=name: self.on_config_map(name, change), "core/configmaps/")
-            self.clients[name] = Cluster(env.config)
+        await self.start()
         # The collector would walk the servers again and again.
         gc.freeze()
-        for _ in range(self._size):
-            self.start_replica()
         await asyncio.sleep(20)
         next_fault = now()
         end = now() + seconds
@@ -295,6 +297,21 @@ class World:
                 await self.fault()
                 next_fault = now() + self.rng.uniform(5, 40)
             await asyncio.sleep(self.rng.uniform(0, 2))
+        await self.finish()
+
+    async def start(self) -> None:
+        """Start the servers and the replicas."""
+        await self.management.start()
+        self.management.plane.storage.subscribe(self.on_lease, "coordination.k8s.io/leases/")
+        for name, env in self.managed.items():
+            await env.start()
+            env.plane.storage.subscribe(lambda change, name=name: self.on_config_map(name, change), "core/configmaps/")
+            self.clients[name] = Cluster(env.config)
+        for _ in range(self._size):
+            self.start_replica()
+
+    async def finish(self) -> None:
+        """Heal everything, judge, and end."""
         for replica in self.replicas:
             replica.heal()
         await asyncio.sleep(90)
