@@ -6,6 +6,7 @@ invited member warms up. Only a member that reaches the cluster gets warm. So no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from opsdk.fleet.placement import weight
@@ -18,9 +19,9 @@ def growing(timeout: float, repeats: int) -> float:
     """Return a wait in seconds that doubles with each repeat, up to 32 times the timeout.
 
     >>> [growing(60, repeats) for repeats in (0, 1, 2, 9)]
-    [60, 120, 240, 1920]
+    [60.0, 120.0, 240.0, 1920.0]
     """
-    return timeout * 2 ** min(repeats, _MAX_DOUBLINGS)
+    return math.ldexp(timeout, min(repeats, _MAX_DOUBLINGS))
 
 
 class Outage:
