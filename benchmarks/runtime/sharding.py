@@ -38,6 +38,7 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.errors import OpsdkError
 from opsdk.fleet import Fleet, FleetOptions, NamespaceShards
+from opsdk.fleet.placement import bound
 from opsdk.patch import merge_patch
 
 _NAMESPACES = 32
@@ -260,7 +261,11 @@ class FaultRounds:
 async def run_faults(
     rounds: int, *, objects: int = 320, namespaces: int = _NAMESPACES, processes: int = 4
 ) -> ShardJournal:
-    """Play each fault `rounds` times, print the times of take-overs, and return the journal. Raises on a violation."""
+    """Play each fault `rounds` times, print the times of take-overs, and return the journal. Raises on a violation.
+
+    There must be so many namespaces that each process gets one, also if the others are at their bound.
+    """
+    assert namespaces > (processes - 1) * bound(processes, namespaces, FleetOptions().load_factor)
     async with sharded(objects, namespaces) as this, AsyncExitStack() as proxies:
         journal = ShardJournal()
         revision = (await this.client.list(Namespace)).metadata.resource_version

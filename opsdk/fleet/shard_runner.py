@@ -168,7 +168,8 @@ class ShardRunner:
         working.cancel()
         if not await wait_ended([working], grace, self._clock):
             return
-        log.warning("the work for %s did not finish within %g s: it is cancelled", self.shard, grace)
+        if grace:
+            log.warning("the work for %s did not finish within %g s: it is cancelled", self.shard, grace)
         working.cancel()
         if await wait_ended([working], _CANCEL_GRACE, self._clock):
             log.error("the work for %s ignores its cancellation: its writes are refused from now on", self.shard)

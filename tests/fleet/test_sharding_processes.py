@@ -1,4 +1,4 @@
-"""Shards of real processes under faults. ``python -m benchmarks.runtime sharding`` plays more rounds of more objects."""
+"""Shards of real processes under faults. ``python -m benchmarks.runtime sharding`` plays more rounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.runtime.sharding import run_faults
 @pytest.mark.realtime
 async def test_each_patch_is_the_holders() -> None:
     """SIGKILL, SIGSTOP and a partition: others take over, and every patch came from the holder of the shard's lease."""
-    journal = await run_faults(1, objects=64, namespaces=8, processes=3)
+    journal = await run_faults(1, objects=64, namespaces=12, processes=3)
     assert len({writer for _, _, writer in journal.writes}) >= 3
 
 
