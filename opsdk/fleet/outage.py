@@ -75,4 +75,4 @@ class Outage:
         return self._stand_in
 
     def __repr__(self) -> str:
-        return f"<Outage of {self.shard}: {self._stand_in or 'nobody'} is invited, round {self._rounds + 1}>"
+        return f"<Outage of {self.shard}: {self._stand_in or 'no member'} is invited, round {self._rounds + 1}>"

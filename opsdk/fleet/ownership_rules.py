@@ -1,13 +1,13 @@
-"""Who owns which shard: the rules of one member. Pure.
+"""Ownership of shards: the rules of one member. Pure.
 
 The loop in `opsdk.fleet.ownership` reads the fleet's leases, reports them with `observed`, and carries out the steps
 that `decide` returns. A shard moves in one of four ways:
 
 * It is free, or its holder is dead: the member that the placement names takes it.
-* Its holder is alive and another member is named: that member warms up, asks for the shard, and the holder drains its
-  work before it writes the new holder. The shard has an owner all the time, and never two.
+* Its holder is alive and another member is named: that member warms up and writes itself as the preferred holder; the
+  holder drains its work before it writes the new holder. The shard has an owner all the time, and never two.
 * Its holder does not reach the shard's cluster: it invites other members one after the other. The one that gets warm
-  asks, as above.
+  becomes the preferred holder, as above.
 * Its holder leaves: it drains, and hands the shard to the member that the placement names without it.
 
 Every write of a shard's lease is a compare-and-swap on its resourceVersion. Ownership counts only as long as the
@@ -144,7 +144,7 @@ class _Shard(msgspec.Struct):
     retreats: int = 0
     """How often this member handed it over because of an outage, without a long time of ownership in between."""
     returns_at: float = -math.inf
-    """Until then this member does not ask for it again."""
+    """Until then this member does not warm up for it again, unless it is invited."""
 
 
 class OwnershipRules:
@@ -316,7 +316,7 @@ class OwnershipRules:
             return ()
         if shard.state is not ShardState.OWNED and self.leaving:
             # Another member handed it over before it could know that this one leaves. Handing it on could go round
-            # between members that all leave, so nobody holds it until the placement names a member that stays.
+            # between members that all leave, so it has no holder until the placement names a member that stays.
             if shard.state is not ShardState.NONE:
                 return self._set_state(shard, ShardState.NONE, StepKind.COOL)
             return [self._write(shard, "", wall)]
@@ -366,7 +366,7 @@ class OwnershipRules:
         if self.identity != min(self.membership.candidates()) or self.leaving:
             return []
         after = self.options.lease_duration * _STALE_DURATIONS
-        # The lease of a shard without a live holder says nothing that a new one would not say.
+        # The lease of a shard without a live holder carries nothing that a new one would not.
         leases = [
             shard.lease
             for shard in self._shards.values()

@@ -133,7 +133,7 @@ class FleetRunner:
                     continue  # the replica that owns it now writes what it sees
                 try:
                     await self._provider.report(self._management, name, condition)
-                except Exception as error:  # noqa: BLE001 - a provider is user code; the log says what it was
+                except Exception as error:  # noqa: BLE001 - a provider is user code; the log names the error
                     log.warning("cannot report the state of cluster %s, will retry: %r", name, error)
                     self._unreported.setdefault(name, condition)
             if self._unreported:

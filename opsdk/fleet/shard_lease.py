@@ -4,8 +4,8 @@ A member renews its lease, and by it everything that it owns: the cost of 1,000 
 lease of a shard names its holder, and the member that is ready to take it over; it is written only when these change.
 
 Upstream: k8s.io/api/coordination/v1 (v1.36)
-Deviates: an annotation asks the holder to give the lease up. Servers drop ``spec.preferredHolder`` unless the feature
-gate CoordinatedLeaderElection is on.
+Deviates: annotations name the preferred holder and the stand-in. Servers drop ``spec.preferredHolder`` unless the
+feature gate CoordinatedLeaderElection is on.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class ShardRunnable(Protocol):
         ...
 
     async def start(self) -> None:
-        """Work until cancelled. The first cancellation asks to finish running work, a second one to end at once."""
+        """Work until cancelled. After the first cancellation running work finishes; a second one ends it at once."""
         ...
 
     async def aclose(self) -> None:

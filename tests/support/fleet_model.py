@@ -98,7 +98,7 @@ class Member:
         def answered(result: Lease | None) -> None:
             if result is not None:
                 self.election.acquired(result, began)
-            else:  # somebody deleted the lease, or an answer was lost: read it, as the elector does
+            else:  # the lease was deleted, or an answer was lost: read it, as the elector does
                 stored = model.server.leases.get(lease.metadata.name)
                 if stored is None:
                     self.election._observed = None

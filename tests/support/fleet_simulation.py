@@ -183,7 +183,7 @@ class World:
         self.takeovers: list[float] = []
         self.stand_ins = 0
         """How often a replica took a cluster that its owner did not reach."""
-        self._asked_at: dict[str, float] = {}
+        self._preferred_at: dict[str, float] = {}
         self._killed: dict[str, float] = {}
         self._count = 0
         self._size = replicas
@@ -199,16 +199,16 @@ class World:
         holder, before = lease.get("spec", {}).get("holderIdentity", ""), self.holders.get(shard, "")
         self.holders[shard] = holder
         if annotations.get(PREFERRED_ANNOTATION):
-            self._asked_at[shard] = now()
+            self._preferred_at[shard] = now()
         previous = (change.previous or {}).get("metadata", {}).get("annotations", {})
         if holder and previous.get(STAND_IN_ANNOTATION) == holder:
             self.stand_ins += 1
         if holder and before and holder != before:
-            asked_at = self._asked_at.pop(shard, None)
+            preferred_at = self._preferred_at.pop(shard, None)
             if before in self._killed:
                 self.takeovers.append(now() - self._killed[before])
-            elif asked_at is not None:
-                self.handovers.append(now() - asked_at)
+            elif preferred_at is not None:
+                self.handovers.append(now() - preferred_at)
 
     def on_config_map(self, cluster: str, change: StorageChange) -> None:
         """Check who wrote, and how long the change waited."""
