@@ -12,6 +12,9 @@ that `decide` returns. A shard moves in one of four ways:
 
 Every write of a shard's lease is a compare-and-swap on its resourceVersion. Ownership counts only as long as the
 member's own lease is valid and a recent read of the server confirmed the holder.
+
+A create has nothing to compare with. So a lease in place of a deleted one is unsettled: its holder works only after the
+lease was there for `lease_duration`. By then the holder of the deleted one has stopped, whatever it did not read.
 """
 
 from __future__ import annotations
@@ -32,9 +35,11 @@ from opsdk.fleet.shard_lease import (
     held_by,
     holder_of,
     inviting,
+    is_unsettled,
     new_shard_lease,
     preferred_by,
     preferred_holder_of,
+    settled,
     shard_of,
     stand_in_of,
 )
@@ -137,6 +142,12 @@ class _Shard(msgspec.Struct):
     """When the last write of its lease was answered. A list that was requested before may not show it."""
     vanished_at: float | None = None
     """When its lease was first missing although it may have a holder; None if it has none, or the lease is there."""
+    is_replaced: bool = False
+    """Whether the missing lease had a holder, so that the next lease is unsettled."""
+    unsettled_uid: str = ""
+    """The uid of the unsettled lease; empty for a settled one."""
+    settles_at: float = -math.inf
+    """When its unsettled lease was there for `lease_duration`."""
     owned_at: float = 0.0
     """When this member began to own it."""
     outage: Outage | None = None
@@ -189,28 +200,39 @@ class OwnershipRules:
             if requested_at < shard.written_at:
                 continue
             lease = by_shard.get(name)
-            if lease is None and (is_blind_spot or (shard.lease is not None and holder_of(shard.lease))):
+            if lease is None and (is_blind_spot or holder_of(shard.lease)):
                 shard.vanished_at = answered_at
-            elif lease is not None:
-                shard.vanished_at = None
-            shard.lease = lease
+                shard.is_replaced = shard.is_replaced or bool(holder_of(shard.lease))
+            self._set_lease(shard, lease, answered_at)
             if holder_of(lease) == self.identity:
                 shard.confirmed_at = requested_at
 
     def wrote(self, name: str, lease: Lease, *, requested_at: float, answered_at: float) -> None:
         """Report that the server accepted a write of a shard's lease."""
         shard = self._shards[name]
-        shard.lease, shard.vanished_at, shard.written_at = lease, None, answered_at
+        self._set_lease(shard, lease, answered_at)
+        shard.written_at = answered_at
         if holder_of(lease) == self.identity:
             shard.confirmed_at = requested_at
         if shard.state is ShardState.DRAINED:
             # Handed over, or taken again by a write that defeats an earlier one whose answer was lost.
             shard.state = ShardState.NONE
 
+    def _set_lease(self, shard: _Shard, lease: Lease | None, at: float) -> None:
+        """Keep a lease, or that there is none, as this member observed it at the time `at`."""
+        shard.lease = lease
+        if lease is None:
+            return
+        shard.vanished_at, shard.is_replaced = None, False
+        if not is_unsettled(lease):
+            shard.unsettled_uid, shard.settles_at = "", -math.inf
+        elif lease.metadata.uid != shard.unsettled_uid:
+            shard.unsettled_uid, shard.settles_at = lease.metadata.uid, at + self.options.lease_duration
+
     def deleted(self, name: str) -> None:
         """Report that the server deleted a shard's lease for this member."""
         shard = self._shards[name]
-        shard.lease = shard.vanished_at = None
+        shard.lease, shard.vanished_at, shard.is_replaced = None, None, False
         shard.state = ShardState.NONE
 
     def warmed(self, name: str) -> None:
@@ -246,6 +268,8 @@ class OwnershipRules:
         is_working = shard is not None and shard.state in (ShardState.OWNED, ShardState.DRAINING)
         if shard is None or not is_working or holder != self.identity:
             return f"{self.identity} does not own {name} (last observed holder: {holder or 'none'})"
+        if shard.confirmed_at < shard.settles_at:
+            return f"the lease of {name} was deleted: writes wait until its earlier holders have stopped"
         if now >= self._lasts_until(shard):
             return f"the ownership of {name} was not confirmed for {now - shard.confirmed_at:.1f} s"
         return ""
@@ -277,7 +301,7 @@ class OwnershipRules:
                 target = stand_in
             steps += self._decide_shard(shard, target, wall)
             is_gone = shard.lease is None and shard.state is ShardState.NONE and shard.name not in self._names
-            if is_gone and self._is_free(shard, ""):
+            if is_gone and (shard.vanished_at is None or self._has_waited(shard.vanished_at)):
                 del self._shards[shard.name]
         return steps + self._stale()
 
@@ -320,6 +344,8 @@ class OwnershipRules:
             if shard.state is not ShardState.NONE:
                 return self._set_state(shard, ShardState.NONE, StepKind.COOL)
             return [self._write(shard, "", wall)]
+        if shard.state is not ShardState.OWNED and self._read_at < shard.settles_at:
+            return self._set_state(shard, ShardState.WARMING, StepKind.WARM) if shard.state is ShardState.NONE else ()
         if shard.state is not ShardState.OWNED:
             # Also a shard that was just drained for another member, and came back to this one.
             shard.owned_at = self._read_at
@@ -334,11 +360,13 @@ class OwnershipRules:
                 shard.returns_at = self._read_at + growing(self.options.unreachable_timeout, shard.retreats)
                 shard.retreats += 1
             return self._set_state(shard, ShardState.DRAINING, StepKind.DRAIN)
+        assert shard.lease is not None
+        if is_unsettled(shard.lease) and self._read_at >= shard.settles_at:
+            return [OwnershipStep(StepKind.WRITE, shard.name, settled(shard.lease))]
         invited = ""
         if shard.outage is not None:
             invited = shard.outage.stand_in(self._read_at, self._members() - {self.identity})
         if invited != stand_in_of(shard.lease):
-            assert shard.lease is not None
             return [OwnershipStep(StepKind.WRITE, shard.name, inviting(shard.lease, invited))]
         return ()
 
@@ -346,15 +374,22 @@ class OwnershipRules:
         """Return when the ownership of a shard ends without another confirmation."""
         return shard.confirmed_at + self.options.lease_duration * (1 - _MARGIN)
 
+    def _has_waited(self, since: float) -> bool:
+        """Whether every holder that could not confirm its ownership since a time has stopped."""
+        return self._read_at >= since + self.options.lease_duration
+
     def _is_free(self, shard: _Shard, holder: str) -> bool:
         """Whether no member may act for the shard."""
-        if shard.vanished_at is not None:
+        if shard.vanished_at is not None and not shard.is_replaced:
             # Its holder learns that the lease is gone with its next read, or stops without one.
-            return self._read_at >= shard.vanished_at + self.options.lease_duration
+            return self._has_waited(shard.vanished_at)
         return not holder or not self.membership.is_alive(holder)
 
     def _write(self, shard: _Shard, holder: str, wall: datetime) -> OwnershipStep:
-        lease = shard.lease or new_shard_lease(self.options.name, self.options.namespace, shard.name)
+        lease = shard.lease
+        if lease is None:
+            is_settled = not shard.is_replaced and shard.state not in _WORKING
+            lease = new_shard_lease(self.options.name, self.options.namespace, shard.name, is_settled=is_settled)
         return OwnershipStep(StepKind.WRITE, shard.name, held_by(lease, holder, wall))
 
     def _set_state(self, shard: _Shard, state: ShardState, kind: StepKind) -> list[OwnershipStep]:

@@ -25,6 +25,7 @@ ROLE_LABEL = "fleet.opsdk.dev/role"
 SHARD_ANNOTATION = "fleet.opsdk.dev/shard"
 PREFERRED_ANNOTATION = "fleet.opsdk.dev/preferred-holder"
 STAND_IN_ANNOTATION = "fleet.opsdk.dev/stand-in"
+UNSETTLED_ANNOTATION = "fleet.opsdk.dev/unsettled"
 
 _NOT_DNS = re.compile(r"[^a-z0-9]+")
 # Of the shard's own name: the rest of a lease's name is the fleet's name and a hash.
@@ -59,13 +60,13 @@ def shard_of(lease: Lease) -> str:
     return lease.metadata.annotations.get(SHARD_ANNOTATION, "")
 
 
-def new_shard_lease(fleet: str, namespace: str, shard: str) -> Lease:
-    """Return the lease of a shard, without a holder."""
+def new_shard_lease(fleet: str, namespace: str, shard: str, *, is_settled: bool = True) -> Lease:
+    """Return the lease of a shard, without a holder; see `is_unsettled` for a lease in place of a deleted one."""
     metadata = ObjectMeta(
         name=lease_name(fleet, LeaseRole.SHARD, shard),
         namespace=namespace,
         labels={FLEET_LABEL: fleet, ROLE_LABEL: LeaseRole.SHARD.value},
-        annotations={SHARD_ANNOTATION: shard},
+        annotations={SHARD_ANNOTATION: shard, **({} if is_settled else {UNSETTLED_ANNOTATION: "true"})},
     )
     return Lease(metadata=metadata, spec=LeaseSpec())
 
@@ -83,6 +84,18 @@ def preferred_holder_of(lease: Lease | None) -> str:
 def stand_in_of(lease: Lease | None) -> str:
     """Return the member that the holder invites, because it cannot reach the shard's cluster; empty for none."""
     return lease.metadata.annotations.get(STAND_IN_ANNOTATION, "") if lease is not None else ""
+
+
+def is_unsettled(lease: Lease | None) -> bool:
+    """Whether the lease stands in place of a deleted one, whose holder may not know that yet."""
+    return lease is not None and UNSETTLED_ANNOTATION in lease.metadata.annotations
+
+
+def settled(lease: Lease) -> Lease:
+    """Return the lease as one whose predecessors have no holder any more."""
+    changed = deep_copy(lease)
+    changed.metadata.annotations.pop(UNSETTLED_ANNOTATION, None)
+    return changed
 
 
 def held_by(lease: Lease, holder: str, wall: datetime) -> Lease:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from fleet_model import FleetModel
 
+from opsdk.api.coordination.v1 import Lease
 from opsdk.fleet.shard_lease import LeaseRole, holder_of, lease_name, shard_of, stand_in_of
 
 SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 60))]
@@ -148,6 +149,32 @@ def test_deleted_leases_do_not_make_a_second_writer(seed: int) -> None:
         model.delete_shard_leases()
         if len(model.members) < 5:
             model.at(model.rng.uniform(0, 4), model.spawn)
+    assert not model.overlaps
+    model.settle()
+    assert [len(owners) for owners in model.owners().values()] == [1] * len(model.shards)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_leases_deleted_again_and_again_do_not_make_a_second_writer(seed: int) -> None:
+    """A lease that is deleted within seconds of its creation, before others could read it, still has one writer.
+
+    Also while shards move, and while members cannot read or their requests are late.
+    """
+    model = FleetModel(seed, members=3, shards=8)
+    model.fault_rate = 0.3
+
+    def delete_soon(lease: Lease) -> None:
+        if shard_of(lease) and model.rng.random() < 0.7:
+            model.at(model.rng.uniform(0, 0.5), lambda: model.server.delete(lease))
+
+    for _ in range(8):
+        model.run(model.rng.uniform(16, 30))
+        model.server.on_create = delete_soon
+        model.delete_shard_leases()
+        if len(model.members) < 6:
+            model.at(model.rng.uniform(0, 12), model.spawn)
+        model.run(30)
+        model.server.on_create = lambda _lease: None
     assert not model.overlaps
     model.settle()
     assert [len(owners) for owners in model.owners().values()] == [1] * len(model.shards)

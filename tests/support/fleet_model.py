@@ -28,6 +28,7 @@ class Server:
     def __init__(self) -> None:
         self.leases: dict[str, Lease] = {}
         self.version = 0
+        self.on_create: Callable[[Lease], object] = lambda _lease: None
 
     def write(self, lease: Lease) -> Lease | None:
         """Create or update; None for a conflict."""
@@ -38,6 +39,9 @@ class Server:
         self.version += 1
         lease = deep_copy(lease)
         lease.metadata.resource_version = str(self.version)
+        if stored is None:
+            lease.metadata.uid = f"uid-{self.version}"
+            self.on_create(lease)
         self.leases[name] = lease
         return deep_copy(lease)
 

@@ -1,8 +1,8 @@
 """A fleet under faults in virtual time: managed API servers, replicas, and a judge that reads the servers' storages.
 
 A replica can be killed, frozen (its tasks do not run, as after SIGSTOP), stopped in good order, or cut off from the
-management cluster, from a managed cluster, or from all. Every write to a managed cluster must come from the member that
-holds the cluster's lease at that moment, and at the end every change has been handled.
+management cluster, from a managed cluster, or from all; leases are deleted. Every write to a managed cluster must come
+from the member that holds the cluster's lease at that moment, and at the end every change has been handled.
 """
 
 from __future__ import annotations
@@ -20,14 +20,21 @@ import msgspec
 from envtest.environment import Environment
 from opsdk import Cluster, Config, Context, MergeFrom, ObjectMeta, Operator, OperatorOptions
 from opsdk.aio.clock import LOOP_CLOCK, Timer
+from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import ApiError, TransportError
 from opsdk.fleet.fleet import Fleet, FleetOptions
 from opsdk.fleet.managed_cluster import ProbeOptions
 from opsdk.fleet.provider import StaticClusters
-from opsdk.fleet.shard_lease import PREFERRED_ANNOTATION, SHARD_ANNOTATION, STAND_IN_ANNOTATION
-from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
+from opsdk.fleet.shard_lease import (
+    PREFERRED_ANNOTATION,
+    SHARD_ANNOTATION,
+    STAND_IN_ANNOTATION,
+    LeaseRole,
+    lease_name,
+)
+from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
 from opsdk.manager.options import ManagerOptions
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.simulation.link import Link
@@ -38,6 +45,10 @@ _OPTIONS = OperatorOptions(
 )
 # A probe costs the judge as much as a renewal of a lease.
 _FLEET = FleetOptions(namespace="default", probe=ProbeOptions(interval=20.0))
+# A partition loses what it held for this many seconds. If it held a write for longer than a lease while its sender is
+# frozen, the write would arrive after the lease: no fence of a client can prevent that.
+_LOST_AFTER = 10.0
+_SENT_AT = "sent_at"
 # Of the garbage collector: Python's defaults take a fifth of the time.
 _THRESHOLDS = (100_000, 20, 1_000)
 
@@ -128,7 +139,11 @@ class Replica:
         # Without latency, what a thawed replica sends arrives before it notices that it has lost its lease.
         link = Link(self._freezing(inner.app), client=self.name, seed=seed, hot_requests=0, max_latency=0.0)
         self.links[name] = link
-        return msgspec.structs.replace(inner, app=link)
+
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            await link({**scope, _SENT_AT: now()}, receive, send)
+
+        return msgspec.structs.replace(inner, app=call)
 
     def _freezing(self, app: App) -> App:
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,6 +151,9 @@ class Replica:
                 await self.clock.thawed()
                 await send(message)
 
+            if scope["type"] == "http" and now() - scope[_SENT_AT] > _LOST_AFTER:
+                scope["extensions"][CUT]()
+                return
             await app(scope, receive, passed)
 
         return call
@@ -173,6 +191,7 @@ class World:
         self.management = Environment()
         self.managed = {name: Environment() for name in self.names}
         self.clients: dict[str, Cluster] = {}
+        self.admin = Cluster(self.management.config)
         self.replicas: list[Replica] = []
         self.ended: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
@@ -187,6 +206,7 @@ class World:
         self._killed: dict[str, float] = {}
         self._count = 0
         self._size = replicas
+        self._faults_end = 0.0
 
     # -------------------------------------------------------------- what the servers stored
     def on_lease(self, change: StorageChange) -> None:
@@ -259,9 +279,20 @@ class World:
         elif draw < 0.9 and replica.fleet.owned:
             # Long enough for another replica to stand in.
             names = sorted(replica.fleet.owned)
-            await replica.cut(self.rng.uniform(60, 300), *self.rng.sample(names, min(3, len(names))))
+            seconds = min(self.rng.uniform(60, 300), max(self._faults_end - now(), 1.0))
+            await replica.cut(seconds, *self.rng.sample(names, min(3, len(names))))
+        elif draw < 0.94:
+            await self.delete_leases()
         else:
             await replica.cut(self.rng.uniform(1, 40))
+
+    async def delete_leases(self) -> None:
+        """Delete the leases of some clusters, twice within seconds."""
+        for name in self.rng.sample(self.names, 3):
+            key = lease_name("fleet", LeaseRole.SHARD, name)
+            for _ in range(2):
+                await self.admin.uncached.delete(Lease, key, namespace="default", missing_ok=True)
+                await asyncio.sleep(self.rng.uniform(0, 3))
 
     async def end(self, replica: Replica, *, kill: bool) -> None:
         """End a replica, and start another one some seconds later."""
@@ -289,8 +320,8 @@ class World:
         gc.freeze()
         await asyncio.sleep(20)
         next_fault = now()
-        end = now() + seconds
-        while now() < end:
+        self._faults_end = now() + seconds
+        while now() < self._faults_end:
             with suppress(ApiError, TransportError):
                 await self.change_something()
             if now() >= next_fault:
@@ -317,7 +348,7 @@ class World:
         await asyncio.sleep(90)
         await self.judge()
         await self.leave_together()
-        for client in self.clients.values():
+        for client in (*self.clients.values(), self.admin):
             await client.aclose()
         for env in (*self.managed.values(), self.management):
             await env.aclose()
