@@ -52,6 +52,7 @@
     ├── ShutdownTimeoutError      a runnable did not stop in time
     ├── HandlersFailedError       handlers of a GenericController failed; a group of their errors
     ├── HandlerTimeoutError       a handler of a GenericController did not return in time
+    ├── NormanError               a request to a Norman API failed: status, code and field
     ├── IgnoreError               raised by a handler: neither an error nor retried
     ├── UsageError                a mistake in the calling code
     │   └── WrongObjectError          a handler returned another object than its own
@@ -657,3 +658,26 @@ class IgnoreError(OpsdkError):
 
 class WrongObjectError(UsageError):
     """A handler returned an object of another kind, name or uid. The next handler gets the object before it."""
+
+
+class NormanError(OpsdkError):
+    """A request to a Norman API failed. A handler, formatter or store raises it; the server writes it as the body.
+
+    Args:
+        message: what is wrong; may be empty where the code says it all.
+        status: the HTTP status.
+        code: the code of the body, such as ``MissingRequired``; `opsdk.norman.ErrorCode` has them all.
+        field_name: the field that is wrong, or empty.
+    """
+
+    def __init__(
+        self, message: str = "", *, status: int = 500, code: str = "ServerError", field_name: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code
+        self.field_name = field_name
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (f"{self.code} {self.status}", self.field_name, self.message)))

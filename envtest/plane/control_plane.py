@@ -33,7 +33,7 @@ from envtest.groups.core.rest.binding import BindingStore
 from envtest.groups.core.rest.component_status import ComponentStatuses
 from envtest.groups.core.rest.pod_exec import RunStore
 from envtest.groups.core.rest.pod_log import LogStore
-from envtest.groups.core.rest.proxy import ProxyStore
+from envtest.groups.core.rest.proxy import ProxyRest
 from envtest.groups.core.rest.responders import Responders
 from envtest.groups.core.rest.service_account_token import TokenRequests
 from envtest.groups.core.strategy.namespace import NamespaceFinalizeStrategy
@@ -411,7 +411,7 @@ class ControlPlane:
             case _:
                 return None
 
-    def _remote(self, row: ServedResourceRow, store: LocalStore) -> LogStore | RunStore | ProxyStore | None:
+    def _remote(self, row: ServedResourceRow, store: LocalStore) -> LogStore | RunStore | ProxyRest | None:
         """Return the store of a subresource that connects to a pod, node or service; None for others."""
         match row.info.subresource:
             case "log":
@@ -419,7 +419,7 @@ class ControlPlane:
             case "exec" | "attach" | "portforward" as kind:
                 return RunStore(store, self.stores["/nodes"], kind, self.responders)
             case "proxy":
-                return ProxyStore(
+                return ProxyRest(
                     store, self.responders, endpoints=self.stores["/endpoints"], pods=self.stores["/pods"]
                 )
             case _:

@@ -36,6 +36,7 @@ with on_first_use:
     from opsdk.http.server import serving_certificate
     from opsdk.manager import http as manager_http
     from opsdk.manager import metrics_authorization
+    from opsdk.rbac import delegated
 
 __all__ = ["Election", "Manager", "ManagerOptions", "Phase"]
 
@@ -208,7 +209,7 @@ class Manager:
             return serving_certificate.ServingCertificate(*files, clock=self._clock, hook=self.hook).context
         return serving_certificate.self_signed_context(parse_address(o.metrics_bind_address)[0], clock=self._clock)
 
-    def use_client(self, client: metrics_authorization.ReviewClient) -> None:
+    def use_client(self, client: delegated.ReviewClient) -> None:
         """Set the client that checks the readers of the metrics. Raises `UsageError` after the start."""
         self._check_new("the client for metrics_authentication")
         if self.options.metrics_authentication:

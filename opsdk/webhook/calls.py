@@ -22,7 +22,7 @@ PANICKED = "opsdk.webhook.panicked"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class CallResult(Generic[T]):
     """What a call returned, or why it did not.
 
     Attributes:
@@ -36,7 +36,7 @@ class Outcome(Generic[T]):
     panicked: bool = False
 
 
-async def contained(call: Awaitable[T], *, name: str, seconds: float | None, clock: Clock) -> Outcome[T]:
+async def contained(call: Awaitable[T], *, name: str, seconds: float | None, clock: Clock) -> CallResult[T]:
     """Await `call` for at most `seconds` (None: no limit), and log what it raises.
 
     A cancellation of the caller is raised. One that `call` raises on its own counts as an exception.
@@ -44,7 +44,7 @@ async def contained(call: Awaitable[T], *, name: str, seconds: float | None, clo
     scope: ClockTimeout | None = None
     try:
         async with timeout(clock, seconds) as scope:
-            return Outcome(await call)
+            return CallResult(await call)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -53,11 +53,11 @@ async def contained(call: Awaitable[T], *, name: str, seconds: float | None, clo
     except Exception as error:  # noqa: BLE001 - user code may raise anything
         if isinstance(error, ClockTimeoutError) and scope is not None and scope.expired():
             log.error("%s did not answer within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
-            return Outcome(failure=f"the webhook did not answer within {seconds:g} s")
+            return CallResult(failure=f"the webhook did not answer within {seconds:g} s")
         raised = error
     log.error("%s raised", name, exc_info=raised)
     text = f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
-    return Outcome(failure=f"panic: {text} [recovered]", panicked=True)
+    return CallResult(failure=f"panic: {text} [recovered]", panicked=True)
 
 
 async def read_body(request: HttpRequest, limit: int) -> bytes:

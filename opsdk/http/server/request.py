@@ -28,6 +28,10 @@ class Query:
         values = self._values.get(name)
         return values[0] if values else default
 
+    def names(self) -> list[str]:
+        """Return the names in the order of their first values."""
+        return list(self._values)
+
     def all(self, name: str) -> list[str]:
         """Return every value in order."""
         return list(self._values.get(name, ()))

@@ -25,7 +25,7 @@ from opsdk.structured_merge.value import JsonObject
 _KINDS = {"pods": "Pod", "services": "Service", "nodes": "Node"}
 
 
-class ProxyStore:
+class ProxyRest:
     """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: forwards any method and path."""
 
     connect_methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

@@ -1,0 +1,81 @@
+"""Access control: what the methods of a schema allow, and what a client may do.
+
+Upstream: github.com/rancher/norman/authorization/all.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+
+from opsdk.errors import NormanError
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.structured_merge.value import JsonObject
+
+
+class AllAccess:
+    """Allows what the methods of a schema allow. The default of a server."""
+
+    async def can_list(self, context: ApiContext, schema: Schema) -> None:
+        """Check that the collection has GET."""
+        _check("GET" in schema.collection_methods, "list", schema)
+
+    async def can_get(self, context: ApiContext, schema: Schema) -> None:
+        """Check that the resource has GET."""
+        _check("GET" in schema.resource_methods, "get", schema)
+
+    async def can_create(self, context: ApiContext, schema: Schema) -> None:
+        """Check that the collection has POST."""
+        _check("POST" in schema.collection_methods, "create", schema)
+
+    async def can_update(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
+        """Check that the resource has PUT."""
+        _check("PUT" in schema.resource_methods, "update", schema)
+
+    async def can_delete(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
+        """Check that the resource has DELETE."""
+        _check("DELETE" in schema.resource_methods, "delete", schema)
+
+    async def can_do(self, context: ApiContext, group: str, resource: str, verb: str, namespace: str = "") -> None:
+        """Allow every verb."""
+
+    async def filter_list(
+        self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
+    ) -> Sequence[JsonObject]:
+        """Return all objects."""
+        return items
+
+
+class NoAccess(AllAccess):
+    """Allows nothing: for the page that a client sees before it has signed in."""
+
+    async def can_list(self, context: ApiContext, schema: Schema) -> None:
+        """Refuse."""
+        _check(False, "list", schema)
+
+    async def can_get(self, context: ApiContext, schema: Schema) -> None:
+        """Refuse."""
+        _check(False, "get", schema)
+
+    async def can_create(self, context: ApiContext, schema: Schema) -> None:
+        """Refuse."""
+        _check(False, "create", schema)
+
+
+async def is_allowed(check: Awaitable[None]) -> bool:
+    """Await a check, and return whether it passes.
+
+    ``if await is_allowed(access.can_list(context, schema)): ...``
+    """
+    try:
+        await check
+    except NormanError as error:
+        if error.status not in (401, 403):
+            raise
+        return False
+    return True
+
+
+def _check(allowed: bool, verb: str, schema: Schema) -> None:
+    if not allowed:
+        raise ErrorCode.PERMISSION_DENIED.error(f"can not {verb} {schema.id}")

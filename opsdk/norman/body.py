@@ -1,0 +1,227 @@
+"""Bodies: what a client sends becomes what a store gets, and what a store returns becomes what a client gets. Pure.
+
+Upstream: github.com/rancher/norman/parse/builder/builder.go
+Deviates: an error inside a nested value keeps its code, and names the field with dots and indices (``ports.0.port``);
+norman reports InvalidFormat for the outer field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from opsdk.errors import NormanError
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.conversion import (
+    Operation,
+    check_field,
+    convert_simple,
+    field_matches,
+    is_empty,
+    to_milliseconds,
+    to_text,
+)
+from opsdk.norman.model import ApiVersion, Field, Schema, SchemaLookup
+from opsdk.norman.type_expression import TypeExpression
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+MAX_DEPTH = 100
+"""Objects and lists inside each other that a body may have."""
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that refers to another object.
+
+    Attributes:
+        field_name: the path of the field.
+        schema: the id or the full path of the schema that it refers to.
+        id: the id of the object.
+    """
+
+    field_name: str
+    schema: str
+    id: str
+
+
+class BodyBuilder:
+    """Builds objects of schemas.
+
+    Args:
+        schemas: where nested schemas are found.
+        version: the version of nested schemas.
+        edit: fields are prepared for an editor: those that cannot be updated are left out.
+        export: fields are prepared for a copy: defaults and fields that cannot be created are left out.
+
+    Attributes:
+        references: the references in the bodies that were built, for a check that they exist.
+    """
+
+    def __init__(
+        self, schemas: SchemaLookup, version: ApiVersion | None, *, edit: bool = False, export: bool = False
+    ) -> None:
+        self.references: list[Reference] = []
+        self._schemas = schemas
+        self._version = version
+        self._edit = edit
+        self._export = export
+
+    def build(self, schema: Schema, data: JsonObject, operation: Operation) -> JsonObject:
+        """Return the fields of `schema` in `data`: converted, checked, and with defaults. Unknown fields are dropped.
+
+        Raises:
+            NormanError: a value does not fit; `field_name` is its path.
+        """
+        return self._build(schema, data, _Position(operation))
+
+    def _build(self, schema: Schema, data: JsonObject, position: _Position) -> JsonObject:
+        operation = position.operation
+        result: JsonObject = {}
+        for name, value in data.items():
+            field = schema.resource_fields.get(name)
+            if field is None or not field_matches(field, operation):
+                continue
+            converted = self._convert(TypeExpression.parse(field.type), value, position.child(name))
+            if converted is None and not (value is None and (field.nullable or field.default is None)):
+                continue
+            if operation.checks:
+                _check(field, converted, position.child(name).path)
+            result[name] = converted
+            if operation.is_list and field.type == "date" and not self._edit and not self._export:
+                milliseconds = to_milliseconds(converted)
+                if milliseconds is not None:
+                    result[f"{name}TS"] = milliseconds
+        if operation.is_list:
+            self._complete_output(schema, data, operation, result)
+        elif operation is Operation.CREATE:
+            _complete_input(schema, result, position)
+        return result
+
+    def _convert(self, expression: TypeExpression, value: JsonValue, position: _Position) -> JsonValue:
+        if value is None:
+            return None
+        if position.depth > MAX_DEPTH:
+            raise ErrorCode.INVALID_BODY_CONTENT.error(f"more than {MAX_DEPTH} levels", field_name=position.path[:200])
+        if expression.is_reference:
+            return self._convert_reference(expression, value, position)
+        if (element := expression.element) is not None:
+            if expression.is_map and isinstance(value, dict):
+                return {name: self._convert(element, item, position.child(name)) for name, item in value.items()}
+            if expression.is_array and isinstance(value, list):
+                return [self._convert(element, item, position.child(str(i))) for i, item in enumerate(value)]
+            if position.operation.checks:
+                kind = "an object" if expression.is_map else "a list"
+                raise ErrorCode.INVALID_FORMAT.error(f"{expression} needs {kind}", field_name=position.path)
+            return None
+        if expression.is_simple:
+            try:
+                return convert_simple(expression, value, position.operation)
+            except NormanError as error:
+                error.field_name = position.path
+                raise
+        return self._convert_nested(expression, value, position)
+
+    def _convert_nested(self, expression: TypeExpression, value: JsonValue, position: _Position) -> JsonValue:
+        schema = self._schemas.schema(self._version, expression.name)
+        if schema is None:
+            raise ErrorCode.INVALID_TYPE.error(f"Failed to find type {expression}", field_name=position.path)
+        if isinstance(value, dict):
+            return self._build(schema, value, position)
+        if position.operation.checks:
+            text = f"Value can not be converted to type {expression}: {to_text(value)[:100]}"
+            raise ErrorCode.INVALID_FORMAT.error(text, field_name=position.path)
+        return None
+
+    def _convert_reference(self, expression: TypeExpression, value: JsonValue, position: _Position) -> str:
+        if position.operation.checks and isinstance(value, dict | list):
+            raise ErrorCode.INVALID_REFERENCE.error("write the id as a text", field_name=position.path)
+        text = to_text(value).strip()
+        if position.operation.checks and text and expression.target:
+            self.references.append(Reference(field_name=position.path, schema=expression.target, id=text))
+        return text
+
+    def _complete_output(self, schema: Schema, data: JsonObject, operation: Operation, result: JsonObject) -> None:
+        for name, field in schema.resource_fields.items():
+            if name in result or not field_matches(field, operation):
+                continue
+            if TypeExpression.parse(field.type).is_reference:
+                result[name] = None
+            elif field.default is not None:
+                result[name] = field.default
+        if self._edit:
+            _prepare_edit(schema, result)
+        elif self._export:
+            _prepare_export(schema, result)
+        else:
+            result.update({name: data[name] for name in ("type", "id") if not is_empty(data.get(name))})
+
+
+class _Position(NamedTuple):
+    """Where a value stands in a body."""
+
+    operation: Operation
+    path: str = ""
+    depth: int = 0
+
+    def child(self, name: str) -> _Position:
+        return _Position(self.operation, f"{self.path}.{name}" if self.path else name, self.depth + 1)
+
+
+def _check(field: Field, value: JsonValue, path: str) -> None:
+    """Check a value, or each one of a list."""
+    if not isinstance(value, list):
+        check_field(path, field, value)
+        return
+    for index, item in enumerate(value):
+        if item is None:
+            raise ErrorCode.NOT_NULLABLE.error("Individual array values can not be null", field_name=f"{path}.{index}")
+        check_field(f"{path}.{index}", field, item)
+
+
+def _complete_input(schema: Schema, result: JsonObject, position: _Position) -> None:
+    """Set defaults, and check that what is required is there."""
+    for name, field in schema.resource_fields.items():
+        if field.default is not None and result.get(name, "") == "":
+            result[name] = field.default
+        missing = name not in result or (field.type.startswith("array[") and not result[name])
+        if missing and field.required and field.create:
+            raise ErrorCode.MISSING_REQUIRED.error(field_name=position.child(name).path)
+
+
+def _prepare_edit(schema: Schema, result: JsonObject) -> None:
+    """Keep what an update accepts, and the name; an editor shows the rest from the schema."""
+    for name, field in schema.resource_fields.items():
+        if not field.update and name != "name":
+            result.pop(name, None)
+
+
+def _prepare_export(schema: Schema, result: JsonObject) -> None:
+    """Keep what a create needs to make the object again."""
+    for name in list(result):
+        field = schema.resource_fields.get(name)
+        if field is None or not field.create or is_empty(result[name]) or field.default == result[name]:
+            del result[name]
+
+
+def nested_schemas(schemas: SchemaLookup, schema: Schema) -> Sequence[Schema]:
+    """Return the schemas that a client needs to understand `schema`: nested fields, and inputs and outputs of actions.
+
+    Each stands before those that need it; `schema` is not among them.
+    """
+    visited: dict[str, Schema] = {schema.full_type: schema}
+    result: list[Schema] = []
+
+    def visit(current: Schema) -> None:
+        names = [TypeExpression.parse(field.type).leaf.target for field in current.resource_fields.values()]
+        for action in (*current.resource_actions.values(), *current.collection_actions.values()):
+            names += [action.input, action.output]
+        for name in filter(None, names):
+            nested = schemas.schema(current.version, name)
+            if nested is not None and nested.full_type not in visited:
+                visited[nested.full_type] = nested
+                visit(nested)
+                result.append(nested)
+
+    visit(schema)
+    return result

@@ -1,0 +1,72 @@
+"""One WebSocket of a subscription. The ``websockets`` library speaks the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+from opsdk.errors import CodecError, ConnectionLostError, NormanError
+from opsdk.rest.config import Config
+from opsdk.rest.request import RestRequest
+from opsdk.rest.tls import TlsContexts
+from opsdk.structured_merge.value import JsonObject
+
+_MAX_FRAME_BYTES = 8 << 20
+# The server pings each 5 s; three of them missing is a dead connection.
+_SILENCE_SECONDS = 15.0
+
+
+class SubscribeEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A change.
+
+    Attributes:
+        name: ``resource.change``, ``resource.remove`` or ``resync``.
+        resource_type: the type.
+        data: the object; after a removal its last state.
+        revision: where the subscription continues.
+    """
+
+    name: str
+    resource_type: str = ""
+    data: JsonObject = msgspec.field(default_factory=dict)
+    revision: str = ""
+
+
+async def frames(config: Config, request: RestRequest, headers: Mapping[str, str]) -> AsyncIterator[SubscribeEvent]:
+    """Connect, and yield events until the connection ends. `headers` hold the credentials.
+
+    Raises:
+        NormanError: the server refuses the subscription.
+        ConnectionLostError: the connection cannot be made or broke.
+        CodecError: a frame is not one of Norman.
+    """
+    import asyncio  # noqa: PLC0415 - with the library below
+
+    from websockets.asyncio.client import connect  # noqa: PLC0415 - start-up time: slow import, rarely needed
+    from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
+
+    endpoint = config.endpoint
+    secure = endpoint.scheme == "https"
+    url = f"{'wss' if secure else 'ws'}://{endpoint.authority}{endpoint.base_path}{request.target}"
+    context = TlsContexts(config, on_change=lambda: None).context() if secure else None
+    try:
+        async with connect(url, additional_headers=headers, ssl=context, max_size=_MAX_FRAME_BYTES) as socket:
+            while True:
+                event = _decode(await asyncio.wait_for(socket.recv(), _SILENCE_SECONDS))
+                if event.name != "ping":
+                    yield event
+    except InvalidStatus as error:
+        status = error.response.status_code
+        if status < 500:
+            raise NormanError("the subscription was refused", status=status, code="Unknown") from error
+        raise ConnectionLostError(f"the server answered {status}") from error
+    except (ConnectionClosed, WebSocketException, OSError, TimeoutError) as error:
+        raise ConnectionLostError(f"the subscription ended: {error}") from error
+
+
+def _decode(message: str | bytes) -> SubscribeEvent:
+    try:
+        return msgspec.json.decode(message, type=SubscribeEvent)
+    except msgspec.DecodeError as error:
+        raise CodecError(f"a frame is not an event: {error}") from error

@@ -1,0 +1,63 @@
+"""The error codes of a Norman API.
+
+Upstream: github.com/rancher/norman/httperror/error.go
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from opsdk.errors import NormanError
+
+
+class ErrorCode(Enum):
+    """A code and its HTTP status.
+
+    >>> ErrorCode.METHOD_NOT_ALLOWED.code, ErrorCode.METHOD_NOT_ALLOWED.status
+    ('MethodNotAllow', 405)
+    """
+
+    UNAUTHORIZED = ("Unauthorized", 401)
+    PERMISSION_DENIED = ("PermissionDenied", 403)
+    NOT_FOUND = ("NotFound", 404)
+    ACTION_NOT_AVAILABLE = ("ActionNotAvailable", 404)
+    METHOD_NOT_ALLOWED = ("MethodNotAllow", 405)
+    CONFLICT = ("Conflict", 409)
+    GONE = ("Gone", 410)
+    INVALID_DATE_FORMAT = ("InvalidDateFormat", 422)
+    INVALID_FORMAT = ("InvalidFormat", 422)
+    INVALID_REFERENCE = ("InvalidReference", 422)
+    NOT_NULLABLE = ("NotNullable", 422)
+    NOT_UNIQUE = ("NotUnique", 422)
+    MIN_LIMIT_EXCEEDED = ("MinLimitExceeded", 422)
+    MAX_LIMIT_EXCEEDED = ("MaxLimitExceeded", 422)
+    MIN_LENGTH_EXCEEDED = ("MinLengthExceeded", 422)
+    MAX_LENGTH_EXCEEDED = ("MaxLengthExceeded", 422)
+    INVALID_OPTION = ("InvalidOption", 422)
+    INVALID_CHARACTERS = ("InvalidCharacters", 422)
+    MISSING_REQUIRED = ("MissingRequired", 422)
+    INVALID_CSRF_TOKEN = ("InvalidCSRFToken", 422)
+    INVALID_ACTION = ("InvalidAction", 422)
+    INVALID_BODY_CONTENT = ("InvalidBodyContent", 422)
+    INVALID_TYPE = ("InvalidType", 422)
+    INVALID_STATE = ("InvalidState", 422)
+    SERVER_ERROR = ("ServerError", 500)
+    CLUSTER_UNAVAILABLE = ("ClusterUnavailable", 503)
+
+    @property
+    def code(self) -> str:
+        """The text in the body."""
+        return self.value[0]
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self.value[1]
+
+    def error(self, message: str = "", *, field_name: str = "") -> NormanError:
+        """Return an error with this code.
+
+        >>> str(ErrorCode.NOT_NULLABLE.error(field_name="replicas"))
+        'NotNullable 422: replicas'
+        """
+        return NormanError(message, status=self.status, code=self.code, field_name=field_name)

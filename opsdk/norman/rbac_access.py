@@ -1,0 +1,168 @@
+"""Access control by the RBAC of a cluster: SubjectAccessReviews for the user of each request.
+
+Upstream: github.com/rancher/norman/types/server_types.go (AccessControl)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.api.authentication.v1 import UserInfo
+from opsdk.api.authorization.v1 import ResourceAttributes
+from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.errors import OpsdkError
+from opsdk.http.server.request import HttpRequest
+from opsdk.norman.access import AllAccess
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.conversion import to_text
+from opsdk.norman.model import ApiContext, Schema, Scope
+from opsdk.norman.tokens import token_of
+from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
+from opsdk.structured_merge.value import JsonObject
+
+RESOURCE = "resource"
+"""The attribute of a schema with the `GroupVersionResource` that its rights belong to."""
+
+# A right that is taken away ends within this many seconds.
+_ALLOW_SECONDS = 10.0
+
+
+class RbacAccess(AllAccess):
+    """Lets a user do what RBAC lets them do with the resource in `Schema.attributes`; schemas without one are open.
+
+    A user who may list a kind only in some namespaces lists these: name one in the query (``?namespaceId=a``).
+    Requests of nobody are refused. Results hold for 10 s (denials for 30 s).
+
+    Args:
+        client: sends the reviews.
+        clock: source of time.
+    """
+
+    def __init__(self, client: ReviewClient, *, clock: Clock = LOOP_CLOCK) -> None:
+        self._auth = DelegatedAuth(client, allow_seconds=_ALLOW_SECONDS, max_cached=16_384, clock=clock)
+
+    async def authenticate(self, request: HttpRequest) -> UserInfo | None:
+        """Return the user of the token, for `NormanOptions.authenticate`.
+
+        Raises:
+            NormanError: ClusterUnavailable; the API server cannot be reached.
+        """
+        token = token_of(request)
+        if not token:
+            return None
+        try:
+            return await self._auth.user_of(token)
+        except (OpsdkError, TimeoutError) as error:
+            raise ErrorCode.CLUSTER_UNAVAILABLE.error("the token cannot be checked now") from error
+
+    async def can_list(self, context: ApiContext, schema: Schema) -> None:
+        """Check GET of the collection, and ``list``: everywhere, or in the namespace of the query."""
+        await super().can_list(context, schema)
+        await self._check(context, schema, "list", _namespace(context, schema, None))
+
+    async def can_get(self, context: ApiContext, schema: Schema) -> None:
+        """Check GET of the resource, and ``get`` of the object in the URL."""
+        await super().can_get(context, schema)
+        await self._check(context, schema, "get", _namespace(context, schema, None), _name(context, schema, None))
+
+    async def can_create(self, context: ApiContext, schema: Schema) -> None:
+        """Check POST of the collection, and ``create``."""
+        await super().can_create(context, schema)
+        await self._check(context, schema, "create", _namespace(context, schema, None))
+
+    async def can_update(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
+        """Check PUT of the resource, and ``update`` of the object."""
+        await super().can_update(context, schema, data)
+        await self._check(context, schema, "update", _namespace(context, schema, data), _name(context, schema, data))
+
+    async def can_delete(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
+        """Check DELETE of the resource, and ``delete`` of the object."""
+        await super().can_delete(context, schema, data)
+        await self._check(context, schema, "delete", _namespace(context, schema, data), _name(context, schema, data))
+
+    async def can_do(self, context: ApiContext, group: str, resource: str, verb: str, namespace: str = "") -> None:
+        """Check any verb of a resource."""
+        attributes = ResourceAttributes(group=group, resource=resource, verb=verb, namespace=namespace or None)
+        await self._review(context, attributes, f"can not {verb} {resource}")
+
+    async def filter_list(
+        self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
+    ) -> Sequence[JsonObject]:
+        """Return the objects of the namespaces that the user may list or get."""
+        if schema.scope is not Scope.NAMESPACE or RESOURCE not in schema.attributes:
+            return items
+        allowed: dict[str, bool] = {}
+        for namespace in {_namespace_of(item) for item in items}:
+            allowed[namespace] = await self._is_visible(context, schema, namespace)
+        return [
+            item
+            for item in items
+            if allowed[_namespace_of(item)]
+            or await self._is_visible(context, schema, _namespace_of(item), _name_of(item))
+        ]
+
+    async def _is_visible(self, context: ApiContext, schema: Schema, namespace: str, name: str = "") -> bool:
+        resource = _resource(schema)
+        if resource is None or context.user is None:
+            return resource is None
+        verb = "get" if name else "list"
+        attributes = _attributes(resource, verb, namespace, name)
+        return await self._auth.allows(context.user, attributes)
+
+    async def _check(self, context: ApiContext, schema: Schema, verb: str, namespace: str, name: str = "") -> None:
+        resource = _resource(schema)
+        if resource is not None:
+            await self._review(context, _attributes(resource, verb, namespace, name), f"can not {verb} {schema.id}")
+
+    async def _review(self, context: ApiContext, attributes: ResourceAttributes, denial: str) -> None:
+        if context.user is None:
+            raise ErrorCode.UNAUTHORIZED.error("must authenticate")
+        try:
+            allowed = await self._auth.allows(context.user, attributes)
+        except (OpsdkError, TimeoutError) as error:
+            raise ErrorCode.CLUSTER_UNAVAILABLE.error("the rights cannot be checked now") from error
+        if not allowed:
+            raise ErrorCode.PERMISSION_DENIED.error(denial)
+
+
+def _attributes(resource: GroupVersionResource, verb: str, namespace: str, name: str) -> ResourceAttributes:
+    return ResourceAttributes(
+        group=resource.group,
+        version=resource.version,
+        resource=resource.resource,
+        verb=verb,
+        namespace=namespace or None,
+        name=name or None,
+    )
+
+
+def _resource(schema: Schema) -> GroupVersionResource | None:
+    resource = schema.attributes.get(RESOURCE)
+    return resource if isinstance(resource, GroupVersionResource) else None
+
+
+def _namespace(context: ApiContext, schema: Schema, data: JsonObject | None) -> str:
+    """Return the namespace of an object, of the id in the URL, or of the query."""
+    if schema.scope is not Scope.NAMESPACE:
+        return ""
+    if data is not None:
+        return _namespace_of(data)
+    if schema is context.schema and ":" in context.id:
+        return context.id.partition(":")[0]
+    # Also for schemas and links: a user with rights in one namespace sees there what they can do in it.
+    return context.request.query.get("namespaceId")
+
+
+def _name(context: ApiContext, schema: Schema, data: JsonObject | None) -> str:
+    if data is not None:
+        return _name_of(data)
+    return context.id.rpartition(":")[2] if schema is context.schema else ""
+
+
+def _namespace_of(data: JsonObject) -> str:
+    return to_text(data.get("namespaceId")) or to_text(data.get("id")).rpartition(":")[0]
+
+
+def _name_of(data: JsonObject) -> str:
+    return to_text(data.get("id")).rpartition(":")[2]

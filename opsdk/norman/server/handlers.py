@@ -1,0 +1,144 @@
+"""The default handlers: list, get, create, update, delete, actions.
+
+Upstream: github.com/rancher/norman/api/handler, api/server.go
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from opsdk.errors import NormanError
+from opsdk.norman.body import BodyBuilder
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.conversion import Operation, to_text
+from opsdk.norman.model import Action, ApiContext, QueryCondition, RequestResult, Schema, Store
+from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, parse_query
+from opsdk.norman.server.output import collection_of, resource_of
+from opsdk.norman.server.reading import read_body
+from opsdk.norman.stores.wrapper import StoreWrapper, sub_context_fields
+from opsdk.structured_merge.value import JsonObject
+
+
+async def list_handler(context: ApiContext) -> RequestResult:
+    """Return a collection, an object, or what the link handler returns."""
+    schema = schema_of(context)
+    store = store_of(schema)
+    if not context.id:
+        # A page of the browser loads more rows as they scroll into view.
+        limit = HTML_LIMIT if context.response_format == "html" else DEFAULT_LIMIT
+        options = parse_query(schema, context.request.query, default_limit=limit)
+        return await collection_of(context, schema, await store.list(context, schema, options), options)
+    data = await store.by_id(context, schema, context.id)
+    if not context.link:
+        return await resource_of(context, schema, data)
+    if schema.link_handler is None:
+        return await _reference_link(context, schema, data)
+    return await schema.link_handler(context, list_handler)
+
+
+async def create_handler(context: ApiContext) -> RequestResult:
+    """Create an object from the body."""
+    schema = schema_of(context)
+    data = await read_and_check(context, schema, create=True)
+    return await resource_of(context, schema, await store_of(schema).create(context, schema, data), created=True)
+
+
+async def update_handler(context: ApiContext) -> RequestResult:
+    """Update an object from the body."""
+    schema = schema_of(context)
+    data = await read_and_check(context, schema, create=False)
+    return await resource_of(context, schema, await store_of(schema).update(context, schema, data, context.id))
+
+
+async def delete_handler(context: ApiContext) -> RequestResult:
+    """Delete an object; returns it if it still exists."""
+    schema = schema_of(context)
+    data = await store_of(schema).delete(context, schema, context.id)
+    return None if data is None else await resource_of(context, schema, data)
+
+
+async def action_handler(context: ApiContext, action: Action) -> RequestResult:
+    """Check that the object exists and offers the action, read the input, and run the action."""
+    schema = schema_of(context)
+    if context.id:
+        data = await store_of(schema).by_id(context, schema, context.id)
+        resource = await resource_of(context, schema, data)
+        # A formatter takes an action away while the object does not offer it.
+        if context.action not in resource.actions:
+            raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"{context.action} is not available for {context.id} now")
+    if schema.action_handler is None:
+        raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"{schema.id} has no action handler")
+    body = await read_body(context.request)
+    if action.input:
+        input_schema = context.schemas.schema(schema.version, action.input)
+        if input_schema is None:
+            raise ErrorCode.SERVER_ERROR.error(f"the input of {context.action}, {action.input}, has no schema")
+        body = await _build(context, input_schema, body, Operation.CREATE)
+    result = await schema.action_handler(context, context.action, body)
+    if isinstance(result, dict) and action.output:
+        output_schema = context.schemas.schema(schema.version, action.output)
+        if output_schema is not None:
+            return await resource_of(context, output_schema, result)
+    return result
+
+
+async def read_and_check(context: ApiContext, schema: Schema, *, create: bool) -> JsonObject:
+    """Return the checked body of a create or an update.
+
+    Raises:
+        NormanError: a code of 422 with the field.
+    """
+    data = await read_body(context.request)
+    if create:
+        data |= sub_context_fields(context, schema)
+    if schema.input_formatter is not None:
+        schema.input_formatter(context, schema, data, create)
+    built = await _build(context, schema, data, Operation.CREATE if create else Operation.UPDATE)
+    if schema.validator is not None:
+        schema.validator(context, schema, built)
+    return built
+
+
+async def _build(context: ApiContext, schema: Schema, data: JsonObject, operation: Operation) -> JsonObject:
+    builder = BodyBuilder(context.schemas, schema.version)
+    built = builder.build(schema, data, operation)
+    for reference in builder.references:
+        target = context.schemas.schema(schema.version, reference.schema)
+        if target is None or target.store is None:
+            continue
+        try:
+            await store_of(target).by_id(context, target, reference.id)
+        except NormanError as error:
+            if error.status not in (403, 404):
+                raise
+            text = f"Not found type: {reference.schema} id: {reference.id}"
+            raise ErrorCode.INVALID_REFERENCE.error(text, field_name=reference.field_name) from error
+    return built
+
+
+async def _reference_link(context: ApiContext, schema: Schema, data: JsonObject) -> RequestResult:
+    """Serve ``/clusters/c1/nodes``: the objects that refer to this one."""
+    link = context.link.lower()
+    for reference in context.schemas.references(schema):
+        owner = reference.schema
+        if link == owner.plural_name.lower():
+            await context.access.can_list(context, owner)
+            options = parse_query(owner, context.request.query)
+            condition = QueryCondition(field=reference.field_name, values=(to_text(data.get("id")),))
+            options = replace(options, conditions=(*options.conditions, condition))
+            return await collection_of(context, owner, await store_of(owner).list(context, owner, options), options)
+    raise ErrorCode.NOT_FOUND.error("Link not found")
+
+
+def schema_of(context: ApiContext) -> Schema:
+    """Return the schema of a request that has one."""
+    if context.schema is None:
+        raise ErrorCode.NOT_FOUND.error("no schema found")
+    return context.schema
+
+
+def store_of(schema: Schema) -> Store:
+    """Return the store of a schema, restricted to what a request may see. Raises `NormanError` if it has none."""
+    if schema.store is None:
+        raise ErrorCode.NOT_FOUND.error("no store found")
+    return StoreWrapper(schema.store)

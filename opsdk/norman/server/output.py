@@ -1,0 +1,171 @@
+"""What a client gets: objects with links and actions, and collections.
+
+Upstream: github.com/rancher/norman/api/writer/json.go
+"""
+
+from __future__ import annotations
+
+from opsdk.norman.access import is_allowed
+from opsdk.norman.body import BodyBuilder
+from opsdk.norman.conversion import Operation, to_text
+from opsdk.norman.model import (
+    ApiContext,
+    GenericCollection,
+    QueryOptions,
+    RawResource,
+    ResourceList,
+    Schema,
+    SortOrder,
+)
+from opsdk.structured_merge.value import JsonObject
+
+_SORTABLE_TYPES = frozenset(["string", "enum"])
+
+
+async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, created: bool = False) -> RawResource:
+    """Return an object with its links and actions, formatted.
+
+    Args:
+        context: the request.
+        schema: of the request; the object's own ``type`` counts first, as for a subtype.
+        data: what the store returned.
+        created: the answer to a create, which shows write-only fields once (passwords never).
+    """
+    own_type = data.get("type")
+    schema = (context.schemas.schema(schema.version, own_type) if isinstance(own_type, str) else None) or schema
+    builder = BodyBuilder(
+        context.schemas,
+        schema.version,
+        edit=context.option("edit") == "true",
+        export=context.option("export") == "true",
+    )
+    operation = Operation.LIST_FOR_CREATE if created else Operation.LIST
+    values = builder.build(schema, data, operation)
+    values.pop("type", None)
+    values.pop("id", None)
+    resource = RawResource(id=to_text(data.get("id")), type=schema.id, schema=schema, values=values)
+    if resource.id:
+        await _add_links(context, schema, data, resource)
+        for name in schema.resource_actions:
+            resource.actions[name] = context.urls.action(schema, resource.id, name)
+    if schema.formatter is not None:
+        schema.formatter(context, resource)
+    return resource
+
+
+async def collection_of(
+    context: ApiContext, schema: Schema, result: ResourceList, options: QueryOptions
+) -> GenericCollection:
+    """Return a page of a collection, formatted."""
+    urls = context.urls
+    collection = GenericCollection(
+        schema=schema,
+        data=[await resource_of(context, schema, item) for item in result.items],
+        links={"self": urls.current()},
+        actions={name: urls.collection_action(schema, name) for name in schema.collection_actions},
+        pagination=_pagination(context, result, options),
+        sort=_sort(context, schema, options),
+        filters=_filters(schema, options),
+    )
+    if await is_allowed(context.access.can_create(context, schema)):
+        collection.create_types[schema.id] = urls.collection(schema)
+    if schema.collection_formatter is not None:
+        schema.collection_formatter(context, collection)
+    return collection
+
+
+def resource_to_wire(context: ApiContext, resource: RawResource) -> JsonObject:
+    """Return the JSON of an object; without what is not a field if it is for an editor or an export."""
+    if context.option("edit") == "true" or context.option("export") == "true":
+        return dict(resource.values)
+    data = dict(resource.values)
+    if resource.id:
+        data["id"] = resource.id
+    data |= {"type": resource.type, "baseType": resource.schema.base_type, "links": resource.links}
+    # Clients whose objects have a field named "actions" send this header.
+    name = "actionLinks" if context.request.header("x-api-action-links") else "actions"
+    return data | {name: resource.actions}
+
+
+def collection_to_wire(context: ApiContext, collection: GenericCollection) -> JsonObject:
+    """Return the JSON of a collection."""
+    return {
+        "type": "collection",
+        "resourceType": collection.schema.id,
+        "links": collection.links,
+        "createTypes": collection.create_types,
+        "actions": collection.actions,
+        "pagination": collection.pagination,
+        "sort": collection.sort,
+        "filters": collection.filters,
+        "data": [resource_to_wire(context, resource) for resource in collection.data],
+    }
+
+
+async def _add_links(context: ApiContext, schema: Schema, data: JsonObject, resource: RawResource) -> None:
+    urls, access = context.urls, context.access
+    own = urls.resource(schema, resource.id)
+    resource.links["self"] = own
+    if await is_allowed(access.can_update(context, schema, data)):
+        resource.links["update"] = own
+    if await is_allowed(access.can_delete(context, schema, data)):
+        resource.links["remove"] = own
+    sub_version = next((v for v in context.schemas.versions() if v.sub_context_schema == schema.full_type), None)
+    for reference in context.schemas.references(schema):
+        other = reference.schema
+        if not await is_allowed(access.can_list(context, other)):
+            continue
+        if sub_version is None:
+            url = urls.collection(other, filters={reference.field_name: resource.id})
+        else:
+            url = urls.link(schema, resource.id, other.plural_name.lower())
+        resource.links[other.plural_name] = url
+    if sub_version is not None:
+        for other in context.schemas.schemas_for_version(sub_version):
+            if await is_allowed(access.can_list(context, other)):
+                resource.links[other.plural_name] = urls.link(schema, resource.id, other.plural_name.lower())
+
+
+def _pagination(context: ApiContext, result: ResourceList, options: QueryOptions) -> JsonObject:
+    page, markers = options.page, result.markers
+    if page is None or markers is None:
+        return {}
+    partial = markers.previous is not None or markers.next is not None
+    wire: JsonObject = {"limit": page.limit, "total": markers.total}
+    if page.marker:
+        wire["marker"] = page.marker
+    if not partial:
+        return wire
+    wire |= {"partial": True, "first": context.urls.with_query(marker=None)}
+    for name, marker in (("previous", markers.previous), ("next", markers.next), ("last", markers.last)):
+        if marker is not None:
+            wire[name] = context.urls.with_query(marker=marker or None)
+    return wire
+
+
+def _sort(context: ApiContext, schema: Schema, options: QueryOptions) -> JsonObject:
+    if options.sort is None:
+        return {}
+    order = options.sort.order
+    reverse = SortOrder.ASC if order is SortOrder.DESC else SortOrder.DESC
+    fields = schema.resource_fields
+    return {
+        "name": options.sort.name,
+        "order": order.value,
+        "reverse": context.urls.with_query(order=reverse.value, marker=None),
+        "links": {
+            name: context.urls.with_query(sort=name, order=None, marker=None)
+            for name in schema.collection_filters
+            if name in fields and fields[name].type in _SORTABLE_TYPES
+        },
+    }
+
+
+def _filters(schema: Schema, options: QueryOptions) -> JsonObject:
+    filters: JsonObject = dict.fromkeys(schema.collection_filters)
+    for condition in options.conditions:
+        if filters.get(condition.field) is None:
+            filters[condition.field] = []
+        value = condition.values[0] if len(condition.values) == 1 else list(condition.values)
+        filters[condition.field].append({"modifier": condition.modifier.value, "value": value})
+    return filters

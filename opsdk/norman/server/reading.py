@@ -1,0 +1,86 @@
+"""The body of a request: JSON, YAML or a form.
+
+Upstream: github.com/rancher/norman/parse/read_input.go, parse/parse.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from email.parser import BytesParser
+from email.policy import HTTP
+
+import msgspec
+import yaml
+
+from opsdk.errors import BadRequestError, TooLargeError
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.request_rules import query_pairs
+from opsdk.norman.codes import ErrorCode
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+MAX_BODY_BYTES = 2 << 20
+"""The largest body."""
+
+# An alias repeats what its anchor holds; a few lines of them describe gigabytes.
+_MAX_YAML_ALIASES = 100
+
+
+async def read_body(request: HttpRequest) -> JsonObject:
+    """Return the body as an object; an empty one is ``{}``.
+
+    Raises:
+        NormanError: InvalidBodyContent; the body is too large, does not parse or is not an object.
+    """
+    try:
+        raw = await request.body(limit=MAX_BODY_BYTES)
+    except TooLargeError as error:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body has more than {MAX_BODY_BYTES >> 20} MiB") from error
+    except BadRequestError as error:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(str(error)) from error
+    if not raw.strip():
+        return {}
+    data = _parse(raw, request.header("content-type"))
+    if not isinstance(data, dict):
+        raise ErrorCode.INVALID_BODY_CONTENT.error("Failed to parse body: it must be an object")
+    return data
+
+
+def _parse(raw: bytes, content_type: str) -> JsonValue:
+    media_type = content_type.partition(";")[0].strip().lower()
+    try:
+        if media_type == "application/x-www-form-urlencoded":
+            return _values(query_pairs(raw.decode()))
+        if media_type == "multipart/form-data":
+            return _multipart(raw, content_type)
+        if media_type in ("application/yaml", "text/yaml", "application/x-yaml"):
+            return _yaml(raw)
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
+        text = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"Failed to parse body: {text}") from error
+
+
+def _values(pairs: Iterable[tuple[str, str]]) -> JsonObject:
+    """Return the values of a form; a field of a schema takes the first one, or all if it is a list."""
+    values: JsonObject = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return values
+
+
+def _multipart(raw: bytes, content_type: str) -> JsonObject:
+    head = f"Content-Type: {content_type}\r\n\r\n".encode()
+    message = BytesParser(policy=HTTP).parsebytes(head + raw)
+    if not message.is_multipart():
+        raise ValueError("the parts of the form cannot be told apart: check the boundary")
+    parts = [(part.get_param("name", header="content-disposition"), part) for part in message.iter_parts()]
+    return _values((str(name), str(part.get_content()).removesuffix("\n")) for name, part in parts if name)
+
+
+def _yaml(raw: bytes) -> JsonValue:
+    aliases = sum(isinstance(event, yaml.AliasEvent) for event in yaml.parse(raw, Loader=yaml.SafeLoader))
+    if aliases > _MAX_YAML_ALIASES:
+        raise ValueError(f"more than {_MAX_YAML_ALIASES} YAML aliases")
+    value = yaml.safe_load(raw)
+    # Dates become texts, and keys too; what JSON does not have is refused.
+    return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,0 +1,253 @@
+"""The server: schemas in, an ASGI application out.
+
+Upstream: github.com/rancher/norman/api/server.go
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.randomness import loop_random
+from opsdk.api.authentication.v1 import UserInfo
+from opsdk.errors import NormanError
+from opsdk.http.asgi_types import App
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
+from opsdk.norman.access import AllAccess, NoAccess
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.model import AccessControl, Action, ApiContext, RequestHandler, RequestResult, Schema
+from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.server import handlers
+from opsdk.norman.server.csrf import check_csrf
+from opsdk.norman.server.meta_schemas import META, meta_schemas
+from opsdk.norman.server.subscribe import subscribe_handler
+from opsdk.norman.server.url_parsing import parse_url
+from opsdk.norman.server.urls import RequestUrls
+from opsdk.norman.server.writing import (
+    PAGE_HEADER,
+    PageRenderer,
+    as_norman_error,
+    error_to_wire,
+    response_format,
+    write,
+)
+from opsdk.options import Options
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+Authenticator = Callable[[HttpRequest], Awaitable[UserInfo | None]]
+"""Returns who sent a request, or None for nobody that it knows."""
+
+_METHODS = ("GET", "POST", "PUT", "DELETE")
+
+
+class NormanOptions(Options, frozen=True, kw_only=True):
+    """Options of a `NormanServer`.
+
+    Attributes:
+        authenticate: says who sent a request; requests of nobody get 401. None serves everyone.
+        page: makes the web page for browsers; None sends them JSON.
+        trust_forwarded: build links from the headers of proxies; switch it off where clients reach the server directly.
+        roots: paths of other APIs of this server, for the list at ``/``.
+    """
+
+    authenticate: Authenticator | None = None
+    page: PageRenderer | None = None
+    trust_forwarded: bool = True
+    roots: tuple[str, ...] = ()
+
+
+class NormanServer:
+    """Serves the schemas of a registry, also those that are added or removed later.
+
+    ::
+
+        schemas = SchemaRegistry()
+        schemas.add(Schema(id="book", version=V1, collection_methods=("GET", "POST"), store=MemoryStore()))
+        async with WebServer(NormanServer(schemas).app, ServeOptions(port=8080)) as web:
+            print(web.url)
+
+    Args:
+        schemas: the schemas; the ones that are built in are added to them.
+        access: what clients may do.
+        options: see `NormanOptions`.
+        clock: source of time.
+
+    Raises:
+        UsageError: the schemas have mistakes; the message names them all.
+    """
+
+    def __init__(
+        self,
+        schemas: SchemaRegistry,
+        *,
+        access: AccessControl | None = None,
+        options: NormanOptions | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.schemas = schemas
+        self.access: AccessControl = access or AllAccess()
+        self.options = options or NormanOptions()
+        self._clock = clock
+        for schema in meta_schemas(self.options.roots):
+            schemas.add(schema)
+        schemas.raise_errors()
+
+    @property
+    def app(self) -> App:
+        """The ASGI application."""
+        return asgi(self.handle)
+
+    async def handle(self, request: HttpRequest) -> HttpResponse:
+        """Return the response to a request. Exceptions of handlers become error bodies."""
+        page = self.options.page
+        if page is not None and (early := await page.before(request)) is not None:
+            return early
+        context = self._context(request)
+        cookie = ""
+        try:
+            await self._authenticate(context)
+            cookie = self._parse(context)
+            result: RequestResult = None
+            if page is not None and context.response_format == "html":
+                result = await page.handle(context)
+            if result is None:
+                result = await self._dispatch(context)
+            status = 201 if context.method == "POST" and not context.action else 200
+            response = await self._write(context, status, result)
+        except Exception as error:  # noqa: BLE001 - handlers, formatters and stores may raise anything
+            response = await self._error(context, error)
+        if cookie:
+            response.add_header("set-cookie", cookie)
+        return response
+
+    async def _authenticate(self, context: ApiContext) -> None:
+        if self.options.authenticate is None:
+            return
+        context.user = await self.options.authenticate(context.request)
+        if context.user is None:
+            context.access = NoAccess()
+            raise ErrorCode.UNAUTHORIZED.error("must authenticate")
+
+    # ---------------------------------------------------------------- parse
+    def _context(self, request: HttpRequest) -> ApiContext:
+        """Return a context that an error can be written with; it does not raise."""
+        urls = RequestUrls(request, trust_forwarded=self.options.trust_forwarded)
+        return ApiContext(
+            request=request,
+            schemas=self.schemas,
+            access=self.access,
+            urls=urls,
+            response_format=response_format(request),
+        )
+
+    def _parse(self, context: ApiContext) -> str:
+        """Fill the context from the URL, and check method and CSRF token. Returns a ``Set-Cookie`` header, or ""."""
+        request = context.request
+        url = parse_url(self.schemas, request.path)
+        context.method = (request.query.get("_method") or request.method).upper()
+        context.action = request.query.get("action")
+        if context.action == "remove":
+            context.method, context.action = "DELETE", ""
+        context.version, context.sub_context = url.version, url.sub_context
+        context.id, context.link = url.id, url.link
+        context.urls = RequestUrls(
+            request, url.version, prefix=url.sub_context_prefix, trust_forwarded=self.options.trust_forwarded
+        )
+        if url.version is None or not url.type:
+            # The list of versions, or one of them.
+            context.schema = self.schemas.schema(META, "apiRoot")
+            context.id, context.method = url.version.path if url.version else "", "GET"
+            if url.version is None and request.path.strip("/"):
+                raise ErrorCode.NOT_FOUND.error(f"no API version is served at {request.path}")
+        elif url.type != "subscribe":
+            context.schema = self._schema(context, url.type)
+        token = f"{loop_random().getrandbits(128):032x}"
+        cookie = check_csrf(request, context.method, token, secure=context.urls.current().startswith("https:"))
+        _check_method(context)
+        return cookie
+
+    def _schema(self, context: ApiContext, name: str) -> Schema:
+        schema = self.schemas.schema(context.version, name)
+        if schema is None and name.lower() in ("schema", "schemas"):
+            # Each version serves its own schemas.
+            schema = self.schemas.schema(META, "schema")
+        if schema is None:
+            raise ErrorCode.NOT_FOUND.error(f"failed to find schema {name}")
+        if schema.enabled is not None and not schema.enabled():
+            raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"schema disabled {schema.id}")
+        return schema
+
+    # ------------------------------------------------------------- dispatch
+    async def _dispatch(self, context: ApiContext) -> RequestResult:
+        schema = context.schema
+        if schema is None:
+            return await subscribe_handler(context, clock=self._clock)
+        if context.action and context.method == "POST":
+            return await handlers.action_handler(context, _action(context, schema))
+        access = context.access
+        default: Callable[[ApiContext], Awaitable[RequestResult]]
+        handler: RequestHandler | None
+        if context.method == "GET":
+            await (access.can_get(context, schema) if context.id else access.can_list(context, schema))
+            handler, default = schema.list_handler, handlers.list_handler
+        elif context.method == "POST":
+            await access.can_create(context, schema)
+            handler, default = schema.create_handler, handlers.create_handler
+        elif context.method == "PUT":
+            await access.can_update(context, schema, None)
+            handler, default = schema.update_handler, handlers.update_handler
+        else:
+            await access.can_delete(context, schema, None)
+            handler, default = schema.delete_handler, handlers.delete_handler
+        return await (default(context) if handler is None else handler(context, default))
+
+    # ---------------------------------------------------------------- write
+    async def _write(self, context: ApiContext, status: int, result: RequestResult) -> HttpResponse:
+        schema = self.schemas.schema(META, "schema")
+        url = context.urls.collection(schema) if schema is not None and context.version is not None else ""
+        return await write(context, status, result, page=self.options.page, schemas_url=url)
+
+    async def _error(self, context: ApiContext, error: Exception) -> HttpResponse:
+        request = context.request
+        if not isinstance(error, NormanError):
+            log.log(logging.ERROR, "%s %s failed: %s", request.method, request.path, error, exc_info=error)
+        schema = context.schema
+        if schema is not None and schema.error_handler is not None:
+            try:
+                response = schema.error_handler(context, error)
+            except Exception:
+                log.exception("the error handler of %s failed", schema.id)
+                response = None
+            if response is not None:
+                return response
+        norman = as_norman_error(error)
+        # Browsers log every 4xx as an error of the page; the script of the page reads the status in the body.
+        status = 200 if request.header(PAGE_HEADER) else norman.status
+        return await self._write(context, status, error_to_wire(norman))
+
+
+def _check_method(context: ApiContext) -> None:
+    """Refuse methods that the schema does not have."""
+    method, schema = context.method, context.schema
+    allowed: Sequence[str] = _METHODS
+    if context.action and method == "POST":
+        return
+    if schema is not None and not context.link and method in _METHODS:
+        allowed = schema.resource_methods if context.id else schema.collection_methods
+    elif schema is None or context.link:
+        allowed = ("GET",)
+    if method not in allowed:
+        raise ErrorCode.METHOD_NOT_ALLOWED.error(f"Method {method} not supported")
+
+
+def _action(context: ApiContext, schema: Schema) -> Action:
+    actions = schema.resource_actions if context.id else schema.collection_actions
+    action = actions.get(context.action)
+    if action is None or context.link:
+        raise ErrorCode.INVALID_ACTION.error(f"Invalid action: {context.action}")
+    return action

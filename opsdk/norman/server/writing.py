@@ -1,0 +1,129 @@
+"""Responses in the format of a request, and errors.
+
+Upstream: github.com/rancher/norman/api/writer, httperror/handler/handler.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+import yaml
+
+from opsdk.errors import ApiError, NormanError, OpsdkError, TransportError
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.model import ApiContext, GenericCollection, RawResource, RequestResult
+from opsdk.norman.server.csrf import is_browser
+from opsdk.norman.server.output import collection_to_wire, resource_to_wire
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+PAGE_HEADER = "x-norman-page"
+"""Sent by the script of the page: errors have the HTTP status 200, and their own in the body."""
+
+
+class PageRenderer(Protocol):
+    """The web page of a server; `opsdk.norman.web.page.WebPage` is one."""
+
+    async def before(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the response to a request that needs no authentication, such as for a static file; None to go on."""
+        ...
+
+    async def handle(self, context: ApiContext) -> HttpResponse | None:
+        """Return the response to a request of the page itself, such as for a form; None to go on.
+
+        It must check access. Raises `NormanError`.
+        """
+        ...
+
+    async def render(self, context: ApiContext, status: int, result: RequestResult) -> HttpResponse:
+        """Return the page for a result."""
+        ...
+
+
+# Every answer depends on rights and on the state right now.
+_EXPIRED = "Wed, 24 Feb 1982 18:42:00 GMT"
+
+
+def response_format(request: HttpRequest) -> str:
+    """Return ``json``, ``yaml`` or ``html``: ``_format`` counts first, then the browser, then Accept."""
+    name = request.query.get("_format").strip().lower()
+    if name in ("json", "yaml", "html"):
+        return name
+    if is_browser(request, check_accept=True):
+        return "html"
+    return "yaml" if "application/yaml" in request.header("accept") else "json"
+
+
+async def write(
+    context: ApiContext, status: int, result: RequestResult, *, page: PageRenderer | None, schemas_url: str
+) -> HttpResponse:
+    """Return the response for what a handler returned.
+
+    Args:
+        context: the request.
+        status: of the response; 204 if there is no result.
+        result: what a handler returned.
+        page: makes the web page, or None where browsers get JSON.
+        schemas_url: where the client finds the schemas, or empty.
+    """
+    if isinstance(result, HttpResponse):
+        return result
+    headers = [("expires", _EXPIRED), ("x-content-type-options", "nosniff")]
+    if schemas_url:
+        headers.append(("x-api-schemas", schemas_url))
+    if result is None:
+        return HttpResponse(204, headers, b"")
+    if context.response_format == "html" and page is not None:
+        response = await page.render(context, status, result)
+        return HttpResponse(response.status, [*headers, *response.headers], response.body)
+    wire = to_wire(context, result)
+    if context.response_format == "yaml":
+        text = yaml.safe_dump(msgspec.to_builtins(wire), sort_keys=True, allow_unicode=True)
+        return HttpResponse(status, [("content-type", "application/yaml"), *headers], text.encode())
+    return HttpResponse(status, [("content-type", "application/json"), *headers], msgspec.json.encode(wire))
+
+
+def to_wire(context: ApiContext, result: RequestResult) -> JsonValue:
+    """Return the JSON of a result."""
+    if isinstance(result, RawResource):
+        return resource_to_wire(context, result)
+    if isinstance(result, GenericCollection):
+        return collection_to_wire(context, result)
+    return result
+
+
+def as_norman_error(error: Exception) -> NormanError:
+    """Return what a client is told about an exception; nothing of an unexpected one but that it happened."""
+    if isinstance(error, NormanError):
+        return error
+    if isinstance(error, ApiError):
+        return NormanError(error.message, status=error.code, code=_KUBERNETES_CODES.get(error.code, error.reason))
+    if isinstance(error, TransportError):
+        return ErrorCode.CLUSTER_UNAVAILABLE.error("the cluster cannot be reached")
+    if isinstance(error, OpsdkError):
+        return ErrorCode.SERVER_ERROR.error(str(error))
+    return ErrorCode.SERVER_ERROR.error("internal error; the log of the server has more")
+
+
+def error_to_wire(error: NormanError) -> JsonObject:
+    """Return the body of an error."""
+    wire: JsonObject = {
+        "type": "/meta/schemas/error",
+        "baseType": "error",
+        "status": error.status,
+        "code": error.code,
+        "message": error.message,
+    }
+    return wire | {"fieldName": error.field_name} if error.field_name else wire
+
+
+_KUBERNETES_CODES: Mapping[int, str] = {
+    401: ErrorCode.UNAUTHORIZED.code,
+    403: ErrorCode.PERMISSION_DENIED.code,
+    404: ErrorCode.NOT_FOUND.code,
+    405: ErrorCode.METHOD_NOT_ALLOWED.code,
+    409: ErrorCode.CONFLICT.code,
+}

@@ -1,0 +1,140 @@
+"""Several stores as one collection: clusters, or other back ends, with one order and one way of paging."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing
+
+from msgspec.structs import replace
+
+from opsdk.errors import OpsdkError
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.conversion import to_text
+from opsdk.norman.model import (
+    ApiContext,
+    QueryOptions,
+    ResourceEvent,
+    ResourceEvents,
+    ResourceList,
+    Schema,
+    Store,
+)
+from opsdk.norman.query import apply_query
+from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+# Changes that wait for the reader of a watch, over all back ends.
+_QUEUE_SIZE = 100
+
+
+class AggregateStore:
+    """The objects of several stores, with ids ``backend~id``.
+
+    A list reads all back ends at once. It fails if one of them fails, unless `partial` is set: then its objects are
+    left out and the failure is logged, so that one cluster that is down does not hide the others.
+
+    Args:
+        backends: the stores by name. A name has no tilde.
+        field: the field that says where an object is; a create must set it. It is added to every object.
+        partial: leave out back ends that fail.
+    """
+
+    def __init__(self, backends: Mapping[str, Store], *, field: str = "clusterId", partial: bool = False) -> None:
+        self.backends = dict(backends)
+        self._field = field
+        self._partial = partial
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        """Return an object of the back end in its id."""
+        name, store, own_id = self._backend(object_id)
+        return self._outward(name, await store.by_id(context, schema, own_id))
+
+    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        """Return one page of the objects of all back ends, in one order."""
+        everything = replace(options, page=None, sort=None, conditions=())
+        names = list(self.backends)
+        lists = await asyncio.gather(
+            *(self.backends[name].list(context, schema, everything) for name in names), return_exceptions=True
+        )
+        items: list[JsonObject] = []
+        for name, result in zip(names, lists, strict=True):
+            if isinstance(result, OpsdkError) and self._partial:
+                log.warning("%s of %s are left out: %s", schema.plural_name, name, result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                items += [self._outward(name, item) for item in result.items]
+        return apply_query(options, items)
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        """Create an object in the back end that the field names. Raises `NormanError` if it names none."""
+        name = to_text(data.get(self._field))
+        store = self.backends.get(name)
+        if store is None:
+            code = ErrorCode.INVALID_REFERENCE if name else ErrorCode.MISSING_REQUIRED
+            raise code.error(f"one of {', '.join(self.backends)}", field_name=self._field)
+        return self._outward(name, await store.create(context, schema, self._inward(data)))
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        """Update an object; it stays in its back end."""
+        name, store, own_id = self._backend(object_id)
+        return self._outward(name, await store.update(context, schema, self._inward(data), own_id))
+
+    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
+        """Delete an object."""
+        name, store, own_id = self._backend(object_id)
+        data = await store.delete(context, schema, own_id)
+        return None if data is None else self._outward(name, data)
+
+    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+        """Yield the changes of all back ends. Ends when the watch of one of them ends, so that nothing is missed."""
+        queue: asyncio.Queue[ResourceEvent | Exception | None] = asyncio.Queue(_QUEUE_SIZE)
+
+        async def follow(name: str, events: ResourceEvents) -> None:
+            ending: Exception | None = None
+            try:
+                async for event in events:
+                    await queue.put(replace(event, data=self._outward(name, event.data), revision=""))
+            except Exception as error:  # noqa: BLE001 - raised to the reader below
+                ending = error
+            await queue.put(ending)
+
+        everything = replace(options, conditions=(), since="")
+        async with AsyncExitStack() as stack:
+            watches = {
+                name: await stack.enter_async_context(aclosing(store.watch(context, schema, everything)))
+                for name, store in self.backends.items()
+            }
+            tasks = [
+                asyncio.create_task(follow(name, events), name=f"watch {name}") for name, events in watches.items()
+            ]
+            stack.push_async_callback(_cancel, tasks)
+            while isinstance(item := await queue.get(), ResourceEvent):
+                yield item
+            if item is not None:
+                raise item
+
+    def _backend(self, object_id: str) -> tuple[str, Store, str]:
+        name, _, own_id = object_id.partition("~")
+        store = self.backends.get(name)
+        if store is None or not own_id:
+            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        return name, store, own_id
+
+    def _outward(self, name: str, data: JsonObject) -> JsonObject:
+        return {**data, "id": f"{name}~{to_text(data.get('id'))}", self._field: name}
+
+    def _inward(self, data: JsonObject) -> JsonObject:
+        return {name: value for name, value in data.items() if name != self._field}
+
+    def __repr__(self) -> str:
+        return f"<AggregateStore of {', '.join(self.backends)}>"
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

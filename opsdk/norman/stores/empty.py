@@ -1,0 +1,43 @@
+"""A store without objects, and the base of stores that support only some verbs.
+
+Upstream: github.com/rancher/norman/store/empty/empty_store.go
+Deviates: norman's returns nothing for each verb; here a write that is not supported is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, ResourceList, Schema
+from opsdk.structured_merge.value import JsonObject
+
+
+class EmptyStore:
+    """Lists nothing, finds nothing, and refuses writes with MethodNotAllow. Override what a store supports."""
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        """Raise `NormanError` NotFound."""
+        raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+
+    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        """Return no objects."""
+        return ResourceList(items=[])
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        """Raise `NormanError` MethodNotAllow."""
+        raise ErrorCode.METHOD_NOT_ALLOWED.error("Method POST not supported")
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        """Raise `NormanError` MethodNotAllow."""
+        raise ErrorCode.METHOD_NOT_ALLOWED.error("Method PUT not supported")
+
+    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
+        """Raise `NormanError` MethodNotAllow."""
+        raise ErrorCode.METHOD_NOT_ALLOWED.error("Method DELETE not supported")
+
+    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+        """Yield nothing, and end."""
+        events: tuple[ResourceEvent, ...] = ()
+        for event in events:
+            yield event

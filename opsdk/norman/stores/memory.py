@@ -1,0 +1,77 @@
+"""A store in the memory of the process: for tests, and for objects that need not outlive it."""
+
+from __future__ import annotations
+
+import copy
+
+from opsdk.aio.randomness import loop_uuid4
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.conversion import to_text
+from opsdk.norman.model import (
+    ApiContext,
+    QueryOptions,
+    ResourceEvent,
+    ResourceEvents,
+    ResourceEventType,
+    ResourceList,
+    Schema,
+)
+from opsdk.norman.stores.broadcast import Broadcaster
+from opsdk.structured_merge.value import JsonObject
+
+
+class MemoryStore:
+    """Objects by id.
+
+    The id of a new object is the field `id_field`, or a random one if the object lacks it.
+
+    Args:
+        id_field: the field that an object is named by; empty for random ids.
+    """
+
+    def __init__(self, id_field: str = "name") -> None:
+        self._id_field = id_field
+        self._objects: dict[str, JsonObject] = {}
+        self._changes = Broadcaster()
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        """Return an object."""
+        return copy.deepcopy(self._existing(object_id))
+
+    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        """Return all objects."""
+        return ResourceList(items=[copy.deepcopy(item) for item in self._objects.values()])
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        """Create an object. Raises `NormanError` NotUnique if its id is taken."""
+        object_id = to_text(data.get(self._id_field)) if self._id_field else ""
+        object_id = object_id or loop_uuid4()
+        if object_id in self._objects:
+            raise ErrorCode.NOT_UNIQUE.error(f"{schema.id} {object_id} exists already", field_name=self._id_field)
+        return self._save(schema, object_id, data)
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        """Change the fields in `data`."""
+        return self._save(schema, object_id, {**self._existing(object_id), **data})
+
+    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
+        """Delete an object."""
+        data = self._existing(object_id)
+        del self._objects[object_id]
+        self._changes.publish(ResourceEvent(type=ResourceEventType.REMOVE, data=data))
+        return None
+
+    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+        """Yield changes. Raises `NormanError` Gone for a revision that is too old."""
+        return self._changes.subscribe(options.since)
+
+    def _existing(self, object_id: str) -> JsonObject:
+        if (data := self._objects.get(object_id)) is None:
+            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        return data
+
+    def _save(self, schema: Schema, object_id: str, data: JsonObject) -> JsonObject:
+        stored = copy.deepcopy(data) | {"id": object_id, "type": schema.full_type}
+        self._objects[object_id] = stored
+        self._changes.publish(ResourceEvent(type=ResourceEventType.CHANGE, data=copy.deepcopy(stored)))
+        return copy.deepcopy(stored)

@@ -1,0 +1,110 @@
+"""The stores of the meta version: the schemas themselves, and the versions.
+
+Upstream: github.com/rancher/norman/store/schema/schema_store.go, api/builtin/api_root.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from opsdk.norman.access import is_allowed
+from opsdk.norman.body import nested_schemas
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.model import ApiContext, ApiVersion, QueryOptions, ResourceList, Schema
+from opsdk.norman.stores.empty import EmptyStore
+from opsdk.structured_merge.value import JsonObject
+
+_WIRE_FIELDS = (
+    "resource_fields", "resource_actions", "collection_fields", "collection_actions", "collection_filters",
+)  # fmt: skip
+
+
+class SchemaStore(EmptyStore):
+    """The schemas of the version of the request that the client may list or get, with the methods that it may use."""
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        """Return a schema by its id in any letter case."""
+        requested = context.schemas.schema(context.version, object_id)
+        if requested is None or (requested.enabled is not None and not requested.enabled()):
+            raise ErrorCode.NOT_FOUND.error("no such schema")
+        if requested not in await self._visible(context):
+            raise ErrorCode.NOT_FOUND.error("no such schema")
+        return await describe(context, requested)
+
+    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        """Return all schemas that the client may use, and those that they need."""
+        return ResourceList(items=[await describe(context, visible) for visible in await self._visible(context)])
+
+    async def _visible(self, context: ApiContext) -> Sequence[Schema]:
+        if context.version is None:
+            return []
+        visible: dict[str, Schema] = {}
+        for schema in context.schemas.schemas_for_version(context.version):
+            if schema.enabled is not None and not schema.enabled():
+                continue
+            access = context.access
+            if await is_allowed(access.can_list(context, schema)) or await is_allowed(access.can_get(context, schema)):
+                nested = nested_schemas(context.schemas, schema)
+                visible |= {each.full_type: each for each in (*nested, schema)}
+        return list(visible.values())
+
+
+class ApiRootStore(EmptyStore):
+    """The versions of the API.
+
+    Args:
+        roots: paths of other APIs of this server, for the list.
+    """
+
+    def __init__(self, roots: Sequence[str] = ()) -> None:
+        self._roots = roots
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        """Return a version by its path."""
+        for version in context.schemas.versions():
+            if version.path == object_id:
+                return _root(version)
+        raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+
+    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        """Return all versions."""
+        others: list[JsonObject] = [{"type": "/meta/schemas/apiRoot", "path": path} for path in self._roots]
+        return ResourceList(items=[_root(version) for version in context.schemas.versions()] + others)
+
+
+async def describe(context: ApiContext, schema: Schema) -> JsonObject:
+    """Return a schema as JSON, with the methods that the client may use."""
+    access = context.access
+    resource_checks = {
+        "GET": access.can_get(context, schema),
+        "PUT": access.can_update(context, schema, None),
+        "DELETE": access.can_delete(context, schema, None),
+    }
+    collection_checks = {"GET": access.can_list(context, schema), "POST": access.can_create(context, schema)}
+    resource_allowed = {method for method, check in resource_checks.items() if await is_allowed(check)}
+    collection_allowed = {method for method, check in collection_checks.items() if await is_allowed(check)}
+    return {
+        "id": schema.id,
+        "type": "/meta/schemas/schema",
+        "baseType": schema.base_type,
+        "pluralName": schema.plural_name,
+        "description": schema.description,
+        "version": msgspec.to_builtins(schema.version),
+        "embed": schema.embed,
+        "embedType": schema.embed_type,
+        "dynamicSchemaVersion": schema.dynamic_schema_version,
+        "resourceMethods": [method for method in schema.resource_methods if method in resource_allowed],
+        "collectionMethods": [method for method in schema.collection_methods if method in collection_allowed],
+        **{_camel(name): msgspec.to_builtins(getattr(schema, name)) for name in _WIRE_FIELDS},
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _root(version: ApiVersion) -> JsonObject:
+    return {"type": "/meta/schemas/apiRoot", "apiVersion": msgspec.to_builtins(version), "path": version.path}

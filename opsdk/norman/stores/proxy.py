@@ -1,0 +1,218 @@
+"""Objects of a Kubernetes kind as objects of a schema.
+
+Upstream: github.com/rancher/norman/store/proxy/proxy_store.go, error_wrapper.go, types/id.go
+Deviates: a watch starts at now; norman's begins with all objects. The creator's annotation is left out where the
+server does not know the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
+
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, unstructured
+from opsdk.apimachinery.object import AnyObject, Unstructured, to_tree
+from opsdk.apimachinery.watch import WatchEventType
+from opsdk.client.client import Client
+from opsdk.errors import ConflictError, DeadlineError, NormanError, NotFoundError
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.merging import is_protected, merge_update
+from opsdk.norman.model import (
+    ApiContext,
+    Modifier,
+    QueryOptions,
+    ResourceEvent,
+    ResourceEventType,
+    ResourceList,
+    Schema,
+    Scope,
+)
+from opsdk.structured_merge.value import JsonObject
+
+T = TypeVar("T")
+
+CREATOR_ANNOTATION = "field.cattle.io/creatorId"
+CREATOR_LABEL = "cattle.io/creator"
+
+_CONFLICT_TRIES = 5
+_TIMEOUT_TRIES = 3
+# The server ends the watch then; rights that were taken away end with it.
+_WATCH_SECONDS = 30 * 60
+
+ClientFor = Callable[[ApiContext], Client]
+"""Returns the client for a request, such as one that impersonates its user."""
+
+
+class ProxyStore:
+    """Reads and writes objects of a kind on the API server, through the mapper of the schema.
+
+    The id of a namespaced object is ``namespace:name``.
+
+    Args:
+        client: the client, or a function that returns one for each request.
+        kind: the kind; its objects are read as `Unstructured`.
+    """
+
+    def __init__(self, client: Client | ClientFor, kind: KindLike[AnyObject]) -> None:
+        gvk = kind_of(kind).gvk
+        self.kind: Kind[Unstructured] = unstructured(gvk.api_version, gvk.kind)
+        self._client_for: ClientFor = (lambda _: client) if isinstance(client, Client) else client
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        """Return an object."""
+        return self._external(context, schema, await self._read(context, schema, object_id))
+
+    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        """Return the objects of all namespaces, or of those that the query names."""
+        client = self._client_for(context)
+        namespaces = _namespaces(schema, options)
+        trees: list[JsonObject] = []
+        for namespace in namespaces if namespaces is not None else [""]:
+            objects = await _retry_timeouts(
+                lambda namespace=namespace: client.list(self.kind, namespace=namespace)  # type: ignore[misc]
+            )
+            trees += [to_tree(obj) for obj in objects]
+        return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        """Create an object. One without a name gets a prefix from its type, such as ``c-`` for a cluster."""
+        tree = self._internal(schema, data)
+        metadata = tree.setdefault("metadata", {})
+        for name in ("labels", "annotations"):
+            metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
+        if context.user is not None and context.user.username:
+            metadata["annotations"][CREATOR_ANNOTATION] = context.user.username
+        metadata["labels"][CREATOR_LABEL] = "norman"
+        if not metadata.get("name") and not metadata.get("generateName"):
+            metadata["generateName"] = type_prefix(schema.id)
+        created = await self._client_for(context).create(Unstructured.from_tree(tree))
+        return self._external(context, schema, to_tree(created))
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        """Merge the fields into the stored object, and try again after a conflict.
+
+        ``?_replace=true`` removes the fields that an update could set and that the body lacks.
+
+        Raises:
+            NormanError: NotFound, or Conflict after five tries.
+        """
+        changes = self._internal(schema, data)
+        replace = context.option("replace") == "true"
+        client = self._client_for(context)
+        for last in (*[False] * (_CONFLICT_TRIES - 1), True):
+            existing = await self._read(context, schema, object_id)
+            merged = merge_update(schema.internal, context.schemas, existing, changes, replace=replace)
+            try:
+                updated = await client.update(Unstructured.from_tree(merged))
+            except ConflictError:
+                if last:
+                    raise
+                continue
+            return self._external(context, schema, to_tree(updated))
+        raise AssertionError("the last try returns or raises")
+
+    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
+        """Delete an object in the background; returns it while its finalizers run."""
+        key = _key(schema, object_id)
+        try:
+            await self._client_for(context).delete(self.kind, key, propagation="Background")
+        except NotFoundError as error:
+            raise _not_found(object_id) from error
+        try:
+            return await self.by_id(context, schema, object_id)
+        except NormanError as error:
+            if error.status != ErrorCode.NOT_FOUND.status:
+                raise
+            return None
+
+    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+        """Yield changes from now on, for at most 30 minutes."""
+        client = self._client_for(context)
+        namespaces = _namespaces(schema, options)
+        namespace = namespaces[0] if namespaces is not None and len(namespaces) == 1 else ""
+        head = await client.list(self.kind, namespace=namespace, limit=1, uncached=True)
+        async with client.watch(
+            self.kind,
+            namespace=namespace,
+            resource_version=head.metadata.resource_version,
+            timeout=_WATCH_SECONDS,
+        ) as events:
+            async for event in events:
+                if event.type is WatchEventType.BOOKMARK:
+                    continue
+                removed = event.type is WatchEventType.DELETED
+                data = self._external(context, schema, to_tree(event.object))
+                yield ResourceEvent(type=ResourceEventType.REMOVE if removed else ResourceEventType.CHANGE, data=data)
+
+    async def _read(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        client, key = self._client_for(context), _key(schema, object_id)
+        try:
+            # Not from a cache: a read after a write, and the base of an update, must be current.
+            obj = await _retry_timeouts(lambda: client.get(self.kind, key, uncached=True))
+        except NotFoundError as error:
+            raise _not_found(object_id) from error
+        return to_tree(obj)
+
+    def _internal(self, schema: Schema, data: JsonObject) -> JsonObject:
+        tree = dict(data)
+        if schema.mapper is not None:
+            schema.mapper.to_internal(tree)
+        return {**tree, "apiVersion": self.kind.gvk.api_version, "kind": self.kind.gvk.kind}
+
+    def _external(self, context: ApiContext, schema: Schema, tree: JsonObject) -> JsonObject:
+        if context.option("export") == "true":
+            tree.pop("status", None)
+        metadata = tree.get("metadata") or {}
+        name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
+        if schema.mapper is not None:
+            schema.mapper.from_internal(tree)
+        tree.setdefault("id", f"{namespace}:{name}" if namespace else name)
+        tree.setdefault("type", schema.full_type)
+        return tree
+
+    def __repr__(self) -> str:
+        return f"<ProxyStore of {self.kind.gvk}>"
+
+
+def type_prefix(schema_id: str) -> str:
+    """Return the prefix of generated names: the first letter and all capitals of a type.
+
+    >>> type_prefix("cluster"), type_prefix("projectRoleTemplateBinding")
+    ('c-', 'prtb-')
+    """
+    return f"{schema_id[:1]}{re.sub('[a-z]+', '', schema_id[1:])}-".lower()
+
+
+def _key(schema: Schema, object_id: str) -> ObjectKey:
+    namespace, colon, name = object_id.partition(":")
+    if not colon:
+        namespace, name = "", object_id
+    if not name or bool(namespace) != (schema.scope is Scope.NAMESPACE):
+        raise _not_found(object_id)
+    return ObjectKey(namespace, name)
+
+
+def _namespaces(schema: Schema, options: QueryOptions) -> list[str] | None:
+    """Return the namespaces of a query, or None for all."""
+    if schema.scope is not Scope.NAMESPACE:
+        return None
+    for condition in options.conditions:
+        if condition.field in ("namespaceId", "namespace") and condition.modifier is Modifier.EQ and condition.values:
+            return list(condition.values[:1])
+    return list(options.namespaces) if options.namespaces is not None else None
+
+
+def _not_found(object_id: str) -> NormanError:
+    return ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+
+
+async def _retry_timeouts(read: Callable[[], Awaitable[T]]) -> T:
+    """Await a read, and try twice again if no answer comes in time."""
+    for _ in range(_TIMEOUT_TRIES - 1):
+        try:
+            return await read()
+        except DeadlineError:
+            continue
+    return await read()

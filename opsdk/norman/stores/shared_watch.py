@@ -1,0 +1,106 @@
+"""One upstream watch for all subscribers of a type.
+
+Upstream: github.com/rancher/norman/store/proxy/share_watch.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from contextlib import aclosing
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.closing import Closing
+from opsdk.aio.tasks import TaskOwner
+from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvents, Schema, Store
+from opsdk.norman.stores.broadcast import Broadcaster
+from opsdk.norman.stores.delegating import DelegatingStore
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+LIFETIME_SECONDS = 30 * 60.0
+"""Seconds after which an upstream watch is made anew, so that rights that were taken away end too."""
+
+LINGER_SECONDS = 30.0
+"""Seconds for which an upstream watch goes on without subscribers, so that one that reconnects can resume."""
+
+
+class SharedWatchStore(DelegatingStore, Closing):
+    """Passes all verbs to a store, and shares its watches.
+
+    The upstream watch has no conditions and no namespaces. Each subscriber gets what its own query and rights allow,
+    because the server filters the events (`opsdk.norman.stores.wrapper`).
+
+    Args:
+        store: the store.
+        key: subscribers with equal keys share a watch. The default is one watch for all; a store that watches with
+            the rights of the client needs the user as the key.
+        clock: source of time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        key: Callable[[ApiContext], Hashable] = lambda _: None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        super().__init__(store)
+        self._key = key
+        self._clock = clock
+        self._watches: dict[Hashable, _SharedWatch] = {}
+        self._tasks = TaskOwner("shared watch", on_error=lambda name, error: log.error("%s failed: %s", name, error))
+
+    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+        """Yield the events of the shared watch. Raises `NormanError` Gone for a revision that is too old."""
+        key = (schema.full_type, self._key(context))
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = self._watches[key] = _SharedWatch(self._clock, lambda: self._watches.pop(key, None))
+            reading = self._read(watch, context, schema)
+            watch.reading = self._tasks.start(reading, name=f"upstream watch of {schema.id}")
+        return watch.subscribe(options.since)
+
+    async def aclose(self) -> None:
+        """End all watches. Idempotent."""
+        for watch in list(self._watches.values()):
+            watch.end()
+        await self._tasks.aclose()
+
+    async def _read(self, watch: _SharedWatch, context: ApiContext, schema: Schema) -> None:
+        try:
+            async with aclosing(self.store.watch(context, schema, QueryOptions())) as events:
+                async for event in events:
+                    watch.broadcaster.publish(event)
+        finally:
+            watch.end()
+
+
+class _SharedWatch:
+    """An upstream watch and its subscribers. It ends with its lifetime, or a while after its last subscriber left."""
+
+    def __init__(self, clock: Clock, forget: Callable[[], object]) -> None:
+        self.broadcaster = Broadcaster(self._on_idle)
+        self.reading: asyncio.Task[None] | None = None
+        self._clock = clock
+        self._forget = forget
+        self._lifetime = clock.call_later(LIFETIME_SECONDS, self.end)
+        self._linger = clock.call_later(LINGER_SECONDS, self.end)
+
+    def subscribe(self, since: str) -> ResourceEvents:
+        events = self.broadcaster.subscribe(since)
+        self._linger.cancel()
+        return events
+
+    def end(self) -> None:
+        self._lifetime.cancel()
+        self._linger.cancel()
+        self._forget()
+        self.broadcaster.end()
+        if self.reading is not None:
+            self.reading.cancel()
+
+    def _on_idle(self) -> None:
+        self._linger.cancel()
+        self._linger = self._clock.call_later(LINGER_SECONDS, self.end)

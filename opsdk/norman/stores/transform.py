@@ -1,0 +1,139 @@
+"""Stores that change or hide what another store returns.
+
+Upstream: github.com/rancher/norman/store/transform/transform.go, store/subtype/subtype_store.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+from msgspec.structs import replace
+
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.model import (
+    ApiContext,
+    QueryOptions,
+    ResourceEvent,
+    ResourceList,
+    Schema,
+    Store,
+)
+from opsdk.norman.query import apply_query
+from opsdk.norman.stores.delegating import DelegatingStore
+from opsdk.structured_merge.value import JsonObject
+
+Transformer = Callable[[ApiContext, Schema, JsonObject], JsonObject | None]
+"""Returns the object that a client sees, or None to hide it. It may change its argument."""
+
+ListTransformer = Callable[[ApiContext, Schema, Sequence[JsonObject]], Sequence[JsonObject]]
+"""Returns the objects that a client sees."""
+
+StreamTransformer = Callable[[ApiContext, Schema, ResourceEvent], ResourceEvent | None]
+"""Returns the change that a client sees, or None to hide it."""
+
+
+class TransformStore(DelegatingStore):
+    """Transforms what a store returns. A hidden object is not found, cannot be changed and is in no list.
+
+    Lists are filtered, sorted and paged after the transformation, so that pages stay full.
+
+    Args:
+        store: the store.
+        transformer: for single objects, and for lists and changes without a transformer of their own.
+        list_transformer: for lists.
+        stream_transformer: for changes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transformer: Transformer,
+        *,
+        list_transformer: ListTransformer | None = None,
+        stream_transformer: StreamTransformer | None = None,
+    ) -> None:
+        super().__init__(store)
+        self._transformer = transformer
+        self._list_transformer = list_transformer
+        self._stream_transformer = stream_transformer
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        """Return an object. Raises `NormanError` NotFound if it is hidden."""
+        return self._visible(context, schema, await self.store.by_id(context, schema, object_id), object_id)
+
+    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        """Return the objects that are not hidden."""
+        everything = replace(options, page=None, sort=None, conditions=())
+        items = (await self.store.list(context, schema, everything)).items
+        if self._list_transformer is not None:
+            visible = list(self._list_transformer(context, schema, items))
+        else:
+            transformed = [self._transformer(context, schema, item) for item in items]
+            visible = [item for item in transformed if item is not None]
+        return apply_query(options, visible)
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        """Create an object."""
+        created = await self.store.create(context, schema, data)
+        return self._visible(context, schema, created, str(created.get("id", "")))
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        """Update an object that is not hidden."""
+        await self.by_id(context, schema, object_id)
+        updated = await self.store.update(context, schema, data, object_id)
+        return self._visible(context, schema, updated, object_id)
+
+    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
+        """Delete an object that is not hidden."""
+        await self.by_id(context, schema, object_id)
+        data = await self.store.delete(context, schema, object_id)
+        return None if data is None else self._transformer(context, schema, data)
+
+    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+        """Yield the changes of objects that are not hidden."""
+        async with aclosing(self.store.watch(context, schema, replace(options, conditions=()))) as events:
+            async for event in events:
+                visible = self._transform_event(context, schema, event)
+                if visible is not None:
+                    yield visible
+
+    def _transform_event(self, context: ApiContext, schema: Schema, event: ResourceEvent) -> ResourceEvent | None:
+        if self._stream_transformer is not None:
+            return self._stream_transformer(context, schema, event)
+        data = self._transformer(context, schema, event.data)
+        return None if data is None else replace(event, data=data)
+
+    def _visible(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        visible = self._transformer(context, schema, data)
+        if visible is None:
+            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        return visible
+
+
+class SubtypeStore(TransformStore):
+    """The objects of a store whose field says that they are of one subtype, as objects of a schema of their own.
+
+    Several schemas share a store so: each lists, creates and changes its own objects only.
+
+    Args:
+        field: the field that names the subtype, such as ``kind``.
+        value: the name.
+        store: the store.
+    """
+
+    def __init__(self, field: str, value: str, store: Store) -> None:
+        self._field = field
+        self._value = value
+        super().__init__(store, self._own)
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        """Create an object of the subtype."""
+        return await super().create(context, schema, {**data, self._field: self._value})
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        """Update an object of the subtype; it stays of the subtype."""
+        return await super().update(context, schema, {**data, self._field: self._value}, object_id)
+
+    def _own(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject | None:
+        return {**data, "type": schema.full_type} if data.get(self._field) == self._value else None

@@ -1,0 +1,176 @@
+"""What the page shows of fields and schemas: columns, cells, inputs of forms. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+import yaml
+
+from opsdk.norman.conversion import is_empty, to_text
+from opsdk.norman.model import Field, Schema, SchemaLookup
+from opsdk.norman.type_expression import TypeExpression
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+MAX_COLUMNS = 7
+COLUMNS = "columns"
+"""The attribute of a schema with the names of the fields that a table shows."""
+
+_FIRST = ("name", "displayName", "namespaceId", "namespace", "state")
+_LAST = ("created",)
+_MAX_TEXT = 120
+_INPUTS = {
+    "boolean": "checkbox",
+    "byte": "number",
+    "date": "datetime",
+    "enum": "select",
+    "float": "number",
+    "int": "number",
+    "password": "password",
+}
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """A value in a table or a list of fields.
+
+    Attributes:
+        name: the field.
+        text: what is shown.
+        title: the whole value, where `text` is a part of it.
+        kind: a CSS class: ``text``, ``number``, ``date``, ``state``, ``flag``, ``data`` or ``reference``.
+        target: the id of the schema that a reference points to, or empty.
+    """
+
+    name: str
+    text: str
+    title: str = ""
+    kind: str = "text"
+    target: str = ""
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """A field of a form.
+
+    Attributes:
+        name: the field.
+        kind: ``text``, ``number``, ``checkbox``, ``select``, ``password``, ``datetime``, ``list`` or ``data`` (YAML).
+        value: the text in it.
+        options: of a select.
+        required: the form needs a value.
+        hint: the type and the rules, for people.
+        field: the field of the schema.
+    """
+
+    name: str
+    kind: str
+    value: str
+    options: tuple[str, ...] = ()
+    required: bool = False
+    hint: str = ""
+    field: Field
+
+
+def columns_of(schema: Schema) -> Sequence[str]:
+    """Return the fields that a table shows: those of the schema's attribute, or its first scalar fields."""
+    chosen = schema.attributes.get(COLUMNS)
+    if isinstance(chosen, list | tuple):
+        return [str(name) for name in chosen]
+    scalar = [name for name, field in schema.resource_fields.items() if _is_scalar(field)]
+    first = [name for name in _FIRST if name in scalar]
+    last = [name for name in _LAST if name in scalar]
+    middle = [name for name in scalar if name not in first and name not in last]
+    return [*first, *middle[: MAX_COLUMNS - len(first) - len(last)], *last]
+
+
+def cell_of(schema: Schema, name: str, value: JsonValue) -> Cell:
+    """Return the cell of a value."""
+    field = schema.resource_fields.get(name)
+    expression = TypeExpression.parse(field.type) if field is not None else TypeExpression(name="json")
+    if value is None:
+        return Cell(name=name, text="")
+    if isinstance(value, dict | list):
+        text = json.dumps(value, ensure_ascii=False)
+        return Cell(name=name, text=_shortened(text), title=text, kind="data")
+    text = to_text(value)
+    if expression.is_reference:
+        return Cell(name=name, text=text, kind="reference", target=expression.target)
+    kind = {"date": "date", "boolean": "flag", "int": "number", "float": "number"}.get(expression.name, "text")
+    return Cell(name=name, text=_shortened(text), title=text, kind="state" if name == "state" else kind)
+
+
+def inputs_of(schema: Schema, values: JsonObject, *, create: bool) -> Sequence[Input]:
+    """Return the inputs of a form, required ones first; `values` fill them."""
+    inputs = [
+        _input(name, field, values.get(name))
+        for name, field in schema.resource_fields.items()
+        if (field.create if create else field.update)
+    ]
+    return sorted(inputs, key=lambda each: not each.required)
+
+
+def example_of(schemas: SchemaLookup, schema: Schema, *, depth: int = 3) -> JsonObject:
+    """Return an object of a schema with empty values, to start from."""
+    example: JsonObject = {}
+    for name, field in schema.resource_fields.items():
+        expression = TypeExpression.parse(field.type)
+        nested = schemas.schema(schema.version, expression.target) if expression.target else None
+        if not field.create or expression.is_reference or nested is None or depth == 0:
+            continue
+        example[name] = example_of(schemas, nested, depth=depth - 1)
+    return example
+
+
+def to_yaml(value: JsonValue) -> str:
+    """Return a value as YAML, for people."""
+    return "" if value is None else yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _input(name: str, field: Field, value: JsonValue) -> Input:
+    expression = TypeExpression.parse(field.type)
+    value = field.default if value is None else value
+    scalar_list = expression.is_array and expression.element is not None and expression.element.is_simple
+    if scalar_list:
+        kind, text = "list", "\n".join(to_text(item) for item in value or ())
+    elif not expression.is_simple or expression.name == "json":
+        kind, text = "data", "" if is_empty(value) else to_yaml(value)
+    else:
+        kind = "select" if field.options else _INPUTS.get(expression.name, "text")
+        text = to_text(value)
+    return Input(
+        name=name,
+        kind=kind,
+        value=text,
+        options=field.options,
+        required=field.required,
+        hint=_hint(field),
+        field=field,
+    )
+
+
+def _hint(field: Field) -> str:
+    parts = [field.type]
+    parts += _range(field.min, field.max, "")
+    parts += _range(field.min_length, field.max_length, " characters")
+    if field.valid_chars:
+        parts.append(f"only {field.valid_chars}")
+    if field.invalid_chars:
+        parts.append(f"without {field.invalid_chars}")
+    return ", ".join(parts)
+
+
+def _range(low: int | None, high: int | None, unit: str) -> list[str]:
+    if low is not None and high is not None:
+        return [f"{low} to {high}{unit}"]
+    if low is not None:
+        return [f"at least {low}{unit}"]
+    return [] if high is None else [f"at most {high}{unit}"]
+
+
+def _is_scalar(field: Field) -> bool:
+    expression = TypeExpression.parse(field.type)
+    return expression.is_simple and expression.name not in ("json", "password", "base64") and not field.write_only
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

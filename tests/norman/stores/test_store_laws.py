@@ -1,0 +1,249 @@
+"""Laws of every store: each one is a dictionary of objects, whatever it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from normankit import V3, api_context
+
+from opsdk.errors import NormanError
+from opsdk.norman.model import (
+    ApiContext,
+    Field,
+    Filter,
+    Modifier,
+    Page,
+    QueryCondition,
+    QueryOptions,
+    ResourceEventType,
+    Schema,
+    Sort,
+    SortOrder,
+    Store,
+)
+from opsdk.norman.stores.aggregate import AggregateStore
+from opsdk.norman.stores.memory import MemoryStore
+from opsdk.norman.stores.shared_watch import SharedWatchStore
+from opsdk.norman.stores.transform import SubtypeStore, TransformStore
+from opsdk.norman.stores.wrapper import StoreWrapper
+from opsdk.structured_merge.value import JsonObject
+
+EVERY = Filter(modifiers=tuple(Modifier))
+BOOK = Schema(
+    id="book",
+    version=V3,
+    resource_methods=("GET", "PUT", "DELETE"),
+    collection_methods=("GET", "POST"),
+    resource_fields={
+        "name": Field(type="string"),
+        "pages": Field(type="int"),
+        "genre": Field(type="string"),
+        "tags": Field(type="array[string]"),
+        "kind": Field(type="string"),
+        "clusterId": Field(type="string"),
+    },
+    collection_filters={"name": EVERY, "pages": EVERY, "genre": EVERY, "tags": EVERY, "id": EVERY},
+)
+
+
+@asynccontextmanager
+async def memory() -> AsyncIterator[Store]:
+    """The plainest store."""
+    yield MemoryStore()
+
+
+@asynccontextmanager
+async def transformed() -> AsyncIterator[Store]:
+    """A transformation that changes nothing."""
+    yield TransformStore(MemoryStore(), lambda context, schema, data: data)
+
+
+@asynccontextmanager
+async def subtype() -> AsyncIterator[Store]:
+    """One of two subtypes in a store; the other one has an object."""
+    inner = MemoryStore()
+    await SubtypeStore("kind", "film", inner).create(api_context(), BOOK, {"name": "other"})
+    yield SubtypeStore("kind", "book", inner)
+
+
+@asynccontextmanager
+async def shared() -> AsyncIterator[Store]:
+    """A shared watch."""
+    async with SharedWatchStore(MemoryStore()) as store:
+        yield store
+
+
+class _OneBackend(AggregateStore):
+    """An aggregate of two stores that creates everything in one."""
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        return await super().create(context, schema, {**data, "clusterId": "c1"})
+
+
+@asynccontextmanager
+async def aggregate() -> AsyncIterator[Store]:
+    """Two back ends."""
+    yield _OneBackend({"c1": MemoryStore(), "c2": MemoryStore()})
+
+
+STORES: dict[str, Callable[[], AbstractAsyncContextManager[Store]]] = {
+    "memory": memory,
+    "transform": transformed,
+    "subtype": subtype,
+    "shared": shared,
+    "aggregate": aggregate,
+}
+
+names = st.sampled_from("abcdefgh")
+objects = st.fixed_dictionaries(
+    {"name": names},
+    optional={
+        "pages": st.integers(-3, 120) | st.none(),
+        "genre": st.sampled_from(["fable", "novel", "Zebra", "äther", ""]),
+        "tags": st.lists(st.sampled_from(["x", "y", "z"]), max_size=3, unique=True),
+    },
+)
+steps = st.lists(st.tuples(st.sampled_from(["create", "update", "delete"]), objects), min_size=1, max_size=25)
+conditions = st.lists(
+    st.builds(
+        lambda field, modifier, values: QueryCondition(
+            field=field,
+            modifier=modifier,
+            values=() if modifier in (Modifier.NULL, Modifier.NOT_NULL) else tuple(values),
+        ),
+        st.sampled_from(["name", "pages", "genre", "tags"]),
+        st.sampled_from(list(Modifier)),
+        st.lists(st.sampled_from(["a", "b", "c", "3", "7", "fable", "x", ""]), min_size=1, max_size=3),
+    ),
+    max_size=2,
+)
+sorts = st.builds(
+    lambda name, order: Sort(name=name, order=order),
+    st.sampled_from(["id", "name", "pages", "genre", "tags"]),
+    st.sampled_from(list(SortOrder)),
+)
+
+
+async def play(store: Store, history: list[tuple[str, JsonObject]]) -> dict[str, JsonObject]:
+    """Play a history on a store and on a dictionary; both must agree at each step. Returns the objects by id."""
+    context, model, ids = api_context(), dict[str, JsonObject](), dict[str, str]()
+    for verb, data in history:
+        name = data["name"]
+        object_id = ids.get(name, f"c1~{name}")
+        if verb == "create":
+            if name in ids:
+                with pytest.raises(NormanError) as raised:
+                    await store.create(context, BOOK, dict(data))
+                assert raised.value.code in ("NotUnique", "Conflict")
+                continue
+            created = await store.create(context, BOOK, dict(data))
+            ids[name] = created["id"]
+            model[created["id"]] = created
+            assert {key: created.get(key) for key in data} == data
+        elif name not in ids:
+            update, delete = store.update(context, BOOK, dict(data), object_id), store.delete(context, BOOK, object_id)
+            attempt, other = (update, delete) if verb == "update" else (delete, update)
+            other.close()  # type: ignore[attr-defined]
+            with pytest.raises(NormanError) as raised:
+                await attempt
+            assert raised.value.status == 404
+        elif verb == "update":
+            model[object_id] = await store.update(context, BOOK, dict(data), object_id)
+            assert {key: model[object_id].get(key) for key in data} == data
+        else:
+            await store.delete(context, BOOK, object_id)
+            del model[ids.pop(name)]
+    return model
+
+
+@pytest.mark.parametrize("store", STORES)
+@settings(deadline=None, max_examples=40)
+@given(history=steps)
+def test_a_store_is_a_dictionary(store: str, history: list[tuple[str, JsonObject]]) -> None:
+    """After any history, reads by id and lists have what a dictionary has."""
+
+    async def run() -> None:
+        async with STORES[store]() as made:
+            model = await play(made, history)
+            context = api_context()
+            for object_id, data in model.items():
+                assert await made.by_id(context, BOOK, object_id) == data
+            listed = (await made.list(context, BOOK, QueryOptions())).items
+            assert {item["id"]: item for item in listed} == model
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+@settings(deadline=None, max_examples=40)
+@given(history=steps, where=conditions, sort=sorts, limit=st.integers(1, 4))
+def test_every_store_filters_sorts_and_pages_alike(
+    store: str, history: list[tuple[str, JsonObject]], where: list[QueryCondition], sort: Sort, limit: int
+) -> None:
+    """A walk over the pages of a store has the objects and the order of the memory store."""
+
+    async def walk(made: Store, options: QueryOptions) -> list[str]:
+        wrapper, marker, seen = StoreWrapper(made), "", list[str]()
+        for _ in range(50):
+            page = await wrapper.list(api_context(), BOOK, replace(options, page=Page(limit=limit, marker=marker)))
+            assert page.markers is not None
+            seen += [item["name"] for item in page.items]
+            if page.markers.next is None:
+                assert page.markers.total == len(seen)
+                return seen
+            marker = page.markers.next
+        raise AssertionError("the walk does not end")
+
+    async def run() -> None:
+        options = QueryOptions(conditions=tuple(where), sort=sort)
+        async with STORES[store]() as made, STORES["memory"]() as plain:
+            await play(made, history)
+            await play(plain, history)
+            assert await walk(made, options) == await walk(plain, options)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_watch_sees_each_change_once(store: str) -> None:
+    """Creates and updates are changes with the new object; a delete is a removal."""
+    async with STORES[store]() as made:
+        context = api_context()
+        async with aclosing(made.watch(context, BOOK, QueryOptions())) as events:
+            reading = asyncio.create_task(_take(events, 3))
+            await asyncio.sleep(1)
+            created = await made.create(context, BOOK, {"name": "a", "pages": 1})
+            await made.update(context, BOOK, {"pages": 2}, created["id"])
+            await made.delete(context, BOOK, created["id"])
+            seen = await asyncio.wait_for(reading, 60)
+        change, remove = ResourceEventType.CHANGE, ResourceEventType.REMOVE
+        assert [(e.type, e.data["id"], e.data["pages"]) for e in seen] == [
+            (change, created["id"], 1),
+            (change, created["id"], 2),
+            (remove, created["id"], 2),
+        ]
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_callers_own_what_they_get(store: str) -> None:
+    """Changing a result or an argument changes nothing in the store."""
+    async with STORES[store]() as made:
+        context = api_context()
+        data: dict[str, Any] = {"name": "a", "tags": ["x"]}
+        created = await made.create(context, BOOK, data)
+        data["tags"].append("y")
+        created["tags"].append("z")
+        (await made.by_id(context, BOOK, created["id"]))["tags"].append("z")
+        (await made.list(context, BOOK, QueryOptions())).items[0]["tags"].append("z")
+        assert (await made.by_id(context, BOOK, created["id"]))["tags"] == ["x"]
+
+
+async def _take(events: Any, count: int) -> list[Any]:
+    return [await anext(events) for _ in range(count)]

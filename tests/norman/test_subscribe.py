@@ -1,0 +1,154 @@
+"""Subscriptions over real sockets, with another WebSocket implementation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from normankit import V3, NormanKit
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from opsdk.http.server.server import WebServer
+from opsdk.norman.access import AllAccess
+from opsdk.norman.model import ApiContext, Field, RawResource, Schema
+from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.server.server import NormanServer
+from opsdk.norman.stores.broadcast import QUEUE_SIZE
+from opsdk.norman.stores.memory import MemoryStore
+from opsdk.structured_merge.value import JsonObject
+
+pytestmark = pytest.mark.realtime
+
+
+def secret_format(context: ApiContext, resource: RawResource) -> None:
+    """A formatter that leaves a mark."""
+    resource.values["formatted"] = True
+
+
+def schema(schema_id: str, **options: Any) -> Schema:
+    """Return a schema with all methods."""
+    return Schema(
+        id=schema_id,
+        version=V3,
+        resource_methods=("GET", "PUT", "DELETE"),
+        collection_methods=("GET", "POST"),
+        resource_fields={"name": Field(type="string"), "text": Field(type="string"), "key": Field(type="password")},
+        store=MemoryStore(),
+        **options,
+    )
+
+
+class NoSecrets(AllAccess):
+    """Hides objects named secret."""
+
+    async def filter_list(
+        self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
+    ) -> Sequence[JsonObject]:
+        return [item for item in items if item.get("name") != "secret"]
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[NormanKit, str]]:
+    """A server of books and films; films cannot be listed."""
+    schemas = SchemaRegistry()
+    schemas.add(schema("book", formatter=secret_format))
+    schemas.add(schema("author"))
+    film = schemas.add(schema("film"))
+    film.collection_methods = ("POST",)
+    server = NormanServer(schemas, access=NoSecrets())
+    async with WebServer(server.app) as web:
+        yield NormanKit(server), web.url.replace("http", "ws")
+
+
+async def frame(socket: ClientConnection) -> dict[str, Any]:
+    """Return the next frame that is not a ping."""
+    while True:
+        message: dict[str, Any] = json.loads(await asyncio.wait_for(socket.recv(), 20))
+        if message["name"] != "ping":
+            return message
+
+
+async def test_changes_and_removals_are_seen() -> None:
+    """Through the formatter, without passwords; and nothing that the client may not see."""
+    async with served() as (kit, url), connect(f"{url}/v3/subscribe?resourceTypes=book,film") as socket:
+        await asyncio.sleep(0.05)
+        await kit.post("/v3/books", {"name": "secret", "key": "x"})
+        await kit.post("/v3/films", {"name": "hidden"})
+        await kit.post("/v3/books", {"name": "a", "text": "1", "key": "x"})
+        await kit.call("PUT", "/v3/books/a", {"text": "2"})
+        await kit.call("DELETE", "/v3/books/a")
+        frames = [await frame(socket) for _ in range(3)]
+        names = [(f["name"], f["resourceType"], f["data"]["id"], f["data"]["text"]) for f in frames]
+        assert names == [
+            ("resource.change", "book", "a", "1"),
+            ("resource.change", "book", "a", "2"),
+            ("resource.remove", "book", "a", "2"),
+        ]
+        assert frames[0]["data"]["formatted"]
+        assert "key" not in frames[0]["data"]
+
+
+async def test_a_client_that_comes_again_gets_what_it_missed() -> None:
+    """``since`` continues after a revision; one that is gone is answered with resync, and changes go on."""
+    async with served() as (kit, url):
+        async with connect(f"{url}/v3/subscribe?resourceTypes=book") as socket:
+            await asyncio.sleep(0.05)
+            await kit.post("/v3/books", {"name": "a"})
+            revision = (await frame(socket))["revision"]
+        for name in ("b", "c"):
+            await kit.post("/v3/books", {"name": name})
+        async with connect(f"{url}/v3/subscribe?resourceTypes=book&since={revision}") as socket:
+            assert [(await frame(socket))["data"]["id"] for _ in range(2)] == ["b", "c"]
+        async with connect(f"{url}/v3/subscribe?resourceTypes=book&since=old-1") as socket:
+            assert (await frame(socket))["name"] == "resync"
+
+
+@pytest.mark.parametrize("types", ["film", "nothing", "book&since=x"])
+async def test_a_request_that_is_no_socket_or_names_no_type_is_refused(types: str) -> None:
+    """404 with ``no resources types matched``, or that a WebSocket is needed."""
+    async with served() as (kit, url):
+        answer = await kit.get(f"/v3/subscribe?resourceTypes={types}")
+        assert answer.error == (404, "NotFound", None)
+        if not types.startswith("book"):
+            assert answer.body["message"] == "no resources types matched"
+            with pytest.raises(InvalidStatus):
+                await connect(f"{url}/v3/subscribe?resourceTypes={types}")
+
+
+async def test_frames_that_break_the_protocol_end_the_socket_alone() -> None:
+    """A reserved opcode, a huge frame, a disconnect: the subscriber ends, the server and the others go on."""
+    async with served() as (kit, url), connect(f"{url}/v3/subscribe") as good:
+        for raw in (b"\x83\x80\x00\x00\x00\x00", b"\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff", b"\x00" * 64):
+            bad = await connect(f"{url}/v3/subscribe")
+            bad.transport.write(raw)
+            with suppress(ConnectionClosed):
+                while True:
+                    await asyncio.wait_for(bad.recv(), 20)
+        await kit.post("/v3/books", {"name": "a"})
+        assert (await frame(good))["data"]["id"] == "a"
+
+
+async def test_a_subscriber_that_does_not_read_is_dropped() -> None:
+    """The server keeps a bounded number of events for it, and ends it; the others get everything."""
+    async with served() as (kit, url):
+        slow = await connect(f"{url}/v3/subscribe?resourceTypes=book", max_queue=1)
+        store = kit.server.schemas.schema(V3, "book")
+        assert store is not None
+        changes = store.store._changes  # type: ignore[union-attr]
+        async with asyncio.timeout(20):
+            while not changes.subscribers:
+                await asyncio.sleep(0.01)
+            for number in range(10_000):
+                await kit.post("/v3/books", {"name": f"n{number}", "text": "x" * 50_000})
+                if not changes.subscribers:
+                    break
+                await kit.call("DELETE", f"/v3/books/n{number}")
+                await asyncio.sleep(0)
+        assert changes.subscribers == 0
+        assert number >= QUEUE_SIZE / 2
+        slow.transport.abort()
