@@ -32,7 +32,15 @@ from opsdk.errors import (
 )
 from opsdk.fleet.lease_list import LeaseList
 from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, OwnershipStep, ShardState, StepKind
-from opsdk.fleet.shard_lease import FLEET_LABEL, ROLE_LABEL, LeaseRole, lease_name, member_labels
+from opsdk.fleet.shard_lease import (
+    FLEET_LABEL,
+    ROLE_LABEL,
+    LeaseRole,
+    holder_of,
+    lease_name,
+    member_labels,
+    stand_in_of,
+)
 from opsdk.fleet.shard_runner import ShardRunnable, ShardRunner
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.leader_election.leader_elector import LeaderElector, default_identity
@@ -334,6 +342,9 @@ class Ownership:
         elif step.kind is StepKind.DRAIN:
             log.info("%s hands %s over", rules.identity, step.shard)
             self._runners[step.shard].drain()
+        elif stand_in := stand_in_of(step.lease):
+            if holder_of(step.lease) == rules.identity:
+                log.warning("%s does not reach %s: it invites %s to take it", rules.identity, step.shard, stand_in)
         elif step.kind in (StepKind.LOSE, StepKind.COOL):
             if step.kind is StepKind.LOSE:
                 log.warning("%s lost %s: its work is cancelled", rules.identity, step.shard)
