@@ -31,7 +31,15 @@ MODULES = {
     "opsdk.timers",
 }
 """The documented modules; also what is inside of the packages below."""
-PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.rbac.", "opsdk.telemetry.", "opsdk.testing.", "opsdk.webhook.")
+PACKAGES = (
+    "opsdk.api.",
+    "opsdk.apiserver.",
+    "opsdk.norman.",
+    "opsdk.rbac.",
+    "opsdk.telemetry.",
+    "opsdk.testing.",
+    "opsdk.webhook.",
+)
 
 
 def sources() -> list[tuple[str, str]]:

@@ -1,0 +1,123 @@
+"""Schemas that follow the CustomResourceDefinitions of a cluster.
+
+Upstream: github.com/rancher/steve/pkg/controllers/schema/schemas.go
+Deviates: each definition is imported when it changes; steve reads all schemas again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from opsdk.api.apiextensions.v1 import CustomResourceDefinition
+from opsdk.cache.store import Delta
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import UsageError
+from opsdk.norman.importing.definitions import import_definition, remove_definition
+from opsdk.norman.importing.registration import Customize
+from opsdk.norman.model import ApiVersion
+from opsdk.norman.registry import SchemaRegistry
+from opsdk.structured_merge.value import JsonObject
+
+log = logging.getLogger("opsdk.norman")
+
+Select = Callable[[JsonObject], ApiVersion | None]
+"""Returns the version that a definition is imported into, or None to leave it out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DefinitionFollower:
+    """Imports, replaces and removes the schemas of definitions, as a cache reports them.
+
+    A definition has schemas while the server serves its kind (condition Established) and `select` returns a version.
+
+    Attributes:
+        registry: gets the schemas.
+        select: returns the version of a definition.
+        schema_id: returns the id of the schema of a definition; an empty text for the default.
+        customize: gets the schema of each kind after each import.
+        errors: name of a definition -> why its last import failed. Its schemas are then those before.
+    """
+
+    registry: SchemaRegistry
+    select: Select
+    schema_id: Callable[[JsonObject], str] = lambda definition: ""  # noqa: ARG005 - the default
+    customize: Customize | None = None
+    errors: dict[str, UsageError] = field(default_factory=dict, init=False)
+    _versions: dict[str, ApiVersion] = field(default_factory=dict, init=False, repr=False)
+
+    def on_delta(self, delta: Delta) -> None:
+        """Handle a change of the cache."""
+        if delta.new is None:
+            self.remove(delta.entry.key.name)
+        else:
+            self.apply(msgspec.json.decode(delta.new.data))
+
+    def apply(self, definition: JsonObject) -> None:
+        """Import or replace the schemas of a definition; remove them if it is not served or not selected."""
+        name: str = definition["metadata"]["name"]
+        version = self.select(definition) if _is_established(definition) else None
+        if self._versions.get(name) not in (None, version):
+            self.remove(name)
+        if version is None:
+            return
+        try:
+            import_definition(self.registry, version, definition, self.customize, schema_id=self.schema_id(definition))
+        except UsageError as error:
+            self.errors[name] = error
+            log.warning("cannot import the definition %s: %s", name, error)
+            return
+        self.errors.pop(name, None)
+        self._versions[name] = version
+
+    def remove(self, name: str) -> None:
+        """Remove the schemas of a definition. Unknown names are ignored."""
+        self.errors.pop(name, None)
+        if (version := self._versions.pop(name, None)) is not None:
+            remove_definition(self.registry, version, name)
+
+
+@asynccontextmanager
+async def follow_definitions(
+    registry: SchemaRegistry,
+    cluster: Cluster,
+    select: ApiVersion | Select,
+    customize: Customize | None = None,
+    *,
+    schema_id: Callable[[JsonObject], str] = lambda definition: "",  # noqa: ARG005 - the default
+) -> AsyncIterator[DefinitionFollower]:
+    """Import the definitions of a cluster, and follow their changes until the block ends. The schemas stay then.
+
+    ::
+
+        async with follow_definitions(schemas, cluster, ApiVersion(version="v1", path="/v1")):
+            ...
+
+    Args:
+        registry: gets the schemas.
+        cluster: its cache is used; the block begins when the cache has run and has all definitions.
+        select: the version for all definitions, or a function that returns it.
+        customize: gets the schema of each kind after each import.
+        schema_id: returns the id of the schema of a definition; an empty text for the default.
+
+    Raises:
+        OpsdkError: the server does not serve definitions.
+    """
+    choose = (lambda definition: select) if isinstance(select, ApiVersion) else select  # noqa: ARG005 - as typed
+    follower = DefinitionFollower(registry=registry, select=choose, schema_id=schema_id, customize=customize)
+    definitions = await cluster.cache.informer_for(CustomResourceDefinition)
+    registration = definitions.add_handler(follower.on_delta)
+    try:
+        await registration.wait_synced()
+        yield follower
+    finally:
+        registration.remove()
+
+
+def _is_established(definition: JsonObject) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)

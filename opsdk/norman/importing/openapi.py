@@ -1,0 +1,145 @@
+"""Schemas from OpenAPI v3, as in a CustomResourceDefinition.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types_jsonschema.go (v1.36)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from opsdk.apimachinery.crd_markers import EMBEDDED, INT_OR_STRING, PRESERVE
+from opsdk.errors import UsageError
+from opsdk.norman.importing.characters import allowed_characters
+from opsdk.norman.importing.names import container_type, nested_id
+from opsdk.norman.importing.registration import finish, internal_copy
+from opsdk.norman.model import Field, Schema
+from opsdk.norman.registry import SchemaRegistry
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+DEFINITION: Final = "definition"
+"""The key in `Schema.attributes` of the name of the definition that the schema was imported from."""
+
+_FORMATS: Mapping[str, str] = {
+    "byte": "base64",
+    "date": "date",
+    "date-time": "date",
+    "datetime": "date",
+    "hostname": "hostname",
+    "password": "password",
+}
+_TYPES: Mapping[str, str] = {"boolean": "boolean", "integer": "int", "number": "float", "string": "string"}
+_EXACT_NUMBERS = 1 << 53
+
+
+class OpenApiImporter:
+    """Imports the objects of one OpenAPI schema as schemas.
+
+    An object with properties becomes a schema; its id is that of its parent and the name of the field: ``siteSpec``.
+
+    Args:
+        registry: gets the schemas.
+        root: the schema of the whole object; nested ones have its version and attributes.
+    """
+
+    def __init__(self, registry: SchemaRegistry, root: Schema) -> None:
+        self._registry = registry
+        self._root = root
+        self._ids = {root.id}
+
+    def read_fields(self, schema: Schema, node: JsonObject) -> None:
+        """Declare the properties of an object as fields of a schema, in alphabetical order.
+
+        Raises:
+            UsageError: the id of a nested schema is taken by another one.
+        """
+        properties = node.get("properties") or {}
+        required = node.get("required") or ()
+        for name in sorted(properties):
+            schema.resource_fields[name] = self._field(schema, name, properties[name], required=name in required)
+
+    def _field(self, schema: Schema, name: str, node: JsonObject, *, required: bool) -> Field:
+        kind = self._type(schema, name, node)
+        default = node.get("default")
+        limits: Mapping[str, Any] = {}
+        if kind in ("int", "float"):
+            limits = _number_limits(node, is_whole=kind == "int")
+        elif kind == "string":
+            limits = {
+                "min_length": node.get("minLength"),
+                "max_length": node.get("maxLength"),
+                "valid_chars": allowed_characters(node.get("pattern") or ""),
+            }
+        elif kind in ("enum", "array[enum]"):
+            values = (node if kind == "enum" else node["items"])["enum"]
+            limits = {"options": tuple(value for value in values if value is not None)}
+        return Field(
+            type=kind,
+            default=default,
+            nullable=bool(node.get("nullable")),
+            required=required and default is None,
+            description=node.get("description") or "",
+            **limits,
+        )
+
+    def _type(self, schema: Schema, name: str, node: JsonValue) -> str:
+        if not isinstance(node, dict) or node.get(EMBEDDED):
+            return "json"
+        if node.get(INT_OR_STRING):
+            return "intOrString"
+        kind = node.get("type")
+        if kind == "array":
+            return container_type("array", self._type(schema, name, node.get("items")))
+        if kind == "object" and not node.get(PRESERVE):
+            if node.get("properties"):
+                return self._nested(schema, name, node).id
+            values = node.get("additionalProperties")
+            if values:
+                return container_type("map", self._type(schema, name, values))
+        if kind == "string":
+            values = node.get("enum")
+            if values and all(isinstance(value, str | None) for value in values):
+                return "enum"
+            return _FORMATS.get(node.get("format") or "", "string")
+        return _TYPES.get(kind or "", "json")
+
+    def _nested(self, schema: Schema, name: str, node: JsonObject) -> Schema:
+        stem = nested_id(schema.id, name)
+        # Two names may differ in other characters than letters and digits only.
+        schema_id = next(
+            each for each in (stem, *(f"{stem}{number}" for number in range(2, 1000))) if each not in self._ids
+        )
+        self._ids.add(schema_id)
+        existing = self._registry.schema(schema.version, schema.version.full_type(schema_id))
+        if existing is not None and existing.id == schema_id:
+            raise UsageError(
+                f"the field {name} of {schema.id} needs the id {schema_id}, which another schema has: import one of the"
+                f" two with another schema_id"
+            )
+        nested = Schema(
+            id=schema_id,
+            version=schema.version,
+            description=node.get("description") or "",
+            dynamic_schema_version=self._root.dynamic_schema_version,
+            attributes={DEFINITION: self._root.attributes.get(DEFINITION)},
+        )
+        self.read_fields(nested, node)
+        nested.internal = internal_copy(nested)
+        return finish(self._registry, nested)
+
+
+def _number_limits(node: JsonObject, *, is_whole: bool) -> Mapping[str, int]:
+    """Return the limits of a number: whole ones, that refuse no valid value."""
+    limits: dict[str, int] = {}
+    for name, bound, exclusive, step in (
+        ("min", "minimum", "exclusiveMinimum", 1),
+        ("max", "maximum", "exclusiveMaximum", -1),
+    ):
+        value = node.get(bound)
+        if value is None or not math.isfinite(value) or abs(value) > _EXACT_NUMBERS:
+            continue
+        up = (name == "min") == is_whole
+        limit = math.ceil(value) if up else math.floor(value)
+        limits[name] = limit + step if is_whole and node.get(exclusive) and limit == value else limit
+    return limits

@@ -1,0 +1,285 @@
+"""Mappers that move, copy and drop fields.
+
+Upstream: github.com/rancher/norman/types/mapper (move.go, batchmove.go, untyped_move.go, copy.go, drop.go,
+display_name.go, rename_reference.go)
+Deviates: moving inward removes parents that are empty then, and `Copy` removes the copy, so that an object keeps its
+form; a nested source is no longer declared; `Copy` does not overwrite a declared field unless `dest_defined` is set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from opsdk.errors import UsageError
+from opsdk.norman.mappers.access import Access
+from opsdk.norman.mappers.paths import (
+    BaseMapper,
+    check_field,
+    claim_nested,
+    copy_value,
+    declare,
+    find_field,
+    move_inward,
+    move_outward,
+)
+from opsdk.norman.mappers.pipe import Mappers
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.type_expression import TypeExpression
+from opsdk.structured_merge.value import JsonObject
+
+
+class Move(BaseMapper, frozen=True, kw_only=True):
+    """Moves a field, also into and out of nested objects.
+
+    >>> site = {"spec": {"replicas": 3, "image": "nginx"}}
+    >>> move = Move(source="spec/replicas", to="scale")
+    >>> move.from_internal(site); site
+    {'spec': {'image': 'nginx'}, 'scale': 3}
+    >>> move.to_internal(site); site
+    {'spec': {'image': 'nginx', 'replicas': 3}}
+
+    An empty object above `to` is lost inward, if the field was the only one in it.
+
+    Attributes:
+        source: the internal path, with ``/`` between names (``From`` in norman).
+        to: the external path.
+        code_name: of the moved field; by default its new name with a capital letter.
+        dest_defined: the schema declares `to` already, or its name begins with a dot and clients do not see it.
+        no_delete_from_field: the schema keeps the declaration of `source`.
+    """
+
+    source: str
+    to: str
+    code_name: str = ""
+    dest_defined: bool = False
+    no_delete_from_field: bool = False
+
+    def from_internal(self, data: JsonObject) -> None:
+        """Move the value to `to`, unless a parent there is no object."""
+        move_outward(data, self.source.split("/"), self.to.split("/"))
+
+    def to_internal(self, data: JsonObject) -> None:
+        """Move the value back. Raises `NormanError` InvalidFormat if a parent of `source` is no object."""
+        move_inward(data, self.source.split("/"), self.to.split("/"))
+
+    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
+        """Move the declaration. Raises `UsageError` for a missing source, and a destination that exists."""
+        source = find_field(schema, schemas, self.source.split("/"))
+        to = find_field(schema, schemas, self.to.split("/"))
+        moved = check_field(source.name, source.schema)
+        if self.dest_defined and not to.name.startswith("."):
+            check_field(to.name, to.schema)
+        if not self.no_delete_from_field and self.source != self.to:
+            claim_nested(schema, source.schema, schemas)
+            del source.schema.resource_fields[source.name]
+        if not self.dest_defined:
+            claim_nested(schema, to.schema, schemas)
+            name = self.code_name or to.name[:1].upper() + to.name[1:]
+            declare(to.schema, to.name, replace(moved, code_name=name))
+
+
+class BatchMove(BaseMapper, frozen=True, kw_only=True):
+    """Moves several fields below one destination.
+
+    Attributes:
+        source: the internal paths.
+        to: the external path that they move below.
+        dest_defined: see `Move`.
+        no_delete_from_field: see `Move`.
+    """
+
+    source: tuple[str, ...]
+    to: str
+    dest_defined: bool = False
+    no_delete_from_field: bool = False
+
+    def moves(self) -> Mappers:
+        """Return one `Move` for each field."""
+        return Mappers(
+            *(
+                Move(
+                    source=source,
+                    to=f"{self.to.rstrip('/')}/{source}",
+                    dest_defined=self.dest_defined,
+                    no_delete_from_field=self.no_delete_from_field,
+                )
+                for source in self.source
+            )
+        )
+
+    def from_internal(self, data: JsonObject) -> None:
+        """Move the values outward."""
+        self.moves().from_internal(data)
+
+    def to_internal(self, data: JsonObject) -> None:
+        """Move the values back. Raises `NormanError` as `Move` does."""
+        self.moves().to_internal(data)
+
+    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
+        """Move the declarations. Raises `UsageError` as `Move` does."""
+        self.moves().modify_schema(schema, schemas)
+
+
+class UntypedMove(BaseMapper, frozen=True, kw_only=True):
+    """Moves a value and leaves the schema as it is.
+
+    Attributes:
+        source: the internal path.
+        to: the external path.
+        separator: between the names of both paths.
+    """
+
+    source: str
+    to: str
+    separator: str = "/"
+
+    def from_internal(self, data: JsonObject) -> None:
+        """Move the value outward, unless a parent there is no object."""
+        move_outward(data, self.source.split(self.separator), self.to.split(self.separator))
+
+    def to_internal(self, data: JsonObject) -> None:
+        """Move the value back. Raises `NormanError` InvalidFormat if a parent of `source` is no object."""
+        move_inward(data, self.source.split(self.separator), self.to.split(self.separator))
+
+
+class Copy(BaseMapper, frozen=True, kw_only=True):
+    """Shows a field under a second name too.
+
+    Inward, the copy sets the field if the client sent only the copy.
+
+    Attributes:
+        source: the name of the field.
+        to: the second name.
+        dest_defined: the schema declares `to` already.
+    """
+
+    source: str
+    to: str
+    dest_defined: bool = False
+
+    def from_internal(self, data: JsonObject) -> None:
+        """Copy the value."""
+        if self.source in data:
+            data[self.to] = copy_value(data[self.source])
+
+    def to_internal(self, data: JsonObject) -> None:
+        """Remove the copy; it becomes the source where that is absent."""
+        if self.to in data:
+            data.setdefault(self.source, data.pop(self.to))
+
+    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
+        """Declare the copy. Raises `UsageError` for a missing source, and a destination that exists."""
+        source = check_field(self.source, schema)
+        if not self.dest_defined:
+            declare(schema, self.to, source)
+        check_field(self.to, schema)
+
+
+class Drop(BaseMapper, frozen=True, kw_only=True):
+    """Removes a field outward, and from the schema. The value is lost: inward there is nothing to set.
+
+    Attributes:
+        field: the name.
+        ignore_definition: the schema may lack the field.
+    """
+
+    field: str
+    ignore_definition: bool = False
+
+    def from_internal(self, data: JsonObject) -> None:
+        """Remove the value."""
+        data.pop(self.field, None)
+
+    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
+        """Remove the declaration. Raises `UsageError` if it is missing."""
+        if not self.ignore_definition:
+            check_field(self.field, schema)
+        schema.resource_fields.pop(self.field, None)
+
+
+class DisplayName(Mappers):
+    """Shows ``name`` as ``id``, and ``displayName`` as ``name``.
+
+    >>> site = {"name": "s-1", "displayName": "Shop"}
+    >>> DisplayName().from_internal(site); site
+    {'id': 's-1', 'name': 'Shop'}
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            Move(source="name", to="id"),
+            Move(source="displayName", to="name"),
+            Access(fields={"id": "", "name": "cru"}),
+        )
+
+
+@dataclass(slots=True)
+class RenameReference:
+    """Renames references: ``clusterName`` to ``clusterId``, ``clusterNames`` to ``clusterIds``.
+
+    Only fields of the type ``reference[...]`` and ``array[reference[...]]`` are renamed.
+    """
+
+    _moves: Mappers = field(default_factory=Mappers, init=False)
+
+    def from_internal(self, data: JsonObject) -> None:
+        """Rename outward."""
+        self._moves.from_internal(data)
+
+    def to_internal(self, data: JsonObject) -> None:
+        """Rename inward."""
+        self._moves.to_internal(data)
+
+    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
+        """Learn the references, and rename their fields. Raises `UsageError` if a new name is taken."""
+        moves = []
+        for name, declared in schema.resource_fields.items():
+            expression = TypeExpression.parse(declared.type)
+            element = expression.element if expression.is_array else None
+            for suffix, new_suffix, matches in (
+                ("Name", "Id", expression.is_reference),
+                ("Names", "Ids", element is not None and element.is_reference),
+            ):
+                if matches and name.endswith(suffix):
+                    stem = name.removesuffix(suffix)
+                    code_name = f"{stem[:1].upper()}{stem[1:]}{new_suffix.replace('Id', 'ID')}"
+                    moves.append(Move(source=name, to=f"{stem}{new_suffix}", code_name=code_name))
+        self._moves = Mappers(*moves)
+        self._moves.modify_schema(schema, schemas)
+
+
+class SliceMerge(BaseMapper, frozen=True, kw_only=True):
+    """Joins several lists into one, outward only: inward it stays one list.
+
+    Deviates: the lists that were joined are removed outward; norman leaves them although it drops their declaration.
+
+    Attributes:
+        source: the names of the lists, in the order of the result.
+        to: the name of the result; the schema declares it.
+        ignore_definition: leave the schema as it is.
+    """
+
+    source: tuple[str, ...]
+    to: str
+    ignore_definition: bool = False
+
+    def from_internal(self, data: JsonObject) -> None:
+        """Join the lists. Values that are no lists are removed."""
+        values = [data.pop(name, None) for name in self.source]
+        lists = [value for value in values if isinstance(value, list)]
+        if lists:
+            data[self.to] = [item for items in lists for item in items]
+
+    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
+        """Remove the declarations of the sources. Raises `UsageError` if one, or that of `to`, is missing."""
+        if self.ignore_definition:
+            return
+        for name in self.source:
+            if not TypeExpression.parse(check_field(name, schema).type).is_array:
+                raise UsageError(f"field {name} on {schema.id} is not an array")
+        check_field(self.to, schema)
+        for name in self.source:
+            if name != self.to:
+                del schema.resource_fields[name]
