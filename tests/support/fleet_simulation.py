@@ -203,7 +203,8 @@ class World:
         self.stand_ins = 0
         """How often a replica took a cluster that its owner did not reach."""
         self._preferred_at: dict[str, float] = {}
-        self._killed: dict[str, float] = {}
+        self._lost_at: dict[str, float] = {}
+        """When the holder of a cluster was killed."""
         self._count = 0
         self._size = replicas
         self._faults_end = 0.0
@@ -218,15 +219,15 @@ class World:
             return
         holder, before = lease.get("spec", {}).get("holderIdentity", ""), self.holders.get(shard, "")
         self.holders[shard] = holder
+        preferred_at = self._preferred_at.pop(shard, None)
         if annotations.get(PREFERRED_ANNOTATION):
             self._preferred_at[shard] = now()
         previous = (change.previous or {}).get("metadata", {}).get("annotations", {})
         if holder and previous.get(STAND_IN_ANNOTATION) == holder:
             self.stand_ins += 1
         if holder and before and holder != before:
-            preferred_at = self._preferred_at.pop(shard, None)
-            if before in self._killed:
-                self.takeovers.append(now() - self._killed[before])
+            if shard in self._lost_at:
+                self.takeovers.append(now() - self._lost_at.pop(shard))
             elif preferred_at is not None:
                 self.handovers.append(now() - preferred_at)
 
@@ -266,7 +267,8 @@ class World:
         replica = self.rng.choice(self.replicas)
         draw = self.rng.random()
         if draw < 0.25:
-            self._killed[replica.fleet.runner.ownership.identity] = now()
+            identity = replica.fleet.runner.ownership.identity
+            self._lost_at |= {name: now() for name, holder in self.holders.items() if holder == identity}
             await self.end(replica, kill=True)
         elif draw < 0.35:
             await self.end(replica, kill=False)
