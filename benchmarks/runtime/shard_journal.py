@@ -24,12 +24,12 @@ class ShardJournal:
     Attributes:
         holders: of each shard, the revisions and the identities that hold it from there on; empty for none.
         writes: revision, shard and identity of each patch.
-        seen: how far the watch of each kind is.
+        latest: how far the watch of each kind is.
     """
 
     holders: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     writes: list[tuple[int, str, str]] = field(default_factory=list)
-    seen: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    latest: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _last: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
 
     async def follow(self, client: Any, kind: type[Lease | ConfigMap], revision: str) -> None:
@@ -40,7 +40,7 @@ class ShardJournal:
                     revision = event.object.metadata.resource_version
                     if event.type is not WatchEventType.BOOKMARK:
                         self.record(int(revision), event.object, is_deleted=event.type is WatchEventType.DELETED)
-                    self.seen[kind.__name__] = int(revision)
+                    self.latest[kind.__name__] = int(revision)
 
     def record(self, revision: int, obj: Lease | ConfigMap, *, is_deleted: bool = False) -> None:
         """Record one state of an object."""

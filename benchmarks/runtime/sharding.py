@@ -246,7 +246,7 @@ class FaultRounds:
         """Return when the journal has everything that the server stored until now."""
         revision = int((await self.this.client.list(ConfigMap)).metadata.resource_version)
         await self._until(
-            lambda: min(self.journal.seen[kind.__name__] for kind in (Lease, ConfigMap)) >= revision, "the journal"
+            lambda: min(self.journal.latest[kind.__name__] for kind in (Lease, ConfigMap)) >= revision, "the journal"
         )
 
     async def _until(self, condition: Callable[[], bool], description: str) -> None:

@@ -50,9 +50,9 @@ class LeaseList:
         response = await self._transport.send(self._request)
         raise_for_status(response, self._request)
         items, _ = split_list(response.body)
-        known, self._decoded = self._decoded, {}
+        previous, self._decoded = self._decoded, {}
         for item in items:
-            self._decoded[item] = known.get(item) or decode(item, self._kind)
+            self._decoded[item] = previous.get(item) or decode(item, self._kind)
         return list(self._decoded.values())
 
     def __repr__(self) -> str:
