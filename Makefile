@@ -28,7 +28,7 @@ $(PEERS_STAMP): benchmarks/requirements.txt
 	-$(PEERS)/bin/python -m compileall -qq $(PEERS)/lib
 	@touch $@
 
-.PHONY: help test test-slow lint generate types demo bench bench-quick fuzz sim docs format clean
+.PHONY: help test test-slow lint generate types demo norman bench bench-quick fuzz sim docs format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -63,6 +63,9 @@ types: $(STAMP) ## strict type check
 
 demo: $(STAMP) ## a local API server, the sample operator, and a short story
 	PYTHONPATH=samples/website $(BIN)/python -m website.demo
+
+norman: $(STAMP) ## a local API server with samples, and the REST API and web page of opsdk.norman on it
+	$(BIN)/opsdk norman --apply samples/website/config/crd --apply samples/website/config/samples $(ARGS)
 
 compat: $(COMPAT_STAMP) ## other Python clients and kopf against the server, in an environment of their own
 	$(COMPAT)/bin/python -m pytest -q -W ignore --show-capture=no --confcutdir=tests/compat tests/compat $(ARGS)

@@ -10,19 +10,17 @@ revision of the write. Prints how long a takeover took.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import statistics
 import sys
-import tempfile
 import time
 from bisect import bisect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from benchmarks.runtime.stage import Stage, stage
 from opsdk import Cluster, ManagerOptions, ObjectMeta, Operator, OperatorOptions, load_config
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
@@ -30,7 +28,6 @@ from opsdk.errors import LeaderElectionLostError, OpsdkError
 from opsdk.patch import merge_patch
 
 NAMESPACE, COUNTER, LEASE = "default", "counter", "failover"
-ROOT = Path(__file__).resolve().parents[2]
 # Seconds that a stopped leader stays stopped after another one has written.
 _FROZEN_SECONDS = 1.0
 _PATIENCE = 60.0
@@ -64,8 +61,7 @@ class Writer:
 
 
 def operate(name: str) -> None:
-    """Run an operator; `name` begins its identity."""
-    os.environ["HOSTNAME"] = name
+    """Run an operator; `name`, which is also HOSTNAME, begins its identity."""
     options = OperatorOptions(
         manager=ManagerOptions(shutdown_timeout=2),
         leader_election=True,
@@ -124,34 +120,20 @@ class Journal:
         return wrong
 
 
-class Stage:
-    """A server process, operator processes, and the journal."""
+class Failover:
+    """Two operator processes, and the journal."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, processes: Stage) -> None:
         self.journal = Journal()
-        self.operators: dict[str, asyncio.subprocess.Process] = {}
+        self.operators = processes.operators
+        self.log = processes.log
+        self._processes = processes
         self._count = 0
 
-    async def add_operator(self) -> str:
-        """Start another operator process; returns its name."""
+    async def add_operator(self) -> None:
+        """Start another operator process."""
         self._count += 1
-        name = f"replica-{self._count}"
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self.operators[name] = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "benchmarks.runtime.failover",
-                name,
-                cwd=ROOT,
-                stderr=log,
-                env={**os.environ, "KUBECONFIG": str(self.folder / "kubeconfig")},
-            )
-        return name
-
-    def log(self, name: str) -> str:
-        """Return what an operator has logged."""
-        return (self.folder / f"{name}.log").read_text()
+        await self._processes.start("benchmarks.runtime.failover", f"replica-{self._count}")
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for a condition."""
@@ -204,44 +186,29 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
+async def failover() -> AsyncIterator[Failover]:
     """A server with the counter, and two operators. Everything ends with the block."""
-    with tempfile.TemporaryDirectory() as folder:
-        this = Stage(Path(folder))
-        kubeconfig = this.folder / "kubeconfig"
-        server = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "envtest", "serve", "--port", "0", "--kubeconfig", str(kubeconfig)),
-            stdout=asyncio.subprocess.PIPE,
-        )
-        followers: list[asyncio.Task[None]] = []
+    async with stage() as processes, Cluster(load_config(kubeconfig=processes.kubeconfig)) as cluster:
+        this = Failover(processes)
+        client = cluster.uncached
+        counter = await client.create(ConfigMap(metadata=ObjectMeta(name=COUNTER, namespace=NAMESPACE)))
+        start = counter.metadata.resource_version
+        followers = [asyncio.create_task(this.journal.follow(client, kind, start)) for kind in (Lease, ConfigMap)]
         try:
-            assert server.stdout is not None
-            await server.stdout.readline()
-            async with Cluster(load_config(kubeconfig=kubeconfig)) as cluster:
-                client = cluster.uncached
-                counter = await client.create(ConfigMap(metadata=ObjectMeta(name=COUNTER, namespace=NAMESPACE)))
-                start = counter.metadata.resource_version
-                followers += [
-                    asyncio.create_task(this.journal.follow(client, kind, start)) for kind in (Lease, ConfigMap)
-                ]
-                await this.add_operator()
-                await this.add_operator()
-                yield this
-                await asyncio.sleep(1)  # the two watches need not be equally far
-                assert not any(follower.done() for follower in followers), "the journal has a hole"
-                for follower in followers:
-                    follower.cancel()
-                await asyncio.gather(*followers, return_exceptions=True)
+            await this.add_operator()
+            await this.add_operator()
+            yield this
+            await asyncio.sleep(1)  # the two watches need not be equally far
+            assert not any(follower.done() for follower in followers), "the journal has a hole"
         finally:
-            for process in (*this.operators.values(), server):
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+            for follower in followers:
+                follower.cancel()
+            await asyncio.gather(*followers, return_exceptions=True)
 
 
 async def run(rounds: int = 20) -> tuple[list[float], list[float]]:
     """Play the rounds, check every write, and return the takeover times after SIGKILL and after SIGSTOP."""
-    async with stage() as this:
+    async with failover() as this:
         killed = [await this.kill_round() for _ in range(rounds)]
         frozen = [await this.freeze_round() for _ in range(rounds)]
         journal = this.journal

@@ -419,8 +419,6 @@ class ControlPlane:
             case "exec" | "attach" | "portforward" as kind:
                 return RunStore(store, self.stores["/nodes"], kind, self.responders)
             case "proxy":
-                return ProxyRest(
-                    store, self.responders, endpoints=self.stores["/endpoints"], pods=self.stores["/pods"]
-                )
+                return ProxyRest(store, self.responders, endpoints=self.stores["/endpoints"], pods=self.stores["/pods"])
             case _:
                 return None

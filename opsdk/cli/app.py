@@ -47,6 +47,11 @@ class _OpsdkGroup(LazyGroup):
             summary="Serve a Kubernetes API on this machine, until SIGTERM.",
             epilog="More options follow after --; python -m envtest serve --help lists them.",
         ),
+        "norman": LazyCommand(
+            target="opsdk.cli.norman:norman",
+            summary="Serve a REST API and a web page over the kinds of a cluster.",
+            epilog="Needs the extra norman: pip install opsdk[cli,envtest,norman]",
+        ),
         "why": LazyCommand(
             target="opsdk.cli.why:why",
             summary="Print why an object was reconciled.",
@@ -79,6 +84,10 @@ class _GenerateGroup(LazyGroup):
         "models": LazyCommand(
             target=f"{_GENERATE}:models",
             summary="Make typed classes from CRDs, OpenAPI or a live server.",
+        ),
+        "norman-client": LazyCommand(
+            target="opsdk.cli.generate.norman_client:norman_client",
+            summary="Make a typed client of a Norman API.",
         ),
         "manifests": LazyCommand(
             target=f"{_PACKAGE}:manifests",

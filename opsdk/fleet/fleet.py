@@ -58,11 +58,12 @@ class FleetOptions(Options, frozen=True, kw_only=True):
     Attributes:
         name: of the fleet, and part of the names of its leases; empty for the operator's name.
         namespace: of the leases in the management cluster; empty for the namespace of this process.
-        lease_duration: see `OwnershipOptions`, as for the next four.
+        lease_duration: see `OwnershipOptions`, as for the next five.
         renew_deadline: for how long renewals may fail.
         retry_period: between two renewals.
         load_factor: bound of the clusters of one replica.
         drain_timeout: for running reconciles to finish before a cluster is handed over.
+        unreachable_timeout: an owner that cannot reach a cluster for this long invites other replicas to take it.
         cluster: for managed clusters: what is cached, and how writes are made.
         controller: for controllers of managed clusters without their own options.
         probe: see `ProbeOptions`.
@@ -75,6 +76,7 @@ class FleetOptions(Options, frozen=True, kw_only=True):
     retry_period: float = 2.0
     load_factor: float = 1.25
     drain_timeout: float = 20.0
+    unreachable_timeout: float = 60.0
     cluster: ClusterOptions = ClusterOptions()
     controller: ControllerOptions = ControllerOptions()
     probe: ProbeOptions = ProbeOptions()
@@ -189,6 +191,7 @@ class Fleet:
                 retry_period=o.retry_period,
                 load_factor=o.load_factor,
                 drain_timeout=o.drain_timeout,
+                unreachable_timeout=o.unreachable_timeout,
             ),
             probe=o.probe,
             clock=operator.clock,

@@ -79,7 +79,7 @@ class ManagedCluster:
     """A `opsdk.fleet.shard_runner.ShardRunnable`: what runs for one cluster.
 
     Args:
-        entry: the cluster. One with a problem has nothing to run; its condition says why.
+        entry: the cluster. One with a problem has nothing to run; its condition has the reason.
         connect: makes the cluster's client and cache.
         make_controllers: makes the controllers of the cluster.
         report: called with the condition at first, and when it changes.

@@ -29,7 +29,7 @@ class Membership:
     """The members of a fleet as their leases show them.
 
     Args:
-        identity: this member. It counts as alive: its own elector says when it is not.
+        identity: this member. It counts as alive: its own elector knows when it is not.
         lease_duration: seconds, for members whose lease is gone.
     """
 

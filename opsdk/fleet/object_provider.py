@@ -76,36 +76,34 @@ class ObjectClusters(ClusterProvider, Generic[T]):
         namespaces = [self._namespace] if self._namespace else None
         by_object = ByObject(namespaces=namespaces, label_selector=self._selector)
         cache = management.new_cache(CacheOptions(by_kind={self._kind.gvk: by_object}))
-        running = asyncio.get_running_loop().create_task(self._run_cache(cache), name=f"{self!r}/cache")
-        following = asyncio.get_running_loop().create_task(
-            self._follow(cache, management, on_change), name=f"{self!r}/follow"
-        )
+        tasks: list[asyncio.Task[None]] = []
         try:
-            await asyncio.wait((running, following), return_when=asyncio.FIRST_COMPLETED)
-            for task in (running, following):
+            await self._add_handler(cache)
+            loop = asyncio.get_running_loop()
+            tasks.append(loop.create_task(cache.start(), name=f"{self!r}/cache"))
+            tasks.append(loop.create_task(self._follow(cache, management, on_change), name=f"{self!r}/follow"))
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
                 if task.done():
                     task.result()
         finally:
-            for task in (running, following):
+            for task in tasks:
                 task.cancel()
-            await wait_ended((running, following), _CLOSE_SECONDS, self._clock)
+            await wait_ended(tasks, _CLOSE_SECONDS, self._clock)
             await cache.aclose()
 
-    async def _run_cache(self, cache: Cache) -> None:
+    async def _add_handler(self, cache: Cache) -> None:
+        """Create the informer, again and again while the server does not serve the kind."""
         while cache.existing(self._kind) is None:
             try:
-                await cache.informer_for(self._kind)
+                (await cache.informer_for(self._kind)).add_handler(self._on_delta)
             except OpsdkError as error:
                 log.warning("cannot watch %s, which describe clusters, yet: %s", self._kind.gvk, error)
                 await self._clock.sleep(_RETRY_SECONDS)
-        await cache.start()
 
     async def _follow(self, cache: Cache, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
         """Describe each object that changed, and report all clusters."""
         reader = Client(CachedReader(cache))
-        while (informer := cache.existing(self._kind)) is None:
-            await self._clock.sleep(0.05)
-        informer.add_handler(self._on_delta)
         await cache.wait_ready()
         clusters: dict[str, ClusterEntry] = {}
         while True:

@@ -30,8 +30,17 @@ from opsdk.errors import (
     OpsdkError,
     UsageError,
 )
+from opsdk.fleet.lease_list import LeaseList
 from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, OwnershipStep, ShardState, StepKind
-from opsdk.fleet.shard_lease import FLEET_LABEL, ROLE_LABEL, LeaseRole, lease_name, member_labels
+from opsdk.fleet.shard_lease import (
+    FLEET_LABEL,
+    ROLE_LABEL,
+    LeaseRole,
+    holder_of,
+    lease_name,
+    member_labels,
+    stand_in_of,
+)
 from opsdk.fleet.shard_runner import ShardRunnable, ShardRunner
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.leader_election.leader_elector import LeaderElector, default_identity
@@ -108,6 +117,7 @@ class Ownership:
         self.identity = ""
         self._cluster = cluster
         self._client = cluster.uncached
+        self._leases = LeaseList(cluster.transport, options.name, options.namespace)
         self._make = make
         self._clock = clock
         self._hook = hook
@@ -137,6 +147,15 @@ class Ownership:
         """
         if shard in self._runners:
             self._runners[shard].restart()
+
+    def reached(self, shard: str, *, is_reachable: bool) -> None:
+        """Report whether this replica reaches what a shard stands for, such as a cluster.
+
+        An owner that does not for `OwnershipOptions.unreachable_timeout` invites other replicas to take the shard.
+        Without a report, it is reachable. A report for a shard that this replica does not own changes nothing.
+        """
+        if self._rules is not None:
+            self._rules.reached(shard, is_reachable=is_reachable, now=self._clock.now())
 
     def states(self) -> Mapping[str, ShardState]:
         """Return the state of each shard that this replica does something with."""
@@ -249,32 +268,38 @@ class Ownership:
             self._wake.clear()
             rules.set_shards(self._shards)
             rules.leaving = self._leaving
+            is_settled = False
             try:
                 async with timeout(self._clock, self.options.renew_deadline * _TRY_SHARE):
-                    await self._round(elector, rules)
+                    is_settled = await self._round(elector, rules)
             except (OpsdkError, TimeoutError) as error:
                 log.warning("cannot read the leases of the fleet %s: %s", self.options.name, str(error) or "no answer")
             if rules.leaving and not rules.states() and not self._runners and not self._ending:
-                return
+                if is_settled:
+                    return
+                # Another member that leaves may have handed a shard to this one meanwhile: read once more.
+                self._wake.set()
             await self._clock.sleep(_MIN_GAP)
             await self._sleep_until_woken(began + self.options.retry_period)
 
-    async def _round(self, elector: LeaderElector, rules: OwnershipRules) -> None:
+    async def _round(self, elector: LeaderElector, rules: OwnershipRules) -> bool:
+        """List, decide and write. Returns whether there was nothing to do."""
         requested_at = self._clock.now()
-        leases = await self._client.list(
-            Lease, namespace=self.options.namespace, label_selector={FLEET_LABEL: self.options.name}
-        )
+        leases = await self._leases.read()
         if not elector.is_leader:
-            return
-        rules.observed(list(leases.items), requested_at=requested_at, answered_at=self._clock.now())
+            return False
+        rules.observed(leases, requested_at=requested_at, answered_at=self._clock.now())
+        is_settled = True
         while steps := rules.decide(self._clock.wall()):
+            is_settled = False
             writes = [step for step in steps if step.lease is not None]
             for step in steps:
                 self._carry_out(step, elector, rules)
             if writes and not await self._write_all(writes, rules):
                 # A write was refused: another member was faster. The next list shows it.
                 self._wake.set()
-                return
+                return False
+        return is_settled
 
     async def _write_all(self, steps: Iterable[OwnershipStep], rules: OwnershipRules) -> bool:
         """Write leases beside each other. Returns False if one was not written."""
@@ -317,6 +342,9 @@ class Ownership:
         elif step.kind is StepKind.DRAIN:
             log.info("%s hands %s over", rules.identity, step.shard)
             self._runners[step.shard].drain()
+        elif stand_in := stand_in_of(step.lease):
+            if holder_of(step.lease) == rules.identity:
+                log.warning("%s does not reach %s: it invites %s to take it", rules.identity, step.shard, stand_in)
         elif step.kind in (StepKind.LOSE, StepKind.COOL):
             if step.kind is StepKind.LOSE:
                 log.warning("%s lost %s: its work is cancelled", rules.identity, step.shard)

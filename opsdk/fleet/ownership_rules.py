@@ -1,15 +1,20 @@
-"""Who owns which shard: the rules of one member. Pure.
+"""Ownership of shards: the rules of one member. Pure.
 
 The loop in `opsdk.fleet.ownership` reads the fleet's leases, reports them with `observed`, and carries out the steps
-that `decide` returns. A shard moves in one of three ways:
+that `decide` returns. A shard moves in one of four ways:
 
 * It is free, or its holder is dead: the member that the placement names takes it.
-* Its holder is alive and another member is named: that member warms up, asks for the shard, and the holder drains its
-  work before it writes the new holder. The shard has an owner all the time, and never two.
+* Its holder is alive and another member is named: that member warms up and writes itself as the preferred holder; the
+  holder drains its work before it writes the new holder. The shard has an owner all the time, and never two.
+* Its holder does not reach the shard's cluster: it invites other members one after the other. The one that gets warm
+  becomes the preferred holder, as above.
 * Its holder leaves: it drains, and hands the shard to the member that the placement names without it.
 
 Every write of a shard's lease is a compare-and-swap on its resourceVersion. Ownership counts only as long as the
 member's own lease is valid and a recent read of the server confirmed the holder.
+
+A create has nothing to compare with. So a lease in place of a deleted one is unsettled: its holder works only after the
+lease was there for `lease_duration`. By then the holder of the deleted one has stopped, whatever it did not read.
 """
 
 from __future__ import annotations
@@ -24,8 +29,20 @@ import msgspec
 from opsdk.api.coordination.v1 import Lease
 from opsdk.errors import UsageError
 from opsdk.fleet.membership import Membership
+from opsdk.fleet.outage import Outage, growing
 from opsdk.fleet.placement import place
-from opsdk.fleet.shard_lease import held_by, holder_of, new_shard_lease, preferred_by, preferred_holder_of, shard_of
+from opsdk.fleet.shard_lease import (
+    held_by,
+    holder_of,
+    inviting,
+    is_unsettled,
+    new_shard_lease,
+    preferred_by,
+    preferred_holder_of,
+    settled,
+    shard_of,
+    stand_in_of,
+)
 from opsdk.options import Options
 
 # Leases of dead members, and of shards that are gone, are deleted after this many lease durations.
@@ -47,6 +64,8 @@ class OwnershipOptions(Options, frozen=True, kw_only=True):
         retry_period: time between two renewals, and between two reads of the leases.
         load_factor: see `opsdk.fleet.placement.place`.
         drain_timeout: time for running work to finish before a shard is handed over; then it is cancelled.
+        unreachable_timeout: an owner that cannot reach a shard for this long invites other members to take it, one
+            after the other; ``math.inf`` for never. See `opsdk.fleet.outage.Outage`.
     """
 
     name: str
@@ -56,6 +75,7 @@ class OwnershipOptions(Options, frozen=True, kw_only=True):
     retry_period: float = 2.0
     load_factor: float = 1.25
     drain_timeout: float = 20.0
+    unreachable_timeout: float = 60.0
 
     def __post_init__(self) -> None:
         if not self.name or not self.namespace:
@@ -64,6 +84,8 @@ class OwnershipOptions(Options, frozen=True, kw_only=True):
             raise UsageError(f"load_factor is {self.load_factor:g}: it must be at least 1")
         if self.drain_timeout < 0:
             raise UsageError(f"drain_timeout is {self.drain_timeout:g}: it must be at least 0")
+        if not self.unreachable_timeout > 0:
+            raise UsageError(f"unreachable_timeout is {self.unreachable_timeout:g}: it must be above 0")
 
 
 class ShardState(Enum):
@@ -120,6 +142,20 @@ class _Shard(msgspec.Struct):
     """When the last write of its lease was answered. A list that was requested before may not show it."""
     vanished_at: float | None = None
     """When its lease was first missing although it may have a holder; None if it has none, or the lease is there."""
+    is_replaced: bool = False
+    """Whether the missing lease had a holder, so that the next lease is unsettled."""
+    unsettled_uid: str = ""
+    """The uid of the unsettled lease; empty for a settled one."""
+    settles_at: float = -math.inf
+    """When its unsettled lease was there for `lease_duration`."""
+    owned_at: float = 0.0
+    """When this member began to own it."""
+    outage: Outage | None = None
+    """Set while this member owns it and does not reach it."""
+    retreats: int = 0
+    """How often this member handed it over because of an outage, without a long time of ownership in between."""
+    returns_at: float = -math.inf
+    """Until then this member does not warm up for it again, unless it is invited."""
 
 
 class OwnershipRules:
@@ -164,28 +200,39 @@ class OwnershipRules:
             if requested_at < shard.written_at:
                 continue
             lease = by_shard.get(name)
-            if lease is None and (is_blind_spot or (shard.lease is not None and holder_of(shard.lease))):
+            if lease is None and (is_blind_spot or holder_of(shard.lease)):
                 shard.vanished_at = answered_at
-            elif lease is not None:
-                shard.vanished_at = None
-            shard.lease = lease
+                shard.is_replaced = shard.is_replaced or bool(holder_of(shard.lease))
+            self._set_lease(shard, lease, answered_at)
             if holder_of(lease) == self.identity:
                 shard.confirmed_at = requested_at
 
     def wrote(self, name: str, lease: Lease, *, requested_at: float, answered_at: float) -> None:
         """Report that the server accepted a write of a shard's lease."""
         shard = self._shards[name]
-        shard.lease, shard.vanished_at, shard.written_at = lease, None, answered_at
+        self._set_lease(shard, lease, answered_at)
+        shard.written_at = answered_at
         if holder_of(lease) == self.identity:
             shard.confirmed_at = requested_at
         if shard.state is ShardState.DRAINED:
             # Handed over, or taken again by a write that defeats an earlier one whose answer was lost.
             shard.state = ShardState.NONE
 
+    def _set_lease(self, shard: _Shard, lease: Lease | None, at: float) -> None:
+        """Keep a lease, or that there is none, as this member observed it at the time `at`."""
+        shard.lease = lease
+        if lease is None:
+            return
+        shard.vanished_at, shard.is_replaced = None, False
+        if not is_unsettled(lease):
+            shard.unsettled_uid, shard.settles_at = "", -math.inf
+        elif lease.metadata.uid != shard.unsettled_uid:
+            shard.unsettled_uid, shard.settles_at = lease.metadata.uid, at + self.options.lease_duration
+
     def deleted(self, name: str) -> None:
         """Report that the server deleted a shard's lease for this member."""
         shard = self._shards[name]
-        shard.lease = shard.vanished_at = None
+        shard.lease, shard.vanished_at, shard.is_replaced = None, None, False
         shard.state = ShardState.NONE
 
     def warmed(self, name: str) -> None:
@@ -200,6 +247,19 @@ class OwnershipRules:
         if shard is not None and shard.state is ShardState.DRAINING:
             shard.state = ShardState.DRAINED
 
+    def reached(self, name: str, *, is_reachable: bool, now: float) -> None:
+        """Report whether this member reaches a shard that it owns, at the time `now`. Without a report, it does."""
+        shard = self._shards.get(name)
+        if shard is None or shard.state is not ShardState.OWNED:
+            return
+        timeout = self.options.unreachable_timeout
+        if is_reachable:
+            shard.outage = None
+        elif shard.outage is None:
+            shard.outage = Outage(name, since=now, timeout=timeout)
+            if now - shard.owned_at > growing(timeout, shard.retreats):
+                shard.retreats = 0
+
     # -------------------------------------------------------------- questions
     def refusal(self, name: str, now: float) -> str:
         """Return why a write for a shard must not be sent; empty if it may. Changes nothing."""
@@ -208,6 +268,8 @@ class OwnershipRules:
         is_working = shard is not None and shard.state in (ShardState.OWNED, ShardState.DRAINING)
         if shard is None or not is_working or holder != self.identity:
             return f"{self.identity} does not own {name} (last observed holder: {holder or 'none'})"
+        if shard.confirmed_at < shard.settles_at:
+            return f"the lease of {name} was deleted: writes wait until its earlier holders have stopped"
         if now >= self._lasts_until(shard):
             return f"the ownership of {name} was not confirmed for {now - shard.confirmed_at:.1f} s"
         return ""
@@ -218,21 +280,28 @@ class OwnershipRules:
 
     def placement(self) -> Mapping[str, str]:
         """Return the member of each shard that exists, as this member sees the fleet."""
-        members = self.membership.candidates() - ({self.identity} if self.leaving else frozenset())
+        members = self._members()
         key = (members, self._names)
         if self._placed[0] != key:
             self._placed = (key, place(members, self._names, load_factor=self.options.load_factor))
         return self._placed[1]
 
+    def _members(self) -> frozenset[str]:
+        """Return the members that take shards."""
+        return self.membership.candidates() - ({self.identity} if self.leaving else frozenset())
+
     # -------------------------------------------------------------- decisions
     def decide(self, wall: datetime) -> list[OwnershipStep]:
         """Return the next steps, and change the states of the shards with them. `wall` is written into leases."""
-        placement = self.placement()
+        placement, members = self.placement(), self._members()
         steps: list[OwnershipStep] = []
         for shard in list(self._shards.values()):
-            steps += self._decide_shard(shard, placement.get(shard.name, ""), wall)
+            stand_in, target = stand_in_of(shard.lease), placement.get(shard.name, "")
+            if target and stand_in in members:
+                target = stand_in
+            steps += self._decide_shard(shard, target, wall)
             is_gone = shard.lease is None and shard.state is ShardState.NONE and shard.name not in self._names
-            if is_gone and self._is_free(shard, ""):
+            if is_gone and (shard.vanished_at is None or self._has_waited(shard.vanished_at)):
                 del self._shards[shard.name]
         return steps + self._stale()
 
@@ -254,6 +323,8 @@ class OwnershipRules:
         if self._is_free(shard, holder):
             return [self._write(shard, self.identity, wall)]
         if state is ShardState.NONE:
+            if self._read_at < shard.returns_at and stand_in_of(shard.lease) != self.identity:
+                return ()
             return self._set_state(shard, ShardState.WARMING, StepKind.WARM)
         if state is ShardState.WARM and shard.lease and preferred_holder_of(shard.lease) != self.identity:
             return [OwnershipStep(StepKind.WRITE, shard.name, preferred_by(shard.lease, self.identity))]
@@ -267,31 +338,62 @@ class OwnershipRules:
             return [self._write(shard, target, wall)]
         if shard.state is ShardState.DRAINING:
             return ()
+        if shard.state is not ShardState.OWNED and self.leaving:
+            # Another member handed it over before it could know that this one leaves. Handing it on could go round
+            # between members that all leave, so it has no holder until the placement names a member that stays.
+            if shard.state is not ShardState.NONE:
+                return self._set_state(shard, ShardState.NONE, StepKind.COOL)
+            return [self._write(shard, "", wall)]
+        if shard.state is not ShardState.OWNED and self._read_at < shard.settles_at:
+            return self._set_state(shard, ShardState.WARMING, StepKind.WARM) if shard.state is ShardState.NONE else ()
         if shard.state is not ShardState.OWNED:
             # Also a shard that was just drained for another member, and came back to this one.
+            shard.owned_at = self._read_at
             return self._set_state(shard, ShardState.OWNED, StepKind.OWN)
+        return self._decide_owned(shard, target)
+
+    def _decide_owned(self, shard: _Shard, target: str) -> Iterable[OwnershipStep]:
+        """Decide whether this member gives a shard up, and whom it invites if it does not reach it."""
         is_wanted = target not in ("", self.identity) and preferred_holder_of(shard.lease) == target
         if self.leaving or shard.name not in self._names or is_wanted:
+            if is_wanted and shard.outage is not None:
+                shard.returns_at = self._read_at + growing(self.options.unreachable_timeout, shard.retreats)
+                shard.retreats += 1
             return self._set_state(shard, ShardState.DRAINING, StepKind.DRAIN)
+        assert shard.lease is not None
+        if is_unsettled(shard.lease) and self._read_at >= shard.settles_at:
+            return [OwnershipStep(StepKind.WRITE, shard.name, settled(shard.lease))]
+        invited = ""
+        if shard.outage is not None:
+            invited = shard.outage.stand_in(self._read_at, self._members() - {self.identity})
+        if invited != stand_in_of(shard.lease):
+            return [OwnershipStep(StepKind.WRITE, shard.name, inviting(shard.lease, invited))]
         return ()
 
     def _lasts_until(self, shard: _Shard) -> float:
         """Return when the ownership of a shard ends without another confirmation."""
         return shard.confirmed_at + self.options.lease_duration * (1 - _MARGIN)
 
+    def _has_waited(self, since: float) -> bool:
+        """Whether every holder that could not confirm its ownership since a time has stopped."""
+        return self._read_at >= since + self.options.lease_duration
+
     def _is_free(self, shard: _Shard, holder: str) -> bool:
         """Whether no member may act for the shard."""
-        if shard.vanished_at is not None:
+        if shard.vanished_at is not None and not shard.is_replaced:
             # Its holder learns that the lease is gone with its next read, or stops without one.
-            return self._read_at >= shard.vanished_at + self.options.lease_duration
+            return self._has_waited(shard.vanished_at)
         return not holder or not self.membership.is_alive(holder)
 
     def _write(self, shard: _Shard, holder: str, wall: datetime) -> OwnershipStep:
-        lease = shard.lease or new_shard_lease(self.options.name, self.options.namespace, shard.name)
+        lease = shard.lease
+        if lease is None:
+            is_settled = not shard.is_replaced and shard.state not in _WORKING
+            lease = new_shard_lease(self.options.name, self.options.namespace, shard.name, is_settled=is_settled)
         return OwnershipStep(StepKind.WRITE, shard.name, held_by(lease, holder, wall))
 
     def _set_state(self, shard: _Shard, state: ShardState, kind: StepKind) -> list[OwnershipStep]:
-        shard.state = state
+        shard.state, shard.outage = state, None
         return [OwnershipStep(kind, shard.name)]
 
     def _stale(self) -> list[OwnershipStep]:
@@ -299,7 +401,7 @@ class OwnershipRules:
         if self.identity != min(self.membership.candidates()) or self.leaving:
             return []
         after = self.options.lease_duration * _STALE_DURATIONS
-        # The lease of a shard without a live holder says nothing that a new one would not say.
+        # The lease of a shard without a live holder carries nothing that a new one would not.
         leases = [
             shard.lease
             for shard in self._shards.values()

@@ -52,7 +52,7 @@ Clusters = Mapping[str, ClusterEntry]
 
 
 class ClusterProvider(ABC):
-    """Finds clusters, and says when they change. Derive from it for a source of your own.
+    """Finds clusters, and reports when they change. Derive from it for a source of your own.
 
     Attributes:
         rules: the permissions that it needs in the management cluster.

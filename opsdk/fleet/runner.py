@@ -11,7 +11,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.meta import Condition
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
-from opsdk.fleet.managed_cluster import ManagedCluster, ProbeOptions
+from opsdk.fleet.managed_cluster import ClusterReason, ManagedCluster, ProbeOptions
 from opsdk.fleet.ownership import Ownership
 from opsdk.fleet.ownership_rules import OwnershipOptions
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider, Clusters
@@ -116,6 +116,8 @@ class FleetRunner:
 
     # -------------------------------------------------------------- conditions
     def _on_condition(self, name: str, condition: Condition) -> None:
+        # Other replicas get the same answer where the server refuses this one, so that is no reason to move.
+        self.ownership.reached(name, is_reachable=condition.reason != ClusterReason.UNREACHABLE.value)
         self._unreported[name] = condition
         self._report_wanted.set()
 
@@ -131,7 +133,7 @@ class FleetRunner:
                     continue  # the replica that owns it now writes what it sees
                 try:
                     await self._provider.report(self._management, name, condition)
-                except Exception as error:  # noqa: BLE001 - a provider is user code; the log says what it was
+                except Exception as error:  # noqa: BLE001 - a provider is user code; the log names the error
                     log.warning("cannot report the state of cluster %s, will retry: %r", name, error)
                     self._unreported.setdefault(name, condition)
             if self._unreported:

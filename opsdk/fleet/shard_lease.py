@@ -4,8 +4,8 @@ A member renews its lease, and by it everything that it owns: the cost of 1,000 
 lease of a shard names its holder, and the member that is ready to take it over; it is written only when these change.
 
 Upstream: k8s.io/api/coordination/v1 (v1.36)
-Deviates: an annotation asks the holder to give the lease up. Servers drop ``spec.preferredHolder`` unless the feature
-gate CoordinatedLeaderElection is on.
+Deviates: annotations name the preferred holder and the stand-in. Servers drop ``spec.preferredHolder`` unless the
+feature gate CoordinatedLeaderElection is on.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ FLEET_LABEL = "fleet.opsdk.dev/name"
 ROLE_LABEL = "fleet.opsdk.dev/role"
 SHARD_ANNOTATION = "fleet.opsdk.dev/shard"
 PREFERRED_ANNOTATION = "fleet.opsdk.dev/preferred-holder"
+STAND_IN_ANNOTATION = "fleet.opsdk.dev/stand-in"
+UNSETTLED_ANNOTATION = "fleet.opsdk.dev/unsettled"
 
 _NOT_DNS = re.compile(r"[^a-z0-9]+")
 # Of the shard's own name: the rest of a lease's name is the fleet's name and a hash.
@@ -58,13 +60,13 @@ def shard_of(lease: Lease) -> str:
     return lease.metadata.annotations.get(SHARD_ANNOTATION, "")
 
 
-def new_shard_lease(fleet: str, namespace: str, shard: str) -> Lease:
-    """Return the lease of a shard, without a holder."""
+def new_shard_lease(fleet: str, namespace: str, shard: str, *, is_settled: bool = True) -> Lease:
+    """Return the lease of a shard, without a holder; see `is_unsettled` for a lease in place of a deleted one."""
     metadata = ObjectMeta(
         name=lease_name(fleet, LeaseRole.SHARD, shard),
         namespace=namespace,
         labels={FLEET_LABEL: fleet, ROLE_LABEL: LeaseRole.SHARD.value},
-        annotations={SHARD_ANNOTATION: shard},
+        annotations={SHARD_ANNOTATION: shard, **({} if is_settled else {UNSETTLED_ANNOTATION: "true"})},
     )
     return Lease(metadata=metadata, spec=LeaseSpec())
 
@@ -79,10 +81,26 @@ def preferred_holder_of(lease: Lease | None) -> str:
     return lease.metadata.annotations.get(PREFERRED_ANNOTATION, "") if lease is not None else ""
 
 
-def held_by(lease: Lease, holder: str, wall: datetime) -> Lease:
-    """Return the lease with another holder, empty for none. No member is preferred any more."""
+def stand_in_of(lease: Lease | None) -> str:
+    """Return the member that the holder invites, because it cannot reach the shard's cluster; empty for none."""
+    return lease.metadata.annotations.get(STAND_IN_ANNOTATION, "") if lease is not None else ""
+
+
+def is_unsettled(lease: Lease | None) -> bool:
+    """Whether the lease stands in place of a deleted one, whose holder may not know that yet."""
+    return lease is not None and UNSETTLED_ANNOTATION in lease.metadata.annotations
+
+
+def settled(lease: Lease) -> Lease:
+    """Return the lease as one whose predecessors have no holder any more."""
     changed = deep_copy(lease)
-    changed.metadata.annotations.pop(PREFERRED_ANNOTATION, None)
+    changed.metadata.annotations.pop(UNSETTLED_ANNOTATION, None)
+    return changed
+
+
+def held_by(lease: Lease, holder: str, wall: datetime) -> Lease:
+    """Return the lease with another holder, empty for none. No member is preferred or invited any more."""
+    changed = inviting(lease, "")
     spec = changed.spec
     spec.lease_transitions = (spec.lease_transitions or 0) + (1 if spec.holder_identity else 0)
     spec.holder_identity = holder or None
@@ -94,4 +112,15 @@ def preferred_by(lease: Lease, member: str) -> Lease:
     """Return the lease with `member` as the one that is ready to take it over."""
     changed = deep_copy(lease)
     changed.metadata.annotations[PREFERRED_ANNOTATION] = member
+    return changed
+
+
+def inviting(lease: Lease, member: str) -> Lease:
+    """Return the lease with an invitation to `member`, empty for none. No member is preferred any more."""
+    changed = deep_copy(lease)
+    annotations = changed.metadata.annotations
+    annotations.pop(PREFERRED_ANNOTATION, None)
+    annotations.pop(STAND_IN_ANNOTATION, None)
+    if member:
+        annotations[STAND_IN_ANNOTATION] = member
     return changed

@@ -29,7 +29,7 @@ class ShardRunnable(Protocol):
         ...
 
     async def start(self) -> None:
-        """Work until cancelled. The first cancellation asks to finish running work, a second one to end at once."""
+        """Work until cancelled. After the first cancellation running work finishes; a second one ends it at once."""
         ...
 
     async def aclose(self) -> None:
@@ -168,7 +168,8 @@ class ShardRunner:
         working.cancel()
         if not await wait_ended([working], grace, self._clock):
             return
-        log.warning("the work for %s did not finish within %g s: it is cancelled", self.shard, grace)
+        if grace:
+            log.warning("the work for %s did not finish within %g s: it is cancelled", self.shard, grace)
         working.cancel()
         if await wait_ended([working], _CANCEL_GRACE, self._clock):
             log.error("the work for %s ignores its cancellation: its writes are refused from now on", self.shard)

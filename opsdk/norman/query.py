@@ -60,9 +60,19 @@ def apply_query(options: QueryOptions, items: Sequence[JsonObject]) -> ResourceL
 
 def matches(options: QueryOptions, item: JsonObject) -> bool:
     """Whether an object is in the collection that `options` describe."""
-    if options.namespaces is not None and to_text(item.get("namespaceId")) not in options.namespaces:
+    if options.namespaces is not None and namespace_of(item) not in options.namespaces:
         return False
     return all(condition_holds(condition, item) for condition in options.conditions)
+
+
+def namespace_of(item: Mapping[str, JsonValue]) -> str:
+    """Return the namespace of an object: a field, or the first part of its id.
+
+    >>> namespace_of({"namespaceId": "a"}), namespace_of({"namespace": "b"}), namespace_of({"id": "c:x"})
+    ('a', 'b', 'c')
+    """
+    own = to_text(item.get("namespaceId")) or to_text(item.get("namespace"))
+    return own or to_text(item.get("id")).rpartition(":")[0]
 
 
 def condition_holds(condition: QueryCondition, item: Mapping[str, JsonValue]) -> bool:

@@ -17,6 +17,7 @@ from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, Schema, Scope
+from opsdk.norman.query import namespace_of
 from opsdk.norman.tokens import token_of
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
 from opsdk.structured_merge.value import JsonObject
@@ -93,13 +94,13 @@ class RbacAccess(AllAccess):
         if schema.scope is not Scope.NAMESPACE or RESOURCE not in schema.attributes:
             return items
         allowed: dict[str, bool] = {}
-        for namespace in {_namespace_of(item) for item in items}:
+        for namespace in {namespace_of(item) for item in items}:
             allowed[namespace] = await self._is_visible(context, schema, namespace)
         return [
             item
             for item in items
-            if allowed[_namespace_of(item)]
-            or await self._is_visible(context, schema, _namespace_of(item), _name_of(item))
+            if allowed[namespace_of(item)]
+            or await self._is_visible(context, schema, namespace_of(item), _name_of(item))
         ]
 
     async def _is_visible(self, context: ApiContext, schema: Schema, namespace: str, name: str = "") -> bool:
@@ -147,21 +148,18 @@ def _namespace(context: ApiContext, schema: Schema, data: JsonObject | None) -> 
     if schema.scope is not Scope.NAMESPACE:
         return ""
     if data is not None:
-        return _namespace_of(data)
+        return namespace_of(data)
     if schema is context.schema and ":" in context.id:
         return context.id.partition(":")[0]
     # Also for schemas and links: a user with rights in one namespace sees there what they can do in it.
-    return context.request.query.get("namespaceId")
+    query = context.request.query
+    return query.get("namespaceId") or query.get("namespace")
 
 
 def _name(context: ApiContext, schema: Schema, data: JsonObject | None) -> str:
     if data is not None:
         return _name_of(data)
     return context.id.rpartition(":")[2] if schema is context.schema else ""
-
-
-def _namespace_of(data: JsonObject) -> str:
-    return to_text(data.get("namespaceId")) or to_text(data.get("id")).rpartition(":")[0]
 
 
 def _name_of(data: JsonObject) -> str:

@@ -200,7 +200,7 @@ async def test_a_cluster_that_leaves_is_not_reconciled_any_more() -> None:
 
 
 async def test_a_cluster_that_is_down_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """Unreachable and forbidden clusters have a condition that says so; they work when they are mended."""
+    """Unreachable and forbidden clusters have a condition with the reason; they work when they are mended."""
     caplog.set_level(logging.CRITICAL)
     async with World(["eu"]) as world:
         bad_token = msgspec.structs.replace(world.managed["eu"].config, token="wrong", client_cert_data=b"")
@@ -304,7 +304,7 @@ async def test_a_secret_that_is_being_deleted_is_no_cluster(caplog: pytest.LogCa
 
 
 async def test_a_wrong_ca_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """A server whose certificate another CA signed gets a condition that says so, until its CA is right."""
+    """A server whose certificate another CA signed gets a condition with the reason, until its CA is right."""
     caplog.set_level(logging.CRITICAL)
     async with World([]) as world, environment.Environment() as served, environment.Environment() as other:
         right = config_from_text(served.kubeconfig(await served.serve()), source="right")

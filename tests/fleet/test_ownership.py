@@ -153,7 +153,7 @@ class Fleet:
 
 
 async def test_one_replica_owns_everything_at_once() -> None:
-    """A replica that starts alone waits for nobody."""
+    """A replica that starts alone does not wait."""
     async with environment.Environment() as env, Fleet(env) as fleet:
         fleet.start("a")
         began = asyncio.get_running_loop().time()
@@ -177,6 +177,21 @@ async def test_replicas_share_shards_and_hand_them_over() -> None:
         assert asyncio.get_running_loop().time() - handed < 10
         fleet.check()
         assert b.ownership.owned()
+
+
+async def test_replicas_that_stop_together_leave_every_shard_free() -> None:
+    """No replica waits for another one that leaves as well, and the next start does not wait for a lease."""
+    async with environment.Environment() as env, Fleet(env) as fleet:
+        replicas = fleet.start("a", "b", "c")
+        await fleet.settled(3)
+        stopped = asyncio.get_running_loop().time()
+        await asyncio.gather(*(replica.stop() for replica in replicas))
+        assert asyncio.get_running_loop().time() - stopped < OPTIONS.drain_timeout
+        fleet.replicas.clear()
+        fleet.check()
+        async with Cluster(env.config) as cluster:
+            leases = (await cluster.uncached.list(Lease, namespace="default")).items
+        assert {shard_of(lease): holder_of(lease) for lease in leases} == dict.fromkeys(SHARDS, "")
 
 
 async def test_a_killed_replica_is_replaced_after_its_lease() -> None:
@@ -266,7 +281,7 @@ async def test_a_replica_that_lost_its_lease_begins_again() -> None:
         # Another writer takes the member's lease, as an administrator with kubectl could.
         leases = await b.cluster.uncached.list(Lease, namespace="default")
         (own,) = [lease for lease in leases.items if lease.spec.holder_identity == before and not shard_of(lease)]
-        own.spec.holder_identity = "somebody"
+        own.spec.holder_identity = "kubectl"
         await b.cluster.uncached.update(own)
         await asyncio.sleep(4)
         assert a.ownership.identity != before

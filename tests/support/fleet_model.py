@@ -1,7 +1,8 @@
 """A fleet of members against one server, as a discrete-event simulation of the pure rules.
 
 Each request lands after a delay, and its answer arrives after another one or never. Members freeze, die and come back
-with another identity; leases are deleted. After each event, at most one member may write for a shard.
+with another identity; leases are deleted; members lose the way to what a shard stands for. After each event, at most
+one member may write for a shard.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.object import deep_copy
-from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, StepKind
+from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, ShardState, StepKind
 from opsdk.fleet.shard_lease import LeaseRole, lease_name, member_labels, shard_of
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
 
@@ -27,6 +28,7 @@ class Server:
     def __init__(self) -> None:
         self.leases: dict[str, Lease] = {}
         self.version = 0
+        self.on_create: Callable[[Lease], object] = lambda _lease: None
 
     def write(self, lease: Lease) -> Lease | None:
         """Create or update; None for a conflict."""
@@ -37,6 +39,9 @@ class Server:
         self.version += 1
         lease = deep_copy(lease)
         lease.metadata.resource_version = str(self.version)
+        if stored is None:
+            lease.metadata.uid = f"uid-{self.version}"
+            self.on_create(lease)
         self.leases[name] = lease
         return deep_copy(lease)
 
@@ -97,7 +102,7 @@ class Member:
         def answered(result: Lease | None) -> None:
             if result is not None:
                 self.election.acquired(result, began)
-            else:  # somebody deleted the lease, or an answer was lost: read it, as the elector does
+            else:  # the lease was deleted, or an answer was lost: read it, as the elector does
                 stored = model.server.leases.get(lease.metadata.name)
                 if stored is None:
                     self.election._observed = None
@@ -111,6 +116,8 @@ class Member:
         """List the leases and carry out the steps, then begin again."""
         model, requested_at = self.model, self.model.now
         again = [False]
+        for shard in self.rules.states():
+            self.rules.reached(shard, is_reachable=model.reaches(self.identity, shard), now=model.now)
 
         def next_round() -> None:
             if not again[0]:
@@ -140,7 +147,7 @@ class Member:
         model = self.model
         for step in self.rules.decide(EPOCH):
             if step.kind is StepKind.WARM:
-                model.after(self, model.rng.uniform(0, 4), partial(self.rules.warmed, step.shard))
+                model.after(self, model.rng.uniform(0, 4), partial(self.warm, step.shard))
             elif step.kind is StepKind.DRAIN:
                 model.after(self, model.rng.uniform(0, 6), partial(self.rules.drained, step.shard))
             elif step.kind is StepKind.WRITE:
@@ -149,6 +156,13 @@ class Member:
                 self._send_delete(step.shard, step.lease)
             elif step.kind is StepKind.OWN:
                 model.owned.setdefault(step.shard, []).append(self.identity)
+
+    def warm(self, shard: str) -> None:
+        """End the warm-up of a shard, as soon as it is reached."""
+        if self.model.reaches(self.identity, shard):
+            self.rules.warmed(shard)
+        elif self.rules.states().get(shard) is ShardState.WARMING:
+            self.model.after(self, 1, partial(self.warm, shard))
 
     def _send_write(self, shard: str, lease: Lease) -> None:
         model, requested_at = self.model, self.model.now
@@ -186,6 +200,8 @@ class FleetModel:
         self.faults = True
         self.fault_rate = 0.1
         self.overlaps: list[str] = []
+        self.cut_until: dict[tuple[str, str], float] = {}
+        """By member and shard, until when that member does not reach that shard."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         for _ in range(members):
@@ -234,6 +250,15 @@ class FleetModel:
         member.renew()
         member.round()
 
+    def reaches(self, member: str, shard: str) -> bool:
+        """Whether a member reaches what a shard stands for."""
+        return self.now >= self.cut_until.get((member, shard), 0.0)
+
+    def cut(self, seconds: float, shard: str, *members: str) -> None:
+        """Let some members, all without names, not reach a shard for a time."""
+        for member in members or [member.identity for member in self.members]:
+            self.cut_until[member, shard] = self.now + seconds
+
     # -------------------------------------------------------------- runs
     def run(self, seconds: float) -> None:
         """Let events happen for `seconds`, and check the invariant after each."""
@@ -256,8 +281,11 @@ class FleetModel:
         elif draw < 0.6 and len(alive) > 1:
             self.rng.choice(alive).dead = True
             self.at(self.rng.uniform(0, 20), self.spawn)
-        elif draw < 0.7:
+        elif draw < 0.65:
             self.spawn()
+        elif draw < 0.7 and alive:
+            shard = self.rng.choice(sorted(self.shards))
+            self.cut(self.rng.uniform(30, 300), shard, self.rng.choice(alive).identity)
         elif draw < 0.8 and alive:
             self.rng.choice(alive).rules.leaving = True
             self.at(self.rng.uniform(0, 20), self.spawn)
@@ -278,6 +306,7 @@ class FleetModel:
     def settle(self) -> None:
         """End the faults, and let the fleet come to rest."""
         self.faults = False
+        self.cut_until.clear()
         for member in self.members:
             member.frozen_until = 0.0
             member.rules.set_shards(self.shards)

@@ -1,13 +1,14 @@
 """A fleet under faults in virtual time: managed API servers, replicas, and a judge that reads the servers' storages.
 
 A replica can be killed, frozen (its tasks do not run, as after SIGSTOP), stopped in good order, or cut off from the
-management cluster, from a managed cluster, or from all. Every write to a managed cluster must come from the member that
-holds the cluster's lease at that moment, and at the end every change has been handled.
+management cluster, from a managed cluster, or from all; leases are deleted. Every write to a managed cluster must come
+from the member that holds the cluster's lease at that moment, and at the end every change has been handled.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,13 +20,21 @@ import msgspec
 from envtest.environment import Environment
 from opsdk import Cluster, Config, Context, MergeFrom, ObjectMeta, Operator, OperatorOptions
 from opsdk.aio.clock import LOOP_CLOCK, Timer
+from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import ApiError, TransportError
 from opsdk.fleet.fleet import Fleet, FleetOptions
+from opsdk.fleet.managed_cluster import ProbeOptions
 from opsdk.fleet.provider import StaticClusters
-from opsdk.fleet.shard_lease import PREFERRED_ANNOTATION, SHARD_ANNOTATION
-from opsdk.http.asgi_types import App, Message, Receive, Scope, Send
+from opsdk.fleet.shard_lease import (
+    PREFERRED_ANNOTATION,
+    SHARD_ANNOTATION,
+    STAND_IN_ANNOTATION,
+    LeaseRole,
+    lease_name,
+)
+from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
 from opsdk.manager.options import ManagerOptions
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.simulation.link import Link
@@ -34,6 +43,14 @@ from opsdk.testing.simulation.plan import Fault, Step
 _OPTIONS = OperatorOptions(
     manager=ManagerOptions(health_probe_bind_address="0", metrics_bind_address="0"), journal_size=0
 )
+# A probe costs the judge as much as a renewal of a lease.
+_FLEET = FleetOptions(namespace="default", probe=ProbeOptions(interval=20.0))
+# A partition loses what it held for this many seconds. Ownership ends 5 % of the lease, 0.75 s, before others take
+# over: a write that arrives later than that after its check cannot be prevented by its sender, which may be frozen.
+_LOST_AFTER = 0.5
+_SENT_AT = "sent_at"
+# Of the garbage collector: Python's defaults take a fifth of the time.
+_THRESHOLDS = (100_000, 20, 1_000)
 
 
 def now() -> float:
@@ -97,7 +114,7 @@ class Replica:
         self._world = world
         self._provider = StaticClusters()
         operator = Operator("fleet", _OPTIONS)
-        self.fleet = Fleet(operator, self._provider, FleetOptions(namespace="default"))
+        self.fleet = Fleet(operator, self._provider, _FLEET)
 
         @self.fleet.reconciler(ConfigMap)
         async def handle(config_map: ConfigMap, ctx: Context) -> None:
@@ -122,7 +139,11 @@ class Replica:
         # Without latency, what a thawed replica sends arrives before it notices that it has lost its lease.
         link = Link(self._freezing(inner.app), client=self.name, seed=seed, hot_requests=0, max_latency=0.0)
         self.links[name] = link
-        return msgspec.structs.replace(inner, app=link)
+
+        async def call(scope: Scope, receive: Receive, send: Send) -> None:
+            await link({**scope, _SENT_AT: now()}, receive, send)
+
+        return msgspec.structs.replace(inner, app=call)
 
     def _freezing(self, app: App) -> App:
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,6 +151,9 @@ class Replica:
                 await self.clock.thawed()
                 await send(message)
 
+            if scope["type"] == "http" and now() - scope[_SENT_AT] > _LOST_AFTER:
+                scope["extensions"][CUT]()
+                return
             await app(scope, receive, passed)
 
         return call
@@ -166,17 +190,24 @@ class World:
         self.names = [f"c{number:02}" for number in range(clusters)]
         self.management = Environment()
         self.managed = {name: Environment() for name in self.names}
+        self.clients: dict[str, Cluster] = {}
+        self.admin = Cluster(self.management.config)
         self.replicas: list[Replica] = []
+        self.ended: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
         self.holders: dict[str, str] = {}
         self.changed_at: dict[tuple[str, str, str], float] = {}
         self.latencies: list[float] = []
         self.handovers: list[float] = []
         self.takeovers: list[float] = []
-        self._asked_at: dict[str, float] = {}
-        self._killed: dict[str, float] = {}
+        self.stand_ins = 0
+        """How often a replica took a cluster that its owner did not reach."""
+        self._preferred_at: dict[str, float] = {}
+        self._lost_at: dict[str, float] = {}
+        """When the holder of a cluster was killed."""
         self._count = 0
         self._size = replicas
+        self._faults_end = 0.0
 
     # -------------------------------------------------------------- what the servers stored
     def on_lease(self, change: StorageChange) -> None:
@@ -188,14 +219,17 @@ class World:
             return
         holder, before = lease.get("spec", {}).get("holderIdentity", ""), self.holders.get(shard, "")
         self.holders[shard] = holder
+        preferred_at = self._preferred_at.pop(shard, None)
         if annotations.get(PREFERRED_ANNOTATION):
-            self._asked_at[shard] = now()
+            self._preferred_at[shard] = now()
+        previous = (change.previous or {}).get("metadata", {}).get("annotations", {})
+        if holder and previous.get(STAND_IN_ANNOTATION) == holder:
+            self.stand_ins += 1
         if holder and before and holder != before:
-            asked_at = self._asked_at.pop(shard, None)
-            if before in self._killed:
-                self.takeovers.append(now() - self._killed[before])
-            elif asked_at is not None:
-                self.handovers.append(now() - asked_at)
+            if shard in self._lost_at:
+                self.takeovers.append(now() - self._lost_at.pop(shard))
+            elif preferred_at is not None:
+                self.handovers.append(now() - preferred_at)
 
     def on_config_map(self, cluster: str, change: StorageChange) -> None:
         """Check who wrote, and how long the change waited."""
@@ -212,9 +246,9 @@ class World:
             self.latencies.append(now() - changed)
 
     # -------------------------------------------------------------- workload and faults
-    async def change_something(self) -> None:
-        """Create or change a ConfigMap of a managed cluster."""
-        name = self.rng.choice(self.names)
+    async def change_something(self, name: str = "") -> None:
+        """Create or change a ConfigMap of a managed cluster, of any without a name."""
+        name = name or self.rng.choice(self.names)
         key = f"x{self.rng.randrange(3)}"
         self._count += 1
         want = str(self._count)
@@ -233,7 +267,8 @@ class World:
         replica = self.rng.choice(self.replicas)
         draw = self.rng.random()
         if draw < 0.25:
-            self._killed[replica.fleet.runner.ownership.identity] = now()
+            identity = replica.fleet.runner.ownership.identity
+            self._lost_at |= {name: now() for name, holder in self.holders.items() if holder == identity}
             await self.end(replica, kill=True)
         elif draw < 0.35:
             await self.end(replica, kill=False)
@@ -241,10 +276,25 @@ class World:
             replica.freeze(self.rng.uniform(1, 40))
         elif draw < 0.8:
             await replica.cut(self.rng.uniform(1, 40), "")
-        elif draw < 0.9:
+        elif draw < 0.85:
             await replica.cut(self.rng.uniform(1, 60), *self.rng.sample(self.names, 3))
+        elif draw < 0.9 and replica.fleet.owned:
+            # Long enough for another replica to stand in.
+            names = sorted(replica.fleet.owned)
+            seconds = min(self.rng.uniform(60, 300), max(self._faults_end - now(), 1.0))
+            await replica.cut(seconds, *self.rng.sample(names, min(3, len(names))))
+        elif draw < 0.94:
+            await self.delete_leases()
         else:
             await replica.cut(self.rng.uniform(1, 40))
+
+    async def delete_leases(self) -> None:
+        """Delete the leases of some clusters, twice within seconds."""
+        for name in self.rng.sample(self.names, 3):
+            key = lease_name("fleet", LeaseRole.SHARD, name)
+            for _ in range(2):
+                await self.admin.uncached.delete(Lease, key, namespace="default", missing_ok=True)
+                await asyncio.sleep(self.rng.uniform(0, 3))
 
     async def end(self, replica: Replica, *, kill: bool) -> None:
         """End a replica, and start another one some seconds later."""
@@ -267,37 +317,54 @@ class World:
     # -------------------------------------------------------------- runs
     async def run(self, seconds: float) -> None:
         """Play `seconds` of changes and faults, heal everything, and judge."""
-        self.ended: list[asyncio.Task[None]] = []
-        await self.management.start()
-        self.management.plane.storage.subscribe(self.on_lease, "coordination.k8s.io/leases/")
-        self.clients: dict[str, Cluster] = {}
-        for name, env in self.managed.items():
-            await env.start()
-            env.plane.storage.subscribe(lambda change, name=name: self.on_config_map(name, change), "core/configmaps/")
-            self.clients[name] = Cluster(env.config)
-        for _ in range(self._size):
-            self.start_replica()
+        await self.start()
+        # The collector would walk the servers again and again.
+        gc.freeze()
         await asyncio.sleep(20)
         next_fault = now()
-        end = now() + seconds
-        while now() < end:
+        self._faults_end = now() + seconds
+        while now() < self._faults_end:
             with suppress(ApiError, TransportError):
                 await self.change_something()
             if now() >= next_fault:
                 await self.fault()
                 next_fault = now() + self.rng.uniform(5, 40)
             await asyncio.sleep(self.rng.uniform(0, 2))
+        await self.finish()
+
+    async def start(self) -> None:
+        """Start the servers and the replicas."""
+        await self.management.start()
+        self.management.plane.storage.subscribe(self.on_lease, "coordination.k8s.io/leases/")
+        for name, env in self.managed.items():
+            await env.start()
+            env.plane.storage.subscribe(lambda change, name=name: self.on_config_map(name, change), "core/configmaps/")
+            self.clients[name] = Cluster(env.config)
+        for _ in range(self._size):
+            self.start_replica()
+
+    async def finish(self) -> None:
+        """Heal everything, judge, and end."""
         for replica in self.replicas:
             replica.heal()
         await asyncio.sleep(90)
         await self.judge()
-        for replica in self.replicas:
-            replica.task.cancel()
-        await asyncio.wait([*self.ended, *(replica.task for replica in self.replicas)])
-        for client in self.clients.values():
+        await self.leave_together()
+        for client in (*self.clients.values(), self.admin):
             await client.aclose()
         for env in (*self.managed.values(), self.management):
             await env.aclose()
+
+    async def leave_together(self) -> None:
+        """Stop every replica at once, and check that no cluster goes from one that leaves to another one for ever."""
+        began = now()
+        for replica in self.replicas:
+            replica.task.cancel()
+        await asyncio.wait([*self.ended, *(replica.task for replica in self.replicas)])
+        if now() - began > _FLEET.drain_timeout + 5:
+            self.problems.append(f"the replicas took {now() - began:.1f} s to leave together")
+        if held := {name: holder for name, holder in self.holders.items() if holder}:
+            self.problems.append(f"after all replicas have left, some clusters are held: {held}")
 
     async def judge(self) -> None:
         """Check that each cluster has one owner, and that every change was handled."""
@@ -319,4 +386,10 @@ def simulate(seed: int, *, clusters: int, replicas: int, seconds: float) -> Worl
             await world.run(seconds)
             return world
 
-        return runner.run(main())
+        thresholds = gc.get_threshold()
+        gc.set_threshold(*_THRESHOLDS)
+        try:
+            return runner.run(main())
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.unfreeze()

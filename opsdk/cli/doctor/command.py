@@ -32,6 +32,9 @@ def doctor(
     *,
     namespace: Annotated[str, typer.Option(help="of the operator; default: that of pyproject.toml, or default")] = "",
     context: Annotated[str, typer.Option(help="of the kubeconfig")] = "",
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="also finalizers of programs that are gone: reads all objects")
+    ] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Say what is wrong in a cluster: rights, definitions, webhooks, finalizers, leader election.
@@ -44,7 +47,7 @@ def doctor(
     """
     target = load_operator(operator)
     config = load_config(context=context or None)
-    findings = asyncio.run(examine(target, config, namespace=namespace or _namespace()))
+    findings = asyncio.run(examine(target, config, namespace=namespace or _namespace(), orphans=orphans))
     if output is OutputFormat.JSON:
         print_json([asdict(finding) for finding in findings])
     else:

@@ -35,7 +35,9 @@ from opsdk.webhook.configurations import WebhookClientConfig
 _ANY = WebhookClientConfig(url="https://localhost")
 
 
-async def examine(operator: Operator, config: Config, *, namespace: str, clock: Clock = LOOP_CLOCK) -> list[Finding]:
+async def examine(
+    operator: Operator, config: Config, *, namespace: str, orphans: bool = False, clock: Clock = LOOP_CLOCK
+) -> list[Finding]:
     """Return everything that is worth a line, in the order of the checks.
 
     A check that the user has no right for is a finding itself.
@@ -44,6 +46,7 @@ async def examine(operator: Operator, config: Config, *, namespace: str, clock: 
         operator: prepared or not; it is not started.
         config: of the cluster.
         namespace: of the operator.
+        orphans: also read the metadata of all objects, for finalizers that the operator does not declare.
         clock: source of time.
 
     Raises:
@@ -53,13 +56,14 @@ async def examine(operator: Operator, config: Config, *, namespace: str, clock: 
     async with Cluster(config, clock=clock) as cluster:
         findings += await _rights(operator, cluster, namespace)
         client = cluster.uncached
-        checks = (
+        checks = [
             ("definition", _definitions(operator, client)),
             ("webhook", _webhooks(operator, client)),
             ("finalizer", _deletions(operator, client, clock)),
-            ("finalizer", _orphans(operator, cluster)),
             ("lease", _lease(operator, client, namespace, clock)),
-        )
+        ]
+        if orphans:
+            checks.insert(-1, ("finalizer", _orphans(operator, cluster)))
         for check, work in checks:
             try:
                 findings += await work

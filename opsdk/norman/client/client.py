@@ -190,8 +190,8 @@ class NormanClient(Closing):
     def _schema(self, type_id: str) -> SchemaInfo:
         schema = self._schemas.get(type_id)
         if schema is None:
-            known = ", ".join(sorted(self._schemas)) or "none; call discover() first"
-            raise UsageError(f"this API has no type {type_id!r} for this client; it has: {known}")
+            names = ", ".join(sorted(self._schemas)) or "none; call discover() first"
+            raise UsageError(f"this API has no type {type_id!r} for this client; it has: {names}")
         return schema
 
     def _link(self, type_id: str, name: str) -> str:

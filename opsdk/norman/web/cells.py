@@ -19,6 +19,7 @@ COLUMNS = "columns"
 
 _FIRST = ("name", "displayName", "namespaceId", "namespace", "state")
 _LAST = ("created",)
+_NEVER = ("uuid", "removed")
 _MAX_TEXT = 120
 _INPUTS = {
     "boolean": "checkbox",
@@ -79,8 +80,27 @@ def columns_of(schema: Schema) -> Sequence[str]:
     scalar = [name for name, field in schema.resource_fields.items() if _is_scalar(field)]
     first = [name for name in _FIRST if name in scalar]
     last = [name for name in _LAST if name in scalar]
-    middle = [name for name in scalar if name not in first and name not in last]
+    middle = [name for name in scalar if name not in (*first, *last, *_NEVER)]
     return [*first, *middle[: MAX_COLUMNS - len(first) - len(last)], *last]
+
+
+def filters_of(schema: Schema) -> Sequence[str]:
+    """Return the columns that a person filters by: those with text, numbers or a choice."""
+    return [
+        name
+        for name in columns_of(schema)
+        if name in schema.collection_filters and schema.resource_fields[name].type not in ("boolean", "date")
+    ]
+
+
+def cells_of(schema: Schema, values: JsonObject) -> Sequence[Cell]:
+    """Return the cells of an object; the milliseconds beside a date are for programs."""
+    fields = schema.resource_fields
+    return [
+        cell_of(schema, name, value)
+        for name, value in values.items()
+        if name in fields or not (name.endswith("TS") and name.removesuffix("TS") in fields)
+    ]
 
 
 def cell_of(schema: Schema, name: str, value: JsonValue) -> Cell:

@@ -31,8 +31,9 @@ from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.meta_schemas import META
 from opsdk.norman.server.output import resource_of, resource_to_wire
 from opsdk.norman.server.reading import read_body
+from opsdk.norman.server.urls import RequestUrls
 from opsdk.norman.tokens import TOKEN_COOKIE
-from opsdk.norman.web.cells import cell_of, columns_of, example_of, inputs_of, to_yaml
+from opsdk.norman.web.cells import cell_of, cells_of, columns_of, example_of, filters_of, inputs_of, to_yaml
 from opsdk.structured_merge.value import JsonObject
 
 PREFIX = "/norman-ui/"
@@ -43,6 +44,13 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'self'"
 )
+_PAGE_HEADERS = [
+    ("content-type", "text/html; charset=utf-8"),
+    ("content-security-policy", _POLICY),
+    ("referrer-policy", "same-origin"),
+    ("x-frame-options", "SAMEORIGIN"),
+    ("cache-control", "no-store"),
+]
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -67,8 +75,8 @@ class WebPage:
         if not request.path.startswith(PREFIX):
             return None
         name = request.path.removeprefix(PREFIX)
-        if name == "login" and self._login and request.method == "POST":
-            return await self._set_token(request)
+        if name == "login" and self._login:
+            return await self._set_token(request) if request.method == "POST" else self._login_form(request)
         if name == "logout":
             expired = f"{TOKEN_COOKIE}=; Path=/; Max-Age=0"
             return HttpResponse(303, [("location", _back(request)), ("set-cookie", expired)])
@@ -102,7 +110,9 @@ class WebPage:
             return await self._resource(context, status, result)
         wire: JsonObject = result if isinstance(result, dict) else {}
         if status == 401 and self._login:
-            return await self._html(context, status, "login.html", back=context.request.path)
+            # Not the form itself: browsers log a page with the status 401 as an error.
+            url = context.urls.relative_to_root(f"{PREFIX}login?back={quote(context.request.path)}")
+            return HttpResponse(303, [("location", url)])
         return await self._html(
             context, status, "error.html" if status >= 400 else "result.html", result=wire, yaml=to_yaml(wire)
         )
@@ -117,7 +127,7 @@ class WebPage:
             "collection.html",
             collection=collection,
             columns=columns_of(schema),
-            filters=list(schema.collection_filters),
+            filters=filters_of(schema),
             live=context.urls.with_query(_live="1", _format="html") if live else "",
             url=_next_rows(collection),
             curl=_curl(context),
@@ -133,7 +143,7 @@ class WebPage:
             "resource.html",
             resource=resource,
             links={name: url for name, url in resource.links.items() if name not in ("self", "update", "remove")},
-            cells=[cell_of(resource.schema, name, value) for name, value in resource.values.items()],
+            cells=cells_of(resource.schema, resource.values),
             yaml=to_yaml(wire),
             json=msgspec.json.format(msgspec.json.encode(wire), indent=2).decode(),
             curl=_curl(context),
@@ -208,14 +218,7 @@ class WebPage:
             columns=values.pop("columns", None) or _columns(values.get("collection")),
             **values,
         )
-        headers = [
-            ("content-type", "text/html; charset=utf-8"),
-            ("content-security-policy", _POLICY),
-            ("referrer-policy", "same-origin"),
-            ("x-frame-options", "SAMEORIGIN"),
-            ("cache-control", "no-store"),
-        ]
-        return HttpResponse(status, headers, text.encode())
+        return HttpResponse(status, list(_PAGE_HEADERS), text.encode())
 
     async def _types(self, context: ApiContext) -> list[tuple[str, list[Schema]]]:
         """Return the collections of the versions that the client may list, for the sidebar."""
@@ -232,6 +235,13 @@ class WebPage:
             if schemas:
                 types.append((version.path, sorted(schemas, key=lambda schema: schema.plural_name.lower())))
         return types
+
+    def _login_form(self, request: HttpRequest) -> HttpResponse:
+        template = self._templates.get_template("login.html")
+        text = template.render(
+            urls=RequestUrls(request), title=self._title, prefix=PREFIX, csrf=COOKIE, back=_back(request), types=[]
+        )
+        return HttpResponse(200, list(_PAGE_HEADERS), text.encode())
 
     async def _set_token(self, request: HttpRequest) -> HttpResponse:
         if request.header("sec-fetch-site") == "cross-site":

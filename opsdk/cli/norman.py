@@ -1,0 +1,131 @@
+"""``opsdk norman``: a REST API and a web page over the kinds of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from opsdk.api.authentication.v1 import TokenRequest, TokenRequestSpec
+from opsdk.api.core.v1 import ServiceAccount
+from opsdk.api.rbac.v1 import ClusterRoleBinding, RoleRef, Subject
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
+from opsdk.cli.apiserver import serving
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import UsageError
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.server import ServeOptions, WebServer
+from opsdk.manager.process import run_program
+from opsdk.manager.signals import stop_on_signals
+from opsdk.norman.cluster_api import cluster_api
+from opsdk.norman.steve import SteveApi, SteveApp, token_review
+from opsdk.norman.web.page import WebPage
+from opsdk.rest.config import Config
+from opsdk.rest.load import load_config
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.definitions import install_definitions
+
+# Steve's API, and the API of the cluster, which it passes on.
+_STEVE_PATHS = frozenset(["v1", "api", "apis", "openapi", "version"])
+_ADMIN = "opsdk-norman"
+_NAMESPACE = "kube-system"
+
+
+def norman(
+    *,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="use the current context of the kubeconfig, and start no server")
+    ] = False,
+    host: Annotated[str, typer.Option(help="the address to bind")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one")] = 8080,
+    apply: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="YAML to apply first; a folder for all its files")
+    ] = None,
+) -> None:
+    """Serve a REST API and a web page over the kinds of a cluster, until SIGTERM.
+
+    opsdk norman
+
+    opsdk norman --cluster --port 8443
+    """
+    documents = [document for path in apply or () for document in _documents(path)]
+    if cluster:
+        run_program(_serve(load_config(), host, port, documents, admin=False))
+        return
+    with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
+        kubeconfig = Path(folder) / "kubeconfig"
+        with serving(kubeconfig, ["--port", "0", "--controllers", "cluster"]):
+            run_program(_serve(load_config(kubeconfig=kubeconfig), host, port, documents, admin=True))
+
+
+async def _serve(config: Config, host: str, port: int, documents: list[JsonObject], *, admin: bool) -> None:
+    stopped = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(stop_on_signals(stopped.set))
+        cluster = await stack.enter_async_context(Cluster(config))
+        running = asyncio.create_task(cluster.start(), name="opsdk norman/cluster")
+        stack.push_async_callback(_end, running)
+        await cluster.wait_ready()
+        await _apply(cluster.uncached, documents)
+        server = await stack.enter_async_context(cluster_api(cluster, page=WebPage(title="norman")))
+        steve = SteveApp(await stack.enter_async_context(SteveApi(cluster)), token_review(cluster))
+
+        async def handle(request: HttpRequest) -> HttpResponse:
+            of_steve = request.path.strip("/").partition("/")[0] in _STEVE_PATHS
+            return await (steve.handle(request) if of_steve else server.handle(request))
+
+        web = await stack.enter_async_context(WebServer(asgi(handle), ServeOptions(host=host, port=port)))
+        print(f"the API and its page are at {web.url}/v3; every type of the cluster is at {web.url}/v1")
+        if admin:
+            print(f"sign in with the token {await _admin_token(cluster.uncached)}", flush=True)
+        else:
+            print("sign in with a token of the cluster: kubectl create token SERVICEACCOUNT", flush=True)
+        await stopped.wait()
+
+
+def _documents(path: Path) -> list[JsonObject]:
+    """Return the objects in a file, or in the YAML files of a folder. Raises `UsageError`."""
+    files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
+    try:
+        documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
+    except (OSError, yaml.YAMLError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    # A kustomization is not an object.
+    return [each for each in documents if isinstance(each, dict) and each.get("kind") not in (None, "Kustomization")]
+
+
+async def _apply(client: Client, documents: list[JsonObject]) -> None:
+    definitions = [each for each in documents if each["kind"] == "CustomResourceDefinition"]
+    await install_definitions(client, definitions)
+    for document in documents:
+        if document not in definitions:
+            await client.apply(Unstructured.from_tree(document), field_owner=_ADMIN)
+
+
+async def _admin_token(client: Client) -> str:
+    """Return a token of a service account that may do everything."""
+    account = ServiceAccount(metadata=ObjectMeta(name=_ADMIN, namespace=_NAMESPACE))
+    await client.apply(account, field_owner=_ADMIN)
+    binding = ClusterRoleBinding(
+        metadata=ObjectMeta(name=_ADMIN),
+        role_ref=RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="cluster-admin"),
+        subjects=[Subject(kind="ServiceAccount", name=_ADMIN, namespace=_NAMESPACE)],
+    )
+    await client.apply(binding, field_owner=_ADMIN)
+    request = TokenRequest(spec=TokenRequestSpec(audiences=[], expiration_seconds=24 * 3600))
+    issued = await client.subresource("token").create(account, request)
+    return issued.status.token or ""
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

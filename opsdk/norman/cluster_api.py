@@ -1,0 +1,109 @@
+"""An API over a cluster: the usual built-in kinds, and every CustomResourceDefinition."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from opsdk.api.apps.v1 import DaemonSet, Deployment, StatefulSet
+from opsdk.api.batch.v1 import CronJob, Job
+from opsdk.api.core.v1 import (
+    ConfigMap,
+    Namespace,
+    NamespaceSpec,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    Secret,
+    Service,
+    ServiceAccount,
+    ServiceSpec,
+)
+from opsdk.api.networking.v1 import Ingress
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.object import TypedObject
+from opsdk.cluster.cluster import Cluster
+from opsdk.norman.importing.follow import follow_definitions
+from opsdk.norman.mappers.kubernetes import GVK
+from opsdk.norman.mappers.moves import Drop, Move
+from opsdk.norman.model import ApiContext, ApiVersion, Mapper, Schema
+from opsdk.norman.rbac_access import RbacAccess
+from opsdk.norman.schemas import NormanSchemas
+from opsdk.norman.server.server import NormanOptions, NormanServer
+from opsdk.norman.server.writing import PageRenderer
+from opsdk.norman.stores.proxy import ProxyStore
+from opsdk.norman.stores.shared_watch import SharedWatchStore
+from opsdk.norman.stores.user_clients import ImpersonatingClients
+
+BUILT_IN_KINDS: Sequence[type[TypedObject]] = (
+    ConfigMap, CronJob, DaemonSet, Deployment, Ingress, Job, Namespace, Node, PersistentVolumeClaim, Pod, Secret,
+    Service, ServiceAccount, StatefulSet,
+)  # fmt: skip
+
+# An external object has a type of its own, and Namespace has finalizers twice. Rancher renames these fields too.
+_MAPPERS: Mapping[type, Mapper] = {
+    NamespaceSpec: Drop(field="finalizers"),
+    Secret: Move(source="type", to="kind"),
+    ServiceSpec: Move(source="type", to="serviceKind"),
+}
+
+
+@asynccontextmanager
+async def cluster_api(
+    cluster: Cluster,
+    *,
+    version: ApiVersion | None = None,
+    kinds: Sequence[type[TypedObject]] = BUILT_IN_KINDS,
+    page: PageRenderer | None = None,
+) -> AsyncIterator[NormanServer]:
+    """Yield a server of the kinds of a cluster, with the rights of each user.
+
+    Clients authenticate with tokens of the cluster. Requests impersonate their user, so RBAC decides, and the cluster's
+    own user needs the verb ``impersonate`` and ``create`` on ``tokenreviews`` and ``subjectaccessreviews``.
+
+    ::
+
+        async with cluster_api(cluster, page=WebPage()) as server, WebServer(server.app) as web:
+            print(web.url)
+
+    Args:
+        cluster: its cache must run.
+        version: of the schemas; the default is served at ``/v3``.
+        kinds: built-in kinds; definitions are followed as well.
+        page: the web page for browsers.
+    """
+    version = version or ApiVersion(group="opsdk.dev", version="v3", path="/v3")
+    schemas = NormanSchemas.for_kubernetes(version)
+    access = RbacAccess(cluster.uncached)
+    async with AsyncExitStack() as stack:
+        clients = await stack.enter_async_context(ImpersonatingClients(cluster.config))
+        stores: dict[GroupVersionKind, SharedWatchStore] = {}
+
+        def serve(schema: Schema) -> None:
+            gvk = schema.attributes[GVK]
+            assert isinstance(gvk, GroupVersionKind)
+            if gvk not in stores:
+                proxy = ProxyStore(clients, unstructured(gvk.api_version, gvk.kind))
+                stores[gvk] = SharedWatchStore(proxy, key=_user)
+            schema.store = stores[gvk]
+
+        for cls, mapper in _MAPPERS.items():
+            schemas.add_mapper_for(version, cls, mapper)
+        for kind in kinds:
+            schemas.import_class(version, kind, serve)
+        await stack.enter_async_context(follow_definitions(schemas, cluster, version, serve))
+        stack.push_async_callback(_close, stores)
+        options = NormanOptions(authenticate=access.authenticate, page=page)
+        yield NormanServer(schemas, access=access, options=options)
+
+
+def _user(context: ApiContext) -> tuple[Any, ...]:
+    user = context.user
+    return () if user is None else (user.username, *user.groups)
+
+
+async def _close(stores: dict[GroupVersionKind, SharedWatchStore]) -> None:
+    for store in stores.values():
+        await store.aclose()

@@ -1,0 +1,17 @@
+from opsdk.norman.steve.access_set import AccessSet as AccessSet
+from opsdk.norman.steve.access_set import VisibleObjects as VisibleObjects
+from opsdk.norman.steve.access_set_store import AccessSetStore as AccessSetStore
+from opsdk.norman.steve.api import SteveApi as SteveApi
+from opsdk.norman.steve.api import SteveOptions as SteveOptions
+from opsdk.norman.steve.app import SteveApp as SteveApp
+from opsdk.norman.steve.app import token_review as token_review
+from opsdk.norman.steve.cluster_schemas import SteveColumn as SteveColumn
+from opsdk.norman.steve.cluster_schemas import SteveSchema as SteveSchema
+from opsdk.norman.steve.indexed_list import IndexedList as IndexedList
+from opsdk.norman.steve.indexed_list import IndexedListOptions as IndexedListOptions
+from opsdk.norman.steve.indexed_list import IndexedPage as IndexedPage
+from opsdk.norman.steve.query import SteveQuery as SteveQuery
+from opsdk.norman.steve.query import parse_query as parse_query
+from opsdk.norman.steve.store import SteveStore as SteveStore
+from opsdk.norman.steve.store import Target as Target
+from opsdk.norman.steve.template import SchemaTemplate as SchemaTemplate

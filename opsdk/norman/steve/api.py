@@ -1,0 +1,376 @@
+"""The API without HTTP: requests in, status and body out.
+
+Upstream: github.com/rancher/apiserver/pkg/server/server.go, pkg/parse; github.com/rancher/steve/pkg/server
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.closing import Closing
+from opsdk.aio.tasks import TaskOwner
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apiserver.auth.user import User
+from opsdk.cache.entry import StoreEntry, make_entry
+from opsdk.cache.slicer import Slicer
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import CacheError, OpsdkError
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.steve.access_set import AccessSet, VisibleObjects
+from opsdk.norman.steve.access_set_store import AccessSetStore
+from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
+from opsdk.norman.steve.definitions import definitions_of
+from opsdk.norman.steve.filter import FilterCondition, FilterOperator, OrFilter
+from opsdk.norman.steve.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.steve.kind_list import KindList
+from opsdk.norman.steve.kind_lists import KindLists
+from opsdk.norman.steve.printer_fields import decorator
+from opsdk.norman.steve.query import SteveQuery, parse_query
+from opsdk.norman.steve.resources import (
+    SteveUrls,
+    collection,
+    count_resource,
+    error_body,
+    from_resource,
+    plain_collection,
+    to_resource,
+)
+from opsdk.norman.steve.schema_catalog import SchemaCatalog
+from opsdk.norman.steve.store import ClusterStore, SteveStore, Target
+from opsdk.norman.steve.template import SchemaTemplate, SchemaTemplates
+from opsdk.norman.steve.user_transports import UserTransports
+from opsdk.options import Options
+from opsdk.structured_merge.value import JsonObject
+
+log = logging.getLogger(__name__)
+
+_SINGLE = {"schema": "schemas", "count": "counts", "schemadefinition": "schemadefinitions"}
+_RESOURCE_LENGTH = 2
+
+
+class SteveOptions(Options, frozen=True, kw_only=True):
+    """Options of the API.
+
+    Attributes:
+        templates: what is special about some types.
+        lists: limits of each list.
+        max_users: access sets that are kept.
+        project_label: the label of a Namespace with the id of its project.
+    """
+
+    templates: Sequence[SchemaTemplate] = ()
+    lists: IndexedListOptions = IndexedListOptions()
+    max_users: int = 1000
+    project_label: str = "field.cattle.io/projectId"
+
+
+class SteveRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request.
+
+    Attributes:
+        method: of HTTP.
+        path: the decoded segments behind the prefix.
+        user: who asks.
+        urls: for the links.
+        query: decoded parameters.
+        content_type: of the body.
+        body: JSON.
+    """
+
+    method: str
+    path: Sequence[str]
+    user: User
+    urls: SteveUrls
+    query: Sequence[tuple[str, str]] = ()
+    content_type: str = ""
+    body: bytes = b""
+
+
+class SteveResponse(msgspec.Struct, frozen=True):
+    """Status and body of a response; None for no body."""
+
+    status: int
+    body: JsonObject | None = None
+
+
+class SteveApi(Closing):
+    """Every type of a cluster as a REST API. An async context manager over a started cluster.
+
+    Reads of single objects and writes go to the cluster as the user; lists and watches come from a cache of the
+    program, of which each user gets the part that RBAC allows.
+
+    Args:
+        cluster: its user must be allowed to impersonate, and to list and watch the types and RBAC.
+        options: see `SteveOptions`.
+        clock: source of time.
+
+    Attributes:
+        access: the rights of users.
+        catalog: the schemas for all users.
+        lists: the cached lists.
+        transports: connections as the users.
+    """
+
+    def __init__(self, cluster: Cluster, options: SteveOptions | None = None, *, clock: Clock = LOOP_CLOCK) -> None:
+        self.options = options or SteveOptions()
+        self.templates = SchemaTemplates(self.options.templates)
+        self.access = AccessSetStore(cluster.cache, max_users=self.options.max_users)
+        self.catalog = SchemaCatalog(cluster, self.templates.customize, clock=clock)
+        self.lists = KindLists(cluster, self.options.lists, clock=clock)
+        self.transports = UserTransports(cluster.config)
+        self.clock = clock
+        self._default_store = ClusterStore(self.transports)
+        self._tasks = TaskOwner("steve", clock=clock)
+        self._visible: dict[str, Mapping[str, SteveSchema]] = {}
+
+    async def __aenter__(self) -> Self:
+        """Read RBAC and the schemas. Raises `OpsdkError` if the cluster denies them."""
+        await self.access.__aenter__()
+        await self.catalog.__aenter__()
+        self.catalog.listen(self._on_schemas)
+        return self
+
+    def _on_schemas(self, schemas: Mapping[str, SteveSchema]) -> None:
+        self._visible.clear()
+        self._tasks.start(self.lists.keep(schemas), name="close lists")
+
+    def schemas_for(self, user: User) -> tuple[AccessSet, Mapping[str, SteveSchema]]:
+        """Return the rights of a user, and the schemas that the user sees."""
+        access = self.access.access_for(user)
+        schemas = self._visible.get(access.id)
+        if schemas is None:
+            if len(self._visible) >= self.options.max_users:
+                self._visible.clear()
+            schemas = self._visible[access.id] = visible_schemas(self.catalog.schemas, access)
+        return access, schemas
+
+    def schema_for(self, user: User, name: str) -> SteveSchema:
+        """Return the schema with an id or plural name. Raises `NormanError` (404) if the user does not see it."""
+        schema = lookup(self.schemas_for(user)[1], name)
+        if schema is None:
+            raise ErrorCode.NOT_FOUND.error(f"no type {name!r}: see /v1/schemas")
+        return schema
+
+    # -------------------------------------------------------------- requests
+    async def handle(self, request: SteveRequest) -> SteveResponse:
+        """Return the response of a request, also of one that fails."""
+        try:
+            return await self._route(request)
+        except OpsdkError as error:
+            body = error_body(error)
+            return SteveResponse(int(body["status"]), body)
+
+    async def _route(self, request: SteveRequest) -> SteveResponse:
+        path = [segment for segment in request.path if segment]
+        if not path:
+            _only_get(request)
+            return SteveResponse(200, self._root(request))
+        kind = _SINGLE.get(path[0].lower(), path[0].lower())
+        builtin = {"schemas": self._schemas, "counts": self._counts, "schemadefinitions": self._definition}.get(kind)
+        if builtin is not None:
+            _only_get(request)
+            return SteveResponse(200, await builtin(request, "/".join(path[1:])))
+        schema = self.schema_for(request.user, path[0])
+        namespace, name = _place(schema, path[1:])
+        target = Target(user=request.user, schema=schema, namespace=namespace, name=name, query=request.query)
+        return await (self._on_resource(request, target) if name else self._on_collection(request, target))
+
+    def _root(self, request: SteveRequest) -> JsonObject:
+        base = request.urls.base
+        types = self.schemas_for(request.user)[1].values()
+        links = {schema.plural_name: request.urls.collection(schema) for schema in types}
+        links |= {name: f"{base}/{name}" for name in ("schemas", "counts", "subscribe")}
+        return {"id": request.urls.prefix.strip("/"), "type": "apiRoot", "links": {"self": base, **links}}
+
+    async def _schemas(self, request: SteveRequest, identity: str) -> JsonObject:
+        base = request.urls.base
+        if identity:
+            return self.schema_for(request.user, identity).as_json(base)
+        schemas = self.schemas_for(request.user)[1]
+        return plain_collection("schema", [schema.as_json(base) for schema in schemas.values()], request.urls)
+
+    async def _definition(self, request: SteveRequest, identity: str) -> JsonObject:
+        schema = self.schema_for(request.user, identity)
+        async with self.transports.transport(request.user) as transport:
+            definition = await definitions_of(transport, schema)
+        links = {"self": f"{request.urls.base}/schemaDefinitions/{schema.id}"}
+        return {"id": schema.id, "type": "schemaDefinition", "links": links, "actions": {}, **definition}
+
+    # -------------------------------------------------------------- counts
+    async def _counts(self, request: SteveRequest, identity: str) -> JsonObject:
+        counts = count_resource(await self.counts(request.user), request.urls)
+        return counts if identity else plain_collection("count", [counts], request.urls)
+
+    async def counts(self, user: User, *, of: Sequence[str] | None = None) -> dict[str, Counts]:
+        """Return the number of objects that a user may see, by the id of their type.
+
+        The first call starts the cache of every type that the user may list and watch.
+
+        Args:
+            user: who asks.
+            of: only these types.
+        """
+        schemas = [
+            schema
+            for schema in self.schemas_for(user)[1].values()
+            if schema.watchable and "watch" in schema.access and (of is None or schema.id in of)
+        ]
+        results = await asyncio.gather(*(self._count(user, schema) for schema in schemas))
+        return {schema.id: counts for schema, counts in zip(schemas, results, strict=True) if counts is not None}
+
+    async def _count(self, user: User, schema: SteveSchema) -> Counts | None:
+        try:
+            objects = await self.lists.of(schema)
+        except CacheError as error:
+            log.warning("the objects of %s are not counted: %s", schema.id, error)
+            return None
+        return await objects.counts(self.visible(user, schema, "list"))
+
+    def visible(self, user: User, schema: SteveSchema, verb: str) -> VisibleObjects:
+        """Return the objects of a type that a user may list or watch."""
+        access = self.access.access_for(user)
+        return access.visible(verb, schema.group, schema.resource, namespaced=schema.namespaced)
+
+    # -------------------------------------------------------------- collections
+    async def _on_collection(self, request: SteveRequest, target: Target) -> SteveResponse:
+        _allowed(request, target.schema.collection_methods)
+        if request.method == "POST":
+            tree = await self._store(target).create(target, from_resource(_body(request)))
+            return SteveResponse(201, self.resource(tree, target, request.urls))
+        query = parse_query(request.query)
+        page = await self._page(target, query)
+        data, slicer = [], Slicer()
+        for entry in page.entries:
+            data.append(self.resource(msgspec.json.decode(entry.data), target, request.urls))
+            if slicer.add(entry.size):
+                await asyncio.sleep(0)
+        partial = bool(query.continue_token)
+        return SteveResponse(
+            200, collection(target.schema, data, page, request.urls, limit=query.limit, partial=partial)
+        )
+
+    async def _page(self, target: Target, query: SteveQuery) -> IndexedPage:
+        schema = target.schema
+        if (schema.group, schema.resource) == ("", "namespaces"):
+            query = self._of_namespaces(query)
+        if not schema.watchable or self.templates.custom_store(schema):
+            return await self._uncached_page(target, query)
+        objects = await self.lists.of(schema)
+        project_of = await self._project_of() if query.projects_or_namespaces is not None else lambda _: ""
+        visible = self.visible(target.user, schema, "list")
+        return await objects.page(query, visible, namespace=target.namespace, project_of=project_of)
+
+    async def _uncached_page(self, target: Target, query: SteveQuery) -> IndexedPage:
+        """List types that cannot be watched, with the rights of the user."""
+        objects = IndexedList(decorator(target.schema), self.options.lists)
+        for tree in await self._store(target).list(target):
+            metadata = {"resourceVersion": "1", **tree["metadata"]}
+            objects.put(make_entry(msgspec.json.encode({**tree, "metadata": metadata}))[0])
+        return objects.page(replace(query, revision=None), VisibleObjects(everything=True))
+
+    def _of_namespaces(self, query: SteveQuery) -> SteveQuery:
+        """Return the query with projectsornamespaces as filters: a Namespace is in no namespace."""
+        selected = query.projects_or_namespaces
+        if selected is None:
+            return query
+        operator = FilterOperator.NOT_IN if selected.exclude else FilterOperator.IN
+        names = tuple(sorted(selected.names))
+        paths = (("metadata", "name"), ("metadata", "labels", self.options.project_label))
+        conditions = [FilterCondition(path, operator, names) for path in paths]
+        added = [OrFilter([c]) for c in conditions] if selected.exclude else [OrFilter(conditions)]
+        return replace(query, filters=(*query.filters, *added), projects_or_namespaces=None)
+
+    async def _project_of(self) -> Callable[[str], str]:
+        schema = self.catalog.schemas.get("namespace")
+        namespaces: KindList | None = await self.lists.of(schema) if schema is not None else None
+
+        def project_of(namespace: str) -> str:
+            entry: StoreEntry | None = namespaces.objects.get(ObjectKey("", namespace)) if namespaces else None
+            return entry.labels.get(self.options.project_label, "") if entry is not None else ""
+
+        return project_of
+
+    # -------------------------------------------------------------- objects
+    async def _on_resource(self, request: SteveRequest, target: Target) -> SteveResponse:
+        action = next((value for name, value in request.query if name == "action"), "")
+        if request.method == "POST" and action:
+            return await self._action(request, target, action)
+        _allowed(request, target.schema.resource_methods)
+        store = self._store(target)
+        match request.method:
+            case "PUT":
+                tree = await store.update(target, from_resource(_body(request)))
+            case "PATCH":
+                tree = await store.patch(target, request.content_type, request.body)
+            case "DELETE":
+                remaining = await store.delete(target)
+                if remaining is None:
+                    return SteveResponse(204)
+                tree = remaining
+            case _:
+                tree = await store.get(target)
+        return SteveResponse(200, self.resource(tree, target, request.urls))
+
+    async def _action(self, request: SteveRequest, target: Target, action: str) -> SteveResponse:
+        handler = self.templates.action(target.schema, action)
+        if handler is None:
+            raise ErrorCode.INVALID_ACTION.error(f"{target.schema.id} has no action {action!r}")
+        await self._store(target).get(target)  # the user must be allowed to see the object
+        return SteveResponse(200, await handler(target, _body(request) if request.body else {}))
+
+    def _store(self, target: Target) -> SteveStore:
+        return self.templates.store(target.schema, self._default_store)
+
+    def resource(self, tree: JsonObject, target: Target, urls: SteveUrls) -> JsonObject:
+        """Return an object as the user sees it."""
+        access = self.access.access_for(target.user)
+        resource = to_resource(decorator(target.schema)(tree), target.schema, access, urls)
+        return self.templates.format(resource, target)
+
+    async def aclose(self) -> None:
+        """Close lists and connections. Idempotent."""
+        await self.catalog.aclose()
+        await self._tasks.aclose()
+        await self.lists.aclose()
+        await self.access.aclose()
+        await self.transports.aclose()
+
+    def __repr__(self) -> str:
+        return f"<SteveApi of {len(self.catalog.schemas)} types>"
+
+
+def _only_get(request: SteveRequest) -> None:
+    _allowed(request, ("GET",))
+
+
+def _allowed(request: SteveRequest, methods: Sequence[str]) -> None:
+    if ("GET" if request.method == "HEAD" else request.method) not in methods:
+        listed = ", ".join(methods) or "nothing"
+        raise ErrorCode.METHOD_NOT_ALLOWED.error(f"{request.method} is not allowed here, but {listed}")
+
+
+def _place(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, str]:
+    """Return namespace and name of the segments behind the type."""
+    if len(rest) > (_RESOURCE_LENGTH if schema.namespaced else 1):
+        raise ErrorCode.NOT_FOUND.error(f"a URL of {schema.id} has no segment {rest[-1]!r}")
+    if schema.namespaced:
+        return (rest[0] if rest else "", rest[1] if len(rest) == _RESOURCE_LENGTH else "")
+    return "", rest[0] if rest else ""
+
+
+def _body(request: SteveRequest) -> JsonObject:
+    """Decode the body. Raises `NormanError` (422) unless it is an object."""
+    try:
+        tree = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body is not JSON: {error}") from error
+    if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
+        raise ErrorCode.INVALID_BODY_CONTENT.error("the body is no object: send one with metadata")
+    return tree

@@ -1,0 +1,233 @@
+"""The schemas of the types of a cluster, and the part of them that a user sees. Pure.
+
+Upstream: github.com/rancher/steve/pkg/schema/converter/discovery.go, k8stonorman.go, crd.go, pkg/schema/factory.go,
+collection.go
+Deviates: a user without rights on Namespaces sees no synthetic ones; columns of built-in kinds are name and age.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.norman.steve.access_set import AccessPlace, AccessSet
+from opsdk.rest.discovery import ApiResource
+from opsdk.structured_merge.value import JsonObject
+
+_LOWER = re.compile("[a-z]+")
+_READ = ("get", "list")
+
+
+class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A column of a table of objects.
+
+    Attributes:
+        name: for people.
+        type: as in a CustomResourceDefinition.
+        json_path: where the value is; empty for the name.
+        field: the path that queries use.
+    """
+
+    name: str
+    type: str = "string"
+    json_path: str = msgspec.field(default="", name="jsonPath")
+    field: str = ""
+
+
+class SteveSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """One type of the API.
+
+    Attributes:
+        id: ``<group>.<kind>`` in lower case, or the kind alone in the core group.
+        plural_name: ``<group>.<resource>``, which URLs have.
+        group: the API group.
+        version: the version of the objects.
+        kind: the kind.
+        resource: the plural of the Kubernetes API.
+        namespaced: whether objects have namespaces.
+        verbs: that the cluster serves.
+        columns: of its table.
+        crd: whether a CustomResourceDefinition defines it.
+        access: where each verb is granted to the user; empty before `visible_schemas`.
+        collection_methods: HTTP methods of the collection.
+        resource_methods: HTTP methods of an object.
+        description: for people.
+        actions: names of the actions of an object.
+    """
+
+    id: str
+    plural_name: str
+    group: str
+    version: str
+    kind: str
+    resource: str
+    namespaced: bool
+    verbs: Sequence[str] = ()
+    columns: Sequence[SteveColumn] = ()
+    crd: bool = False
+    access: Mapping[str, frozenset[AccessPlace]] = {}
+    collection_methods: Sequence[str] = ()
+    resource_methods: Sequence[str] = ()
+    description: str = ""
+    actions: Sequence[str] = ()
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """The kind of the objects."""
+        return GroupVersionKind(self.group, self.version, self.kind)
+
+    @property
+    def watchable(self) -> bool:
+        """Whether a cache can follow the objects."""
+        return {"list", "watch"} <= set(self.verbs)
+
+    def as_json(self, base: str) -> JsonObject:
+        """Return the schema as ``/v1/schemas`` shows it. `base` is the URL of the API."""
+        access = {
+            verb: [{"namespace": a.namespace or "*", "resourceName": a.name or "*"} for a in sorted(places, key=repr)]
+            for verb, places in self.access.items()
+        }
+        attributes: JsonObject = {
+            "group": self.group,
+            "version": self.version,
+            "kind": self.kind,
+            "resource": self.resource,
+            "namespaced": self.namespaced,
+            "verbs": list(self.verbs),
+            "columns": msgspec.to_builtins(list(self.columns)),
+            "access": access,
+        }
+        body: JsonObject = {
+            "id": self.id,
+            "type": "schema",
+            "links": {"self": f"{base}/schemas/{self.id}", "collection": f"{base}/{self.plural_name}"},
+            "pluralName": self.plural_name,
+            "collectionMethods": list(self.collection_methods),
+            "resourceMethods": list(self.resource_methods),
+            "resourceFields": {},
+            "resourceActions": {name: {} for name in self.actions},
+            "attributes": attributes,
+        }
+        return {**body, "description": self.description} if self.description else body
+
+
+def schema_id(group: str, kind: str) -> str:
+    """Return the id of the schema of a kind.
+
+    >>> schema_id("apps", "Deployment"), schema_id("", "Pod")
+    ('apps.deployment', 'pod')
+    """
+    return f"{group}.{kind}".lower() if group else kind.lower()
+
+
+def generate_name_prefix(kind: str) -> str:
+    """Return the ``generateName`` of objects that are created without a name: the capitals of the kind.
+
+    >>> generate_name_prefix("GlobalRole"), generate_name_prefix("User")
+    ('gr-', 'u-')
+    """
+    return f"{kind[:1]}{_LOWER.sub('', kind[1:])}".lower() + "-" if kind else ""
+
+
+def cluster_schemas(resources: Iterable[ApiResource], definitions: Iterable[JsonObject] = ()) -> dict[str, SteveSchema]:
+    """Return the schemas of a cluster by id.
+
+    Args:
+        resources: what discovery found, the preferred version of each group first; it counts.
+        definitions: the CustomResourceDefinitions, which have the columns and descriptions.
+    """
+    by_resource = {(d["spec"]["group"], d["spec"]["names"]["plural"]): d for d in definitions}
+    schemas: dict[str, SteveSchema] = {}
+    for resource in resources:
+        identity = schema_id(resource.group, resource.kind)
+        if identity in schemas or not resource.kind:
+            continue
+        definition = by_resource.get((resource.group, resource.plural))
+        plural = f"{resource.group}.{resource.plural}" if resource.group else resource.plural
+        schemas[identity] = SteveSchema(
+            id=identity,
+            plural_name=plural,
+            group=resource.group,
+            version=resource.version,
+            kind=resource.kind,
+            resource=resource.plural,
+            namespaced=resource.namespaced,
+            verbs=tuple(resource.verbs),
+            columns=_columns(definition, resource.version),
+            crd=definition is not None,
+            description=_description(definition, resource.version),
+        )
+    return schemas
+
+
+def _version(definition: JsonObject | None, version: str) -> JsonObject:
+    versions = definition["spec"].get("versions") or () if definition is not None else ()
+    return next((v for v in versions if v["name"] == version), {})
+
+
+def _description(definition: JsonObject | None, version: str) -> str:
+    schema = (_version(definition, version).get("schema") or {}).get("openAPIV3Schema") or {}
+    return str(schema.get("description") or "")
+
+
+def _columns(definition: JsonObject | None, version: str) -> tuple[SteveColumn, ...]:
+    """Return the columns of the kind: the name, then those of the definition, or the age."""
+    age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+    printed = _version(definition, version).get("additionalPrinterColumns") or [age]
+    name = SteveColumn(name="Name", json_path=".metadata.name", field="metadata.fields[0]")
+    others = [
+        SteveColumn(name=c["name"], type=c["type"], json_path=c["jsonPath"], field=f"metadata.fields[{number}]")
+        for number, c in enumerate(printed, 1)
+    ]
+    return (name, *others)
+
+
+def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> dict[str, SteveSchema]:
+    """Return the schemas that a user may do something with, with their methods."""
+    visible = {}
+    for identity, schema in schemas.items():
+        granted = {verb: places for verb in schema.verbs if (places := _places(schema, access, verb))}
+        if granted:
+            collection = [m for m, verbs in (("GET", _READ), ("POST", ("create",))) if granted.keys() & set(verbs)]
+            resource = [
+                method
+                for method, verbs in (
+                    ("GET", _READ),
+                    ("PUT", ("update",)),
+                    ("PATCH", ("patch",)),
+                    ("DELETE", ("delete",)),
+                )
+                if granted.keys() & set(verbs)
+            ]
+            visible[identity] = replace(
+                schema, access=granted, collection_methods=tuple(collection), resource_methods=tuple(resource)
+            )
+    return visible
+
+
+def _places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[AccessPlace]:
+    """Return where a verb is granted. A right in a namespace says nothing about cluster-scoped objects."""
+    places = frozenset(access.places(verb, schema.group, schema.resource))
+    if schema.namespaced:
+        return places
+    if (schema.group, schema.resource) == ("", "namespaces"):
+        visible = access.visible(verb, "", "namespaces", namespaced=False)
+        names = frozenset(AccessPlace(None, name) for names in visible.names.values() for name in names)
+        return frozenset({AccessPlace(None, None)}) if visible.everything else names
+    return frozenset(place for place in places if place.namespace is None)
+
+
+def lookup(schemas: Mapping[str, SteveSchema], name: str) -> SteveSchema | None:
+    """Return the schema with an id or plural name, in any case; None without one.
+
+    >>> lookup({}, "pods") is None
+    True
+    """
+    lowered = name.lower()
+    if (schema := schemas.get(lowered)) is not None:
+        return schema
+    return next((schema for schema in schemas.values() if schema.plural_name.lower() == lowered), None)

@@ -1,0 +1,149 @@
+"""Paths of fields in queries, and the values that an object has there. Pure.
+
+Upstream: github.com/rancher/steve/pkg/stores/queryhelper/safesplit.go, pkg/stores/partition/listprocessor/processor.go
+Deviates: the rest of a path after ``metadata.labels.`` is one label, also with dots. A path through a list has the
+values of all its items, in filters and in summaries.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+FieldPath = tuple[str, ...]
+"""The names from the root of an object to a field."""
+
+Scalar = str | int | float | bool
+Cell = Scalar | tuple[Scalar, ...] | None
+"""What an object has at a path: nothing, one value, or the values of a list."""
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_MAPS = (("metadata", "labels"), ("metadata", "annotations"))
+_LABEL = 2
+# Texts of numbers begin below those of words. They count millionths, are never negative, and have one width.
+_MILLION = 10**6
+_LARGEST = 10**30
+
+
+def parse_path(text: str) -> FieldPath:
+    """Return the path that a text stands for.
+
+    Dots separate names; a name with other characters stands in brackets. Names may be empty only by mistake.
+
+    >>> parse_path("metadata.labels[app.kubernetes.io/name]"), parse_path("metadata.fields[3]")
+    (('metadata', 'labels', 'app.kubernetes.io/name'), ('metadata', 'fields', '3'))
+
+    Raises:
+        ValueError: a name is empty, or a bracket is not closed. The message says where.
+    """
+    names: list[str] = []
+    position = 0
+    while position < len(text) or not names:
+        if tuple(names) in _MAPS and position < len(text) and text[position - 1] == ".":
+            if "[" in text[position:] or "]" in text[position:]:
+                raise ValueError(f"the label at {position} has a bracket: write metadata.labels[name]")
+            names.append(text[position:])
+            break
+        bracketed = position < len(text) and text[position] == "["
+        end = text.find("]", position) if bracketed else _end_of_name(text, position)
+        if end < 0:
+            raise ValueError(f"the bracket at {position} is not closed: add ']'")
+        name = text[position + 1 : end] if bracketed else text[position:end]
+        if not name:
+            raise ValueError(f"the name at {position} is empty: write names separated by dots")
+        names.append(name)
+        position = end + 1 if bracketed else end
+        if position < len(text) and text[position] == ".":
+            position += 1
+            if position == len(text):
+                raise ValueError(f"the name at {position} is empty: remove the last dot")
+    return tuple(names)
+
+
+def _end_of_name(text: str, position: int) -> int:
+    ends = [end for end in (text.find(".", position), text.find("[", position)) if end >= 0]
+    return min(ends, default=len(text))
+
+
+def format_path(path: FieldPath) -> str:
+    """Return the text of a path, which `parse_path` reads.
+
+    >>> format_path(("metadata", "labels", "example.org/a"))
+    'metadata.labels[example.org/a]'
+    """
+    parts = [f".{name}" if _PLAIN.fullmatch(name) else f"[{name}]" for name in path]
+    if len(path) > _LABEL + 1 and path[:_LABEL] in _MAPS:
+        parts[_LABEL] = f"[{path[_LABEL]}]"  # after a dot, all the rest would be the label
+    return "".join(parts).removeprefix(".")
+
+
+def cell_at(tree: JsonObject, path: FieldPath) -> Cell:
+    """Return what an object has at a path.
+
+    >>> cell_at({"spec": {"containers": [{"image": "a"}, {"image": "b"}]}}, ("spec", "containers", "image"))
+    ('a', 'b')
+    """
+    values = tuple(_walk(tree, path))
+    return values[0] if len(values) == 1 else values or None
+
+
+def _walk(value: JsonValue, path: FieldPath) -> Iterator[Scalar]:
+    if isinstance(value, list):
+        if path and path[0].isdecimal():
+            index = int(path[0])
+            yield from _walk(value[index], path[1:]) if index < len(value) else ()
+            return
+        for item in value:
+            yield from _walk(item, path)
+    elif path:
+        if isinstance(value, dict) and path[0] in value:
+            yield from _walk(value[path[0]], path[1:])
+    elif isinstance(value, (str, int, float)):
+        yield value
+
+
+def texts(cell: Cell) -> tuple[str, ...]:
+    """Return the values of a cell as JSON shows them, without quotes.
+
+    >>> texts(True), texts(("a", 2)), texts(None)
+    (('true',), ('a', '2'), ())
+    """
+    if isinstance(cell, tuple):
+        return tuple(_text(value) for value in cell)
+    return () if cell is None else (_text(cell),)
+
+
+def _text(value: Scalar) -> str:
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def order_text(cell: Cell) -> str:
+    """Return a text that sorts as the cell should: absent first, then numbers by value, then texts.
+
+    >>> sorted([10, 9, "b", None, "a", -1], key=order_text)
+    [None, -1, 9, 10, 'a', 'b']
+    """
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, (int, float)):
+        millionths = min(max(int(cell * _MILLION), -_LARGEST), _LARGEST)
+        return f"\0{millionths + _LARGEST:032d}"
+    return "|".join(texts(cell))
+
+
+def order_address(cell: Cell) -> str:
+    """Return a text that sorts IP addresses by value, IPv4 first. Other values come before all addresses.
+
+    >>> sorted(["10.0.0.10", "10.0.0.9", "x"], key=order_address)
+    ['x', '10.0.0.9', '10.0.0.10']
+    """
+    try:
+        address = ipaddress.ip_address(texts(cell)[0])
+    except (ValueError, IndexError):
+        return ""
+    return f"{address.version}{int(address):039d}"

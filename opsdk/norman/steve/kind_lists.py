@@ -1,0 +1,78 @@
+"""The indexed lists of all types that were asked for.
+
+Upstream: github.com/rancher/steve/pkg/sqlcache/informer/factory/informer_factory.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.closing import Closing
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import Unstructured
+from opsdk.cluster.cluster import Cluster
+from opsdk.norman.steve.cluster_schemas import SteveSchema
+from opsdk.norman.steve.indexed_list import IndexedListOptions
+from opsdk.norman.steve.kind_list import KindList
+from opsdk.norman.steve.printer_fields import decorator
+
+
+class _Open(msgspec.Struct):
+    schema: SteveSchema
+    objects: KindList
+
+
+class KindLists(Closing):
+    """One `KindList` for each type, made on first use.
+
+    Args:
+        cluster: a started cluster, whose user may list and watch the types.
+        options: limits of each list.
+        clock: source of time.
+    """
+
+    def __init__(self, cluster: Cluster, options: IndexedListOptions, *, clock: Clock = LOOP_CLOCK) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._clock = clock
+        self._open: dict[GroupVersionKind, _Open] = {}
+        self._locks: dict[GroupVersionKind, asyncio.Lock] = {}
+
+    async def of(self, schema: SteveSchema) -> KindList:
+        """Return the list of a type. Raises `CacheError` if the cluster denies it."""
+        async with self._locks.setdefault(schema.gvk, asyncio.Lock()):
+            opened = self._open.get(schema.gvk)
+            if opened is None:
+                cached = await self._cluster.cache.informer_for(Kind(schema.gvk, Unstructured))
+                objects = KindList(cached, decorator(schema), self._options, clock=self._clock)
+                try:
+                    await objects.__aenter__()
+                except BaseException:
+                    await objects.aclose()
+                    raise
+                opened = self._open[schema.gvk] = _Open(schema, objects)
+        return opened.objects
+
+    async def keep(self, schemas: Mapping[str, SteveSchema]) -> None:
+        """Close the lists of types that are gone, or have other columns."""
+        for gvk, opened in list(self._open.items()):
+            current = schemas.get(opened.schema.id)
+            if current is None or (current.gvk, current.columns) != (gvk, opened.schema.columns):
+                del self._open[gvk]
+                await opened.objects.aclose()
+                if current is None:
+                    await self._cluster.cache.remove_informer(Kind(gvk, Unstructured))
+
+    async def aclose(self) -> None:
+        """Close all lists. Idempotent."""
+        while self._open:
+            _, opened = self._open.popitem()
+            await opened.objects.aclose()
+
+    def __repr__(self) -> str:
+        return f"<KindLists of {len(self._open)} types>"

@@ -1,0 +1,92 @@
+"""``metadata.fields`` and ``metadata.state`` of an object. Pure.
+
+Upstream: github.com/rancher/steve/pkg/resources/common/formatter.go
+Deviates: fields hold the values of the columns, not the texts that ``kubectl get`` prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from opsdk.apimachinery.object import Unstructured
+from opsdk.norman.steve.cluster_schemas import SteveSchema
+from opsdk.recipes.summaries import summary
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+_STEP = re.compile(
+    r"""\.(?P<name>[^.\[\]]+)
+    | \[(?P<index>\d+)\]
+    | \[['"](?P<quoted>[^'"]+)['"]\]
+    | \[\?\(\s*@\.(?P<key>[A-Za-z0-9_]+)\s*==\s*['"](?P<value>[^'"]*)['"]\s*\)\]""",
+    re.VERBOSE,
+)
+_JUDGED = ("apiVersion", "kind", "spec", "status")
+_JUDGED_METADATA = ("name", "generation", "deletionTimestamp", "finalizers")
+_VIRTUAL = ("state", "fields", "relationships")
+
+
+def value_at(tree: JsonObject, json_path: str) -> JsonValue:
+    """Return the value of a column, or None.
+
+    Fields, indices and filters of lists by one text are followed; another path has no value.
+
+    >>> tree = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    >>> value_at(tree, '.status.conditions[?(@.type=="Ready")].status')
+    'True'
+    """
+    value: JsonValue = tree
+    position = 0
+    while position < len(json_path):
+        match = _STEP.match(json_path, position)
+        if match is None:
+            return None
+        value = _step(value, match)
+        position = match.end()
+    return value
+
+
+def _step(value: JsonValue, match: re.Match[str]) -> JsonValue:
+    name = match["name"] or match["quoted"]
+    if name is not None:
+        return value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, list):
+        return None
+    if match["index"] is not None:
+        return next(iter(value[int(match["index"]) :]), None)
+    return next((item for item in value if isinstance(item, dict) and item.get(match["key"]) == match["value"]), None)
+
+
+def decorator(schema: SteveSchema) -> Callable[[JsonObject], JsonObject]:
+    """Return the function that adds the virtual fields to objects of a type. It does not change its argument."""
+    paths = [column.json_path for column in schema.columns]
+    kind = {"apiVersion": schema.gvk.api_version, "kind": schema.kind}
+
+    def decorate(tree: JsonObject) -> JsonObject:
+        tree = {**kind, **tree}  # the items of a list may lack both
+        metadata = {name: tree["metadata"][name] for name in _JUDGED_METADATA if name in tree["metadata"]}
+        # Without the rest, such as the data of a Secret: `summary` copies what it gets.
+        judged = {name: tree[name] for name in _JUDGED if name in tree}
+        state = summary(Unstructured.from_tree({**judged, "metadata": metadata}))
+        state_fields = {
+            "name": state.state.value.replace(" ", "-"),
+            "error": state.error,
+            "transitioning": state.transitioning,
+            "message": state.message,
+        }
+        fields = [value_at(tree, path) for path in paths]
+        return {**tree, "metadata": {**tree["metadata"], "state": state_fields, "fields": fields}}
+
+    return decorate
+
+
+def undecorate(tree: JsonObject) -> JsonObject:
+    """Remove what `decorate` added, before an object goes to the cluster.
+
+    >>> undecorate({"metadata": {"name": "a", "state": {}, "fields": []}})
+    {'metadata': {'name': 'a'}}
+    """
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict):
+        return tree
+    return {**tree, "metadata": {name: value for name, value in metadata.items() if name not in _VIRTUAL}}

@@ -1,0 +1,218 @@
+"""The parameters of a list request. Pure.
+
+Upstream: github.com/rancher/steve/pkg/stores/sqlpartition/listprocessor/processor.go, README.md
+Deviates: numbers that do not parse are errors; steve takes the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl, urlencode
+
+import msgspec
+
+from opsdk.norman.steve.field_path import Cell, FieldPath, format_path, order_address, order_text, parse_path
+from opsdk.norman.steve.filter import OrFilter, parse_filter, query_error
+
+DEFAULT_LIMIT = 100_000
+"""Objects in one response, unless the request says otherwise."""
+
+_EXCLUDE = "projectsornamespaces!"
+
+
+class SortKey(msgspec.Struct, frozen=True):
+    """One field that a list is sorted by.
+
+    Attributes:
+        path: the field.
+        descending: the largest value first.
+        as_ip: compare values as IP addresses.
+    """
+
+    path: FieldPath
+    descending: bool = False
+    as_ip: bool = False
+
+    def order(self, cell: Cell) -> str:
+        """Return a text that sorts as this key sorts the cell in ascending order."""
+        return order_address(cell) if self.as_ip else order_text(cell)
+
+    def __str__(self) -> str:
+        text = f"{'-' if self.descending else ''}{format_path(self.path)}"
+        return f"ip({text})" if self.as_ip else text
+
+
+class ProjectsOrNamespaces(msgspec.Struct, frozen=True):
+    """Namespaces, or projects that namespaces belong to.
+
+    Attributes:
+        names: names of namespaces and ids of projects.
+        exclude: the list is without them.
+    """
+
+    names: frozenset[str]
+    exclude: bool = False
+
+    def selects(self, namespace: str, project: str) -> bool:
+        """Whether a namespace that belongs to a project is selected. The project is empty for none.
+
+        >>> ProjectsOrNamespaces(frozenset({"p1"}), exclude=True).selects("default", "p1")
+        False
+        """
+        return (namespace in self.names or (project != "" and project in self.names)) != self.exclude
+
+
+class SteveQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of a list request.
+
+    Attributes:
+        filters: all of them must hold.
+        sort: the most important field first; ties are sorted by namespace and name.
+        page: counted from 1.
+        page_size: objects in a page; 0 for no pages.
+        revision: the list as it was then; None for now.
+        limit: objects in one response; 0 for no limit.
+        continue_token: of the response before, or empty.
+        projects_or_namespaces: None for all.
+        summary: fields whose values are counted.
+        summary_only: send the counts without the objects.
+    """
+
+    filters: tuple[OrFilter, ...] = ()
+    sort: tuple[SortKey, ...] = ()
+    page: int = 1
+    page_size: int = 0
+    revision: int | None = None
+    limit: int = DEFAULT_LIMIT
+    continue_token: str = ""
+    projects_or_namespaces: ProjectsOrNamespaces | None = None
+    summary: tuple[FieldPath, ...] = ()
+    summary_only: bool = False
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the parameters that differ from their defaults."""
+        default = SteveQuery()
+        pairs = [("filter", str(item)) for item in self.filters]
+        if self.sort:
+            pairs.append(("sort", ",".join(map(str, self.sort))))
+        numbers = (("page", "page"), ("page_size", "pagesize"), ("revision", "revision"), ("limit", "limit"))
+        for field, parameter in numbers:
+            if getattr(self, field) != getattr(default, field):
+                pairs.append((parameter, str(getattr(self, field))))
+        if self.continue_token:
+            pairs.append(("continue", self.continue_token))
+        if (selected := self.projects_or_namespaces) is not None:
+            parameter = _EXCLUDE if selected.exclude else "projectsornamespaces"
+            pairs.append((parameter, ",".join(sorted(selected.names))))
+        if self.summary:
+            pairs.append(("summary", ",".join(map(format_path, self.summary))))
+        if self.summary_only:
+            pairs.append(("summaryonly", "true"))
+        return pairs
+
+    def __str__(self) -> str:
+        return urlencode(self.pairs())
+
+    def selection(self) -> SteveQuery:
+        """Return the query without paging: what decides which objects are in the list, and their order."""
+        return SteveQuery(
+            filters=self.filters,
+            sort=self.sort,
+            projects_or_namespaces=self.projects_or_namespaces,
+            summary=self.summary,
+        )
+
+
+def parse_query(parameters: str | Iterable[tuple[str, str]]) -> SteveQuery:
+    """Read the parameters of a list request: a query string, or names and decoded values.
+
+    Parameters that are not of lists are ignored.
+
+    >>> query = parse_query("filter=metadata.name~web&sort=-metadata.creationTimestamp&pagesize=10&page=2")
+    >>> query.page, query.page_size, str(query.sort[0])
+    (2, 10, '-metadata.creationTimestamp')
+
+    Raises:
+        NormanError: a parameter is not valid, with status 400. It names the parameter, and the position in it.
+    """
+    pairs = parse_qsl(parameters, keep_blank_values=True) if isinstance(parameters, str) else parameters
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    last = {name: texts[-1] for name, texts in values.items()}
+    limit = _number(last, "limit", DEFAULT_LIMIT, least=-1)
+    summary = _fields(last, "summary")
+    if "summaryonly" in last and not summary:
+        raise query_error("summaryonly", 0, "it needs the parameter 'summary', which names the fields to count")
+    return SteveQuery(
+        filters=tuple(parse_filter(text) for text in values.get("filter", ()) if text),
+        sort=_sort(last.get("sort", "")),
+        page=_number(last, "page", 1, least=1),
+        page_size=_number(last, "pagesize", 0, least=0),
+        revision=_number(last, "revision", 0, least=0) if last.get("revision") else None,
+        limit=max(limit, 0),
+        continue_token=last.get("continue", ""),
+        projects_or_namespaces=_projects(last),
+        summary=summary,
+        summary_only=_flag(last, "summaryonly"),
+    )
+
+
+def _number(last: Mapping[str, str], parameter: str, default: int, *, least: int) -> int:
+    text = last.get(parameter, "")
+    if not text:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least or not text.isascii():
+        raise query_error(parameter, 0, f"{text!r} is not a whole number of at least {least}")
+    return number
+
+
+def _flag(last: Mapping[str, str], parameter: str) -> bool:
+    text = last.get(parameter)
+    if text not in (None, "", "true", "false"):
+        raise query_error(parameter, 0, f"{text!r} is neither true nor false")
+    return text in ("", "true")
+
+
+def _fields(last: Mapping[str, str], parameter: str) -> tuple[FieldPath, ...]:
+    if parameter not in last:
+        return ()
+    return tuple(_path(parameter, text, position) for text, position in _split(last[parameter]))
+
+
+def _split(text: str) -> Iterable[tuple[str, int]]:
+    """Iterate over the parts between commas, with their positions."""
+    position = 0
+    for part in text.split(","):
+        yield part, position
+        position += len(part) + 1
+
+
+def _path(parameter: str, text: str, position: int) -> FieldPath:
+    try:
+        return parse_path(text)
+    except ValueError as error:
+        raise query_error(parameter, position, str(error)) from error
+
+
+def _sort(text: str) -> tuple[SortKey, ...]:
+    keys = []
+    for part, position in _split(text):
+        as_ip = part.startswith("ip(") and part.endswith(")")
+        field = part[3:-1] if as_ip else part
+        descending = field.startswith("-")
+        if part:  # steve skips empty parts
+            keys.append(SortKey(_path("sort", field.removeprefix("-"), position), descending, as_ip))
+    return tuple(keys)
+
+
+def _projects(last: Mapping[str, str]) -> ProjectsOrNamespaces | None:
+    for parameter, exclude in (("projectsornamespaces", False), (_EXCLUDE, True)):
+        names = frozenset(filter(None, last.get(parameter, "").split(",")))
+        if names:
+            return ProjectsOrNamespaces(names, exclude)
+    return None

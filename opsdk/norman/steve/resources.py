@@ -1,0 +1,195 @@
+"""How objects, collections and errors look in the API. Pure.
+
+Upstream: github.com/rancher/apiserver/pkg/writer/encoding.go, pkg/types/types.go;
+github.com/rancher/steve/pkg/resources/common/formatter.go, pkg/stores/partition/store.go (ToAPI)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from opsdk.errors import ApiError, NormanError, OpsdkError
+from opsdk.norman.steve.access_set import AccessSet
+from opsdk.norman.steve.cluster_schemas import SteveSchema
+from opsdk.norman.steve.indexed_list import Counts, IndexedPage
+from opsdk.norman.steve.printer_fields import undecorate
+from opsdk.rest.request import resource_path
+from opsdk.structured_merge.value import JsonObject
+
+RESERVED = ("id", "type", "links", "actions")
+"""Fields of the API. An object's own field of such a name has an underscore in front."""
+
+
+class SteveUrls(msgspec.Struct, frozen=True):
+    """URLs of one request.
+
+    Attributes:
+        root: scheme and host, such as ``https://example.org``; behind a proxy the ones of the client.
+        prefix: of the API, such as ``/v1``.
+        current: the URL of the request.
+    """
+
+    root: str
+    prefix: str = "/v1"
+    current: str = ""
+
+    @property
+    def base(self) -> str:
+        """The URL of the API."""
+        return f"{self.root}{self.prefix}"
+
+    def collection(self, schema: SteveSchema) -> str:
+        """Return the URL of all objects of a type."""
+        return f"{self.base}/{schema.plural_name}"
+
+    def resource(self, schema: SteveSchema, identity: str) -> str:
+        """Return the URL of an object.
+
+        >>> pod = SteveSchema(id="pod", plural_name="pods", group="", version="v1", kind="Pod", resource="pods",
+        ...                   namespaced=True)
+        >>> SteveUrls("http://localhost").resource(pod, "default/a")
+        'http://localhost/v1/pods/default/a'
+        """
+        return f"{self.collection(schema)}/{quote(identity)}"
+
+    def kubernetes(self, schema: SteveSchema, namespace: str, name: str) -> str:
+        """Return the URL of an object in the API of the cluster."""
+        return f"{self.root}{resource_path(schema.group, schema.version, schema.resource, namespace, name)}"
+
+
+def identity_of(tree: JsonObject) -> str:
+    """Return the id of an object: ``namespace/name``, or the name of a cluster-scoped one.
+
+    >>> identity_of({"metadata": {"namespace": "default", "name": "a"}})
+    'default/a'
+    """
+    metadata = tree["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
+
+
+def to_resource(tree: JsonObject, schema: SteveSchema, access: AccessSet, urls: SteveUrls) -> JsonObject:
+    """Return an object as the API shows it: links only for what the user may do.
+
+    Args:
+        tree: the object, decorated.
+        schema: its type.
+        access: the rights of the user.
+        urls: of the request.
+    """
+    metadata, identity = tree["metadata"], identity_of(tree)
+    name, namespace = metadata["name"], metadata.get("namespace", "")
+    place = name if (schema.group, schema.resource) == ("", "namespaces") else namespace
+    own = urls.resource(schema, identity)
+
+    def may(verb: str) -> bool:
+        return verb in schema.verbs and access.grants(verb, schema.group, schema.resource, place, name)
+
+    links = {"self": own}
+    links |= {link: own for link, verb in (("update", "update"), ("patch", "patch"), ("remove", "delete")) if may(verb)}
+    if may("get"):
+        links["view"] = urls.kubernetes(schema, namespace, name)
+    actions = {action: f"{own}?action={quote(action)}" for action in schema.actions}
+    own_fields = {f"_{key}" if key in RESERVED else key: value for key, value in tree.items()}
+    return {"id": identity, "type": schema.id, "links": links, "actions": actions, **own_fields}
+
+
+def from_resource(body: JsonObject) -> JsonObject:
+    """Return the object of a request body, as the cluster reads it.
+
+    >>> from_resource({"id": "a", "type": "secret", "_type": "Opaque", "metadata": {"name": "a", "state": {}}})
+    {'type': 'Opaque', 'metadata': {'name': 'a'}}
+    """
+    fields = {key: value for key, value in body.items() if key not in RESERVED}
+    restored = {key.removeprefix("_") if key[1:] in RESERVED else key: value for key, value in fields.items()}
+    return undecorate(restored)
+
+
+def collection(
+    schema: SteveSchema,
+    data: Sequence[JsonObject],
+    page: IndexedPage,
+    urls: SteveUrls,
+    *,
+    limit: int,
+    partial: bool = False,
+) -> JsonObject:
+    """Return the body of a list.
+
+    Args:
+        schema: the type of the objects.
+        data: the objects, as `to_resource` returns them.
+        page: counts, revision and token.
+        urls: of the request.
+        limit: of the request.
+        partial: the request had a continue token.
+    """
+    body: JsonObject = {
+        "type": "collection",
+        "links": {"self": urls.current},
+        "createTypes": {schema.id: urls.collection(schema)} if "POST" in schema.collection_methods else {},
+        "actions": {},
+        "resourceType": schema.id,
+        "revision": str(page.revision),
+        "count": page.count,
+    }
+    if page.pages:
+        body["pages"] = page.pages
+    if page.continue_token or partial:
+        pagination: JsonObject = {"limit": limit, "first": urls.current, "partial": True}
+        if page.continue_token:
+            body["continue"] = page.continue_token
+            separator = "&" if "?" in urls.current else "?"
+            pagination["next"] = f"{urls.current}{separator}continue={page.continue_token}"
+        body["pagination"] = pagination
+    if page.summary:
+        body["summary"] = [{"property": item.property, "counts": dict(item.counts)} for item in page.summary]
+    return {**body, "data": list(data)}
+
+
+def plain_collection(kind: str, data: Sequence[JsonObject], urls: SteveUrls) -> JsonObject:
+    """Return the body of a list of something that is no object of the cluster, such as schemas."""
+    links = {"self": urls.current}
+    body: JsonObject = {"type": "collection", "links": links, "actions": {}, "resourceType": kind}
+    return {**body, "count": len(data), "data": list(data)}
+
+
+def count_resource(counts: Mapping[str, Counts], urls: SteveUrls) -> JsonObject:
+    """Return the object of ``/v1/counts``: for each type the number of objects, in all and by namespace."""
+    body = {
+        identity: {
+            "summary": {"count": counted.count, **({"states": dict(counted.states)} if counted.states else {})},
+            "namespaces": {name: {"count": number} for name, number in counted.namespaces.items()},
+        }
+        for identity, counted in sorted(counts.items())
+    }
+    return {"id": "count", "type": "count", "links": {"self": f"{urls.base}/counts/count"}, "counts": body}
+
+
+_REASONS = {"Forbidden": "PermissionDenied", "MethodNotAllowed": "MethodNotAllow", "AlreadyExists": "NotUnique"}
+
+
+def error_body(error: OpsdkError) -> JsonObject:
+    """Return the body of an error. Errors without an HTTP status are 500, and 503 if the cluster did not respond.
+
+    >>> error_body(NormanError("no such type", status=404, code="NotFound"))["message"]
+    'no such type'
+    """
+    if isinstance(error, NormanError):
+        status, code, message, field = error.status, error.code, error.message, error.field_name
+    elif isinstance(error, ApiError):
+        status, field = error.code, ""
+        code, message = _REASONS.get(error.reason, error.reason or "ServerError"), error.message
+    else:
+        status, code, message, field = 503, "ClusterUnavailable", str(error), ""
+    body: JsonObject = {
+        "type": "error",
+        "links": {},
+        "actions": {},
+        "status": status,
+        "code": code,
+        "message": message,
+    }
+    return {**body, "fieldName": field} if field else body

@@ -1,0 +1,169 @@
+"""The watches of one user: objects of types, counts and schemas.
+
+Upstream: github.com/rancher/steve/pkg/resources/counts/counts.go, buffer.go, pkg/stores/proxy/watch_refresh.go,
+pkg/schema/collection.go (OnChange)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+import msgspec
+
+from opsdk.apimachinery.selectors import Selector
+from opsdk.apiserver.auth.user import User
+from opsdk.errors import UsageError
+from opsdk.norman.codes import ErrorCode
+from opsdk.norman.steve.api import SteveApi
+from opsdk.norman.steve.cluster_schemas import SteveSchema
+from opsdk.norman.steve.filter import query_error
+from opsdk.norman.steve.indexed_list import Counts
+from opsdk.norman.steve.kind_list import KindEvent, KindList, WatchScope
+from opsdk.norman.steve.resources import SteveUrls, count_resource
+from opsdk.norman.steve.store import Target
+from opsdk.norman.steve.subscription import NOTIFICATIONS, SubscribeFrame, SubscriptionEvent
+from opsdk.structured_merge.value import JsonObject
+
+_COUNTS = ("count", "counts")
+_SCHEMAS = ("schema", "schemas")
+# Seconds between two messages with counts, as steve's.
+_COUNT_SECONDS = 5.0
+_CHANGE = "resource.change"
+
+
+class UserWatches:
+    """Opens the watches of one user; see `WatchSource`.
+
+    Args:
+        api: a started API.
+        user: who watches.
+        urls: for the links.
+    """
+
+    def __init__(self, api: SteveApi, user: User, urls: SteveUrls) -> None:
+        self._api = api
+        self._user = user
+        self._urls = urls
+
+    def on_access_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """See `WatchSource`."""
+        return self._api.access.listen(self._user, lambda _: listener())
+
+    async def watch(self, frame: SubscribeFrame) -> AsyncGenerator[SubscriptionEvent, None]:
+        """See `WatchSource`. Raises `NormanError` and `CacheError`."""
+        kind = frame.resource_type.lower()
+        if kind in _COUNTS:
+            return await self._counts()
+        if kind in _SCHEMAS:
+            return self._schemas()
+        schema = self._api.schema_for(self._user, frame.resource_type)
+        if "watch" not in schema.access:
+            raise ErrorCode.PERMISSION_DENIED.error(f"{self._user.name} may not watch {schema.id}")
+        objects = await self._api.lists.of(schema)
+        revision = _revision(frame) if frame.resource_version else objects.objects.revision
+        scope = self._scope(frame, schema)
+        objects.check_revision(revision)
+        return self._events(schema, objects, scope, revision, notify=frame.mode == NOTIFICATIONS)
+
+    def _scope(self, frame: SubscribeFrame, schema: SteveSchema) -> WatchScope:
+        namespace, _, name = frame.id.rpartition("/")
+        try:
+            selector = Selector.parse(frame.selector)
+        except UsageError as error:
+            raise query_error("selector", 0, str(error)) from error
+        return WatchScope(
+            visible=self._api.visible(self._user, schema, "watch"),
+            namespace=namespace or frame.namespace,
+            name=name,
+            selector=selector,
+        )
+
+    async def _events(
+        self, schema: SteveSchema, objects: KindList, scope: WatchScope, revision: int, *, notify: bool
+    ) -> AsyncGenerator[SubscriptionEvent, None]:
+        target = Target(user=self._user, schema=schema)
+        async for event in objects.watch(scope, revision=revision):
+            data = {} if notify else self._data(event, target)
+            yield SubscriptionEvent(event.type.value, event.revision, data)
+
+    def _data(self, event: KindEvent, target: Target) -> JsonObject:
+        return self._api.resource(msgspec.json.decode(event.entry.data), target, self._urls)
+
+    # -------------------------------------------------------------- counts and schemas
+    async def _counts(self) -> AsyncGenerator[SubscriptionEvent, None]:
+        """Send the counts of types whose objects come or go, at most every five seconds.
+
+        A change of the schemas ends the watch, so that it begins again with all types.
+        """
+        changed: dict[str, None] = {}
+        wake = asyncio.Event()
+        last = await self._api.counts(self._user)
+
+        def listener(identity: str) -> Callable[[object], None]:
+            def mark(_: object) -> None:
+                changed[identity] = None
+                wake.set()
+
+            return mark
+
+        schemas = self._api.schemas_for(self._user)[1]
+        removals = [self._api.catalog.listen(lambda _: wake.set())]
+        removals += [(await self._api.lists.of(schemas[identity])).listen(listener(identity)) for identity in last]
+        return self._count_events(schemas, changed, wake, last, removals)
+
+    async def _count_events(
+        self,
+        schemas: Mapping[str, SteveSchema],
+        changed: dict[str, None],
+        wake: asyncio.Event,
+        last: dict[str, Counts],
+        removals: list[Callable[[], None]],
+    ) -> AsyncGenerator[SubscriptionEvent, None]:
+        try:
+            while True:
+                await wake.wait()
+                wake.clear()
+                if self._api.schemas_for(self._user)[1] is not schemas:
+                    return
+                counted = await self._api.counts(self._user, of=tuple(changed))
+                changed.clear()
+                news = {identity: counts for identity, counts in counted.items() if last.get(identity) != counts}
+                last |= news
+                if news:
+                    yield SubscriptionEvent(_CHANGE, 0, count_resource(news, self._urls))
+                    await self._api.clock.sleep(_COUNT_SECONDS)
+        finally:
+            for remove in removals:
+                remove()
+
+    async def _schemas(self) -> AsyncGenerator[SubscriptionEvent, None]:
+        """Send the schemas that appear, change and disappear."""
+        wake = asyncio.Event()
+        remove = self._api.catalog.listen(lambda _: wake.set())
+        previous: Mapping[str, SteveSchema] = self._api.schemas_for(self._user)[1]
+        try:
+            while True:
+                await wake.wait()
+                wake.clear()
+                current = self._api.schemas_for(self._user)[1]
+                for identity in sorted(previous.keys() | current.keys()):
+                    before, after = previous.get(identity), current.get(identity)
+                    if before == after:
+                        continue
+                    name = "resource.create" if before is None else "resource.remove" if after is None else _CHANGE
+                    schema = after or before
+                    assert schema is not None
+                    yield SubscriptionEvent(name, 0, schema.as_json(self._urls.base))
+                previous = current
+        finally:
+            remove()
+
+    def __repr__(self) -> str:
+        return f"<UserWatches of {self._user.name}>"
+
+
+def _revision(frame: SubscribeFrame) -> int:
+    if not frame.resource_version.isdecimal():
+        raise query_error("resourceVersion", 0, f"{frame.resource_version!r} is no resource version")
+    return int(frame.resource_version)

@@ -1,0 +1,283 @@
+"""The API on the embedded server, with real RBAC objects and in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from stevekit import WIDGETS, config_map, grant, revoke, rule, running_cluster
+
+import envtest
+from opsdk.api.core.v1 import Namespace
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
+from opsdk.apiserver.auth.user import User
+from opsdk.client.client import Client
+from opsdk.norman.steve.api import SteveApi, SteveOptions, SteveRequest
+from opsdk.norman.steve.query import parse_query
+from opsdk.norman.steve.resources import SteveUrls
+from opsdk.norman.steve.store import Target
+from opsdk.norman.steve.template import SchemaTemplate
+
+ADMIN = User(name="admin", groups=("system:masters",))
+ANN = User(name="ann", groups=("system:authenticated",))
+HOST = "http://steve"
+
+
+class Caller:
+    """Sends requests to an API as one user."""
+
+    def __init__(self, api: SteveApi, user: User) -> None:
+        self.api = api
+        self.user = user
+
+    async def __call__(self, method: str, url: str, body: object = None, kind: str = "") -> tuple[int, Any]:
+        path, _, query = url.partition("?")
+        request = SteveRequest(
+            method=method,
+            path=path.strip("/").split("/")[1:],
+            user=self.user,
+            urls=SteveUrls(HOST, "/v1", f"{HOST}{url}"),
+            query=parse_qsl(query, keep_blank_values=True),
+            content_type=kind,
+            body=b"" if body is None else msgspec.json.encode(body),
+        )
+        response = await self.api.handle(request)
+        return response.status, response.body
+
+    async def ids(self, url: str) -> list[str]:
+        """The ids of a list."""
+        status, body = await self("GET", url)
+        assert status == 200, body
+        return [item["id"] for item in body["data"]]
+
+
+@asynccontextmanager
+async def steve(**options: Any) -> AsyncIterator[tuple[Caller, Caller, Client]]:
+    """Callers of the admin and of ann, and the admin's client; ConfigMaps a, b in namespaces n and m."""
+    async with envtest.Environment() as env, running_cluster(env) as cluster:
+        client = cluster.uncached
+        for namespace in ("n", "m"):
+            labels = {"field.cattle.io/projectId": f"p-{namespace}"}
+            await client.create(Namespace(metadata=ObjectMeta(name=namespace, labels=labels)))
+            for name in "ab":
+                await config_map(client, namespace, name, size=name)
+        async with SteveApi(cluster, SteveOptions(**options)) as api:
+            yield Caller(api, ADMIN), Caller(api, ANN), client
+
+
+OWN = "filter=metadata.namespace in (n,m)"
+
+
+# ------------------------------------------------------------------ resources
+async def test_every_verb_works_with_the_rights_of_the_user() -> None:
+    """Create, get, update, patch and delete; ann may only read one name."""
+    async with steve() as (admin, ann, client):
+        status, created = await admin("POST", "/v1/configmaps", {"metadata": {"namespace": "n", "name": "new"}})
+        assert (status, created["id"], created["type"]) == (201, "n/new", "configmap")
+        assert created["links"]["self"] == f"{HOST}/v1/configmaps/n/new"
+        assert created["links"]["view"] == f"{HOST}/api/v1/namespaces/n/configmaps/new"
+        created["data"] = {"size": "1"}
+        status, updated = await admin("PUT", "/v1/configmap/n/new", created)
+        assert (status, updated["data"]) == (200, {"size": "1"})
+        assert (await admin("PUT", "/v1/configmap/n/new", created))[1]["code"] == "Conflict"
+        status, patched = await admin("PATCH", "/v1/configmaps/n/new", {"data": {"size": "2"}})
+        assert (status, patched["data"]["size"], patched["metadata"]["state"]["name"]) == (200, "2", "current")
+        await grant(client, "ann", rule("get", names=["new"]), namespace="n")
+        await asyncio.sleep(1)
+        status, seen = await ann("GET", "/v1/configmaps/n/new")
+        assert (status, sorted(seen["links"])) == (200, ["self", "view"])
+        for method in ("PUT", "PATCH", "DELETE"):
+            assert (await ann(method, "/v1/configmaps/n/new", seen))[0] == 405
+        assert (await ann("GET", "/v1/configmaps/n/a"))[1]["code"] == "PermissionDenied"
+        assert (await admin("DELETE", "/v1/configmaps/n/new"))[0] == 204
+        assert (await admin("GET", "/v1/configmaps/n/new"))[1]["code"] == "NotFound"
+
+
+async def test_own_fields_with_names_of_the_api_get_an_underscore() -> None:
+    """The type of a Secret is not the type of the resource, in both directions."""
+    async with steve() as (admin, _, _client):
+        body = {"_type": "example.org/x", "type": "secret", "metadata": {"name": "s", "namespace": "n"}}
+        status, created = await admin("POST", "/v1/secrets", body)
+        assert (status, created["type"], created["_type"]) == (201, "secret", "example.org/x")
+
+
+async def test_an_object_without_name_gets_one_from_its_kind() -> None:
+    """As in Norman: the capitals of the kind."""
+    async with steve() as (admin, _, _client):
+        _, created = await admin("POST", "/v1/configmaps/n", {"metadata": {}})
+        assert created["metadata"]["name"].startswith("cm-")
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body", "status", "code"),
+    [
+        ("GET", "/v1/nothing", None, 404, "NotFound"),
+        ("GET", "/v1/configmaps/n/a/x", None, 404, "NotFound"),
+        ("GET", "/v1/configmaps?filter=a=", None, 400, "InvalidFormat"),
+        ("PUT", "/v1/configmaps/n", {}, 405, "MethodNotAllow"),
+        ("POST", "/v1/schemas", {}, 405, "MethodNotAllow"),
+        ("POST", "/v1/configmaps", [], 422, "InvalidBodyContent"),
+        ("POST", "/v1/configmaps", {"metadata": {"name": "a"}}, 422, "MissingRequired"),
+        ("PUT", "/v1/configmaps/n/a", {"metadata": {}}, 422, "MissingRequired"),
+        ("POST", "/v1/configmaps", {"metadata": {"name": "A!", "namespace": "n"}}, 422, "Invalid"),
+        ("POST", "/v1/configmaps/n/a?action=x", None, 404, "NotFound"),
+    ],
+)
+async def test_bad_requests_have_a_code(method: str, url: str, body: object, status: int, code: str) -> None:
+    """Errors are bodies of type error; those of the cluster have its reason."""
+    async with steve() as (admin, _, _client):
+        result, shown = await admin(method, url, body)
+        if "action" in url:
+            status, code = 422, "InvalidAction"
+        assert (result, shown["type"], shown["code"]) == (status, "error", code)
+
+
+async def test_a_body_of_another_media_type_is_refused() -> None:
+    """A patch of an unknown type is a 415, and bytes that are no JSON a 422."""
+    async with steve() as (admin, _, _client):
+        assert (await admin("PATCH", "/v1/configmaps/n/a", {}, "text/plain"))[0] == 415
+        request = SteveRequest(method="POST", path=["configmaps"], user=ADMIN, urls=SteveUrls(HOST), body=b"\xff{")
+        assert (await admin.api.handle(request)).status == 422
+
+
+# ------------------------------------------------------------------ collections
+async def test_lists_are_filtered_sorted_and_paged() -> None:
+    """filter, sort, page, pagesize, summary, limit and continue, with count, revision and pages."""
+    async with steve() as (admin, _, _client):
+        _, page = await admin("GET", f"/v1/configmaps?{OWN}&sort=-metadata.name,metadata.namespace&pagesize=3")
+        assert [item["id"] for item in page["data"]] == ["m/b", "n/b", "m/a"]
+        assert (page["type"], page["resourceType"], page["count"], page["pages"]) == ("collection", "configmap", 4, 2)
+        assert int(page["revision"]) > 0
+        assert page["createTypes"] == {"configmap": f"{HOST}/v1/configmaps"}
+        assert await admin.ids(f"/v1/configmaps/n?{OWN}") == ["n/a", "n/b"]
+        _, first = await admin("GET", f"/v1/configmaps?{OWN}&limit=3&summary=data.size")
+        assert first["summary"] == [{"property": "data.size", "counts": {"a": 2, "b": 2}}]
+        assert first["pagination"]["next"].endswith(f"continue={first['continue']}")
+        assert await admin.ids(first["pagination"]["next"].removeprefix(HOST)) == ["n/b"]
+
+
+async def test_projects_select_namespaces_and_their_objects() -> None:
+    """Namespaces are in a project by their label."""
+    async with steve() as (admin, _, _client):
+        assert await admin.ids(f"/v1/configmaps?{OWN}&projectsornamespaces=p-m") == ["m/a", "m/b"]
+        assert await admin.ids(f"/v1/configmaps?{OWN}&projectsornamespaces!=p-m") == ["n/a", "n/b"]
+        assert await admin.ids("/v1/namespaces?projectsornamespaces=p-m,n") == ["m", "n"]
+        assert set(await admin.ids("/v1/namespaces?projectsornamespaces!=p-m,n")).isdisjoint({"m", "n"})
+
+
+async def test_a_user_of_two_names_sees_just_these_until_the_rights_are_taken_away() -> None:
+    """Lists, counts and schemas follow the role with its event."""
+    async with steve() as (_, ann, client):
+        assert (await ann("GET", "/v1/configmaps"))[0] == 404
+        await grant(client, "ann", rule("get", "watch", names=["a"]), namespace="n")
+        await grant(client, "ann", rule("get", "watch", names=["b"]), namespace="m")
+        await asyncio.sleep(1)
+        _, page = await ann("GET", "/v1/configmaps")
+        assert ([item["id"] for item in page["data"]], page["count"]) == (["m/b", "n/a"], 2)
+        assert page["createTypes"] == {}
+        _, schemas = await ann("GET", "/v1/schemas")
+        assert "configmap" in {schema["id"] for schema in schemas["data"]}
+        assert "secret" not in {schema["id"] for schema in schemas["data"]}
+        _, counts = await ann("GET", "/v1/counts")
+        shown = counts["data"][0]["counts"]["configmap"]
+        assert shown == {"summary": {"count": 2}, "namespaces": {"m": {"count": 1}, "n": {"count": 1}}}
+        await revoke(client, "ann", namespace="m")
+        await asyncio.sleep(1)
+        assert await ann.ids("/v1/configmaps") == ["n/a"]
+        assert await ann.ids(f"/v1/configmaps?revision={page['revision']}") == ["n/a"]
+
+
+async def test_types_that_cannot_be_watched_are_listed_with_the_rights_of_the_user() -> None:
+    """Such as reviews and component statuses: they have no cache."""
+    async with steve() as (admin, _, _client):
+        schema = admin.api.schema_for(ADMIN, "configmap")
+        page = await admin.api._uncached_page(
+            Target(user=ADMIN, schema=replace(schema, verbs=("get", "list")), namespace="n"),
+            parse_query("filter=metadata.name=b"),
+        )
+        assert [str(entry.key) for entry in page.entries] == ["n/b"]
+
+
+# ------------------------------------------------------------------ schemas
+async def test_a_new_definition_is_served_within_its_event_and_is_gone_with_it() -> None:
+    """Its schema has columns and a description; its objects have fields; filters use them."""
+    async with steve() as (admin, _, client):
+        assert (await admin("GET", "/v1/schemas/demo.dev.widget"))[0] == 404
+        definition = await client.create(Unstructured.from_tree(WIDGETS))
+        async with asyncio.timeout(10):
+            while (await admin("GET", "/v1/demo.dev.widgets"))[0] != 200:
+                await asyncio.sleep(0.01)
+        _, schema = await admin("GET", "/v1/schemas/demo.dev.widget")
+        assert schema["description"] == "A part of a machine."
+        assert [column["name"] for column in schema["attributes"]["columns"]] == ["Name", "Size"]
+        for size in (10, 9):
+            body = {"metadata": {"namespace": "n", "name": f"w{size}"}, "spec": {"size": size}}
+            status, created = await admin("POST", "/v1/demo.dev.widgets", body)
+            assert (status, created["metadata"]["fields"]) == (201, [f"w{size}", size])
+        revision = created["metadata"]["resourceVersion"]
+        assert await admin.ids(f"/v1/demo.dev.widget?sort=metadata.fields[1]&revision={revision}") == ["n/w9", "n/w10"]
+        _, shown = await admin("GET", "/v1/schemaDefinitions/demo.dev.widget")
+        fields = shown["definitions"][f"{shown['definitionType']}.spec"]["resourceFields"]
+        assert fields == {"size": {"type": "int", "required": True}, "tags": {"type": "array", "subtype": "string"}}
+        await client.delete(definition)
+        async with asyncio.timeout(10):
+            while (await admin("GET", "/v1/demo.dev.widgets"))[0] != 404:
+                await asyncio.sleep(0.01)
+
+
+async def test_schemas_have_ids_methods_and_attributes_of_steve() -> None:
+    """Core kinds have their name alone, others their group in front."""
+    async with steve() as (admin, _, client):
+        _, schema = await admin("GET", "/v1/schemas/apps.deployment")
+        assert (schema["pluralName"], schema["attributes"]["version"]) == ("apps.deployments", "v1")
+        assert schema["collectionMethods"] == ["GET", "POST"]
+        assert schema["resourceMethods"] == ["GET", "PUT", "PATCH", "DELETE"]
+        assert schema["attributes"]["access"]["list"] == [{"namespace": "*", "resourceName": "*"}]
+        _, root = await admin("GET", "/v1")
+        assert root["links"]["pods"] == f"{HOST}/v1/pods"
+        _, definition = await admin("GET", "/v1/schemaDefinitions/apps.deployment")
+        assert definition["definitionType"] == "io.k8s.api.apps.v1.Deployment"
+        assert "io.k8s.api.core.v1.Container" in definition["definitions"]
+        assert client is not None
+
+
+async def test_templates_change_schemas_resources_actions_and_stores() -> None:
+    """By id, by kind and for all types; the most special store counts."""
+
+    class Answers:
+        async def get(self, target: Target) -> Any:
+            return {"metadata": {"name": target.name}, "answer": 42}
+
+        async def list(self, target: Target) -> Any:
+            return [await self.get(replace(target, name=name)) for name in ("x", "y")]
+
+        async def delete(self, target: Target) -> None:
+            return None
+
+    async def scale(target: Target, body: Any) -> Any:
+        return {"name": target.name, **body}
+
+    templates = (
+        SchemaTemplate(formatter=lambda resource, target: {**resource, "by": target.user.name}),
+        SchemaTemplate(id="configmap", customize=lambda s: replace(s, description="pairs"), actions={"scale": scale}),
+        SchemaTemplate(group="", kind="Node", store=Answers()),  # type: ignore[arg-type]
+    )
+    async with steve(templates=templates) as (admin, ann, _client):
+        assert (await admin("GET", "/v1/schemas/configmap"))[1]["description"] == "pairs"
+        _, shown = await admin("GET", "/v1/configmaps/n/a")
+        assert (shown["by"], shown["actions"]) == (
+            "admin",
+            {"scale": f"{HOST}/v1/configmaps/n/a?action=scale"},
+        )
+        assert await admin("POST", "/v1/configmaps/n/a?action=scale", {"to": 3}) == (200, {"name": "a", "to": 3})
+        assert (await ann("POST", "/v1/configmaps/n/a?action=scale", {}))[0] == 404
+        assert (await admin("GET", "/v1/nodes/x"))[1]["answer"] == 42
+        assert await admin.ids("/v1/nodes?sort=-id") == ["y", "x"]
+        assert (await admin("DELETE", "/v1/nodes/x"))[0] == 204

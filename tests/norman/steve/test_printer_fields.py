@@ -1,0 +1,56 @@
+"""The values of columns, and the virtual fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opsdk.norman.steve.cluster_schemas import SteveColumn, SteveSchema
+from opsdk.norman.steve.printer_fields import decorator, undecorate, value_at
+
+TREE: dict[str, Any] = {
+    "metadata": {"name": "a", "labels": {"a.b/c": "l"}},
+    "spec": {"ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (".metadata.name", "a"),
+        (".metadata.labels['a.b/c']", "l"),
+        (".spec.ports[1].port", 53),
+        (".spec.ports[9].port", None),
+        ('.spec.ports[?(@.name=="web")].port', 80),
+        ('.spec.ports[?(@.name=="x")].port', None),
+        (".spec.ports.name", None),
+        (".metadata[0]", None),
+        (".spec.ports[*].port", None),
+        ("..name", None),
+        ("", TREE),
+    ],
+)
+def test_a_column_has_the_value_of_its_path(path: str, value: object) -> None:
+    """A path that is not understood has no value."""
+    assert value_at(TREE, path) == value
+
+
+def test_an_object_is_decorated_and_what_was_added_is_removed_again() -> None:
+    """State and fields go to users, not to the cluster; the argument stays as it is."""
+    schema = SteveSchema(
+        id="x",
+        plural_name="x",
+        group="demo.dev",
+        version="v1",
+        kind="X",
+        resource="xs",
+        namespaced=True,
+        columns=(SteveColumn(name="Name", json_path=".metadata.name"),),
+    )
+    shown = decorator(schema)(TREE)
+    assert shown["metadata"]["fields"] == ["a"]
+    assert shown["metadata"]["state"] == {"name": "current", "error": False, "transitioning": False, "message": ""}
+    assert undecorate(shown) == {**TREE, "apiVersion": "demo.dev/v1", "kind": "X"}
+    assert "state" not in TREE["metadata"]
+    assert undecorate({"metadata": None}) == {"metadata": None}
