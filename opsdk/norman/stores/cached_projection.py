@@ -1,4 +1,4 @@
-"""The values that lists of a cache are filtered and sorted by, kept for each cached object. Pure.
+"""The values that lists of a cache are filtered and sorted by, known_values for each cached object. Pure.
 
 Decoding and mapping an object takes a hundred times longer than comparing a value. So each state of an object is mapped
 once for its values, and again only when it is on the page that a client gets.
@@ -23,7 +23,7 @@ class Projections:
     """The values of the objects of one schema.
 
     Args:
-        schema: the fields of its filters, its references and the namespace are kept from the start.
+        schema: the fields of its filters, its references and the namespace are known_values from the start.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -46,9 +46,9 @@ class Projections:
         The values of an object have its id. They belong to this class: do not change them.
         """
         for entry in entries:
-            kept = self._values.get(entry.key)
-            if kept is not None and kept[0] is entry:
-                yield kept[1], False
+            state, values = self._values.get(entry.key, (None, {}))
+            if state is entry:
+                yield values, False
                 continue
             mapped = external_form(self._schema, msgspec.json.decode(entry.data))
             values = {name: mapped[name] for name in self._names if name in mapped}
@@ -60,5 +60,7 @@ class Projections:
         stores = [informer.store for informer in cached.informers.values()]
         if len(self._values) > 2 * sum(map(len, stores)) + 100:
             self._values = {
-                key: kept for key, kept in self._values.items() if any(store.get(key) is kept[0] for store in stores)
+                key: (state, values)
+                for key, (state, values) in self._values.items()
+                if any(store.get(key) is state for store in stores)
             }
