@@ -90,8 +90,11 @@ class RbacAccess(AllAccess):
     async def filter_list(
         self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
     ) -> Sequence[JsonObject]:
-        """Return the objects of the namespaces that the user may list or get."""
-        if schema.scope is not Scope.NAMESPACE or RESOURCE not in schema.attributes:
+        """Return the objects that the user may list (in their namespace) or get (by name).
+
+        A watch filters each event so; a right that is taken away ends there too.
+        """
+        if RESOURCE not in schema.attributes:
             return items
         allowed: dict[str, bool] = {}
         for namespace in {namespace_of(item) for item in items}:

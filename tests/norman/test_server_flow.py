@@ -28,7 +28,7 @@ from opsdk.norman.model import (
     Schema,
 )
 from opsdk.norman.registry import SchemaRegistry
-from opsdk.norman.server.reading import MAX_BODY_BYTES
+from opsdk.norman.server.reading import MAX_BODY_BYTES, MAX_YAML_BYTES
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore
 
@@ -149,6 +149,10 @@ async def test_the_name_of_an_object_is_unique() -> None:
         (b"[1]", "application/json"),
         (b'{"a":' * 100_000, "application/json"),
         (b"a: [", "application/yaml"),
+        (b"a: " + b"x" * MAX_YAML_BYTES, "application/yaml"),
+        (b"[" * 200_000, "application/yaml"),
+        (b"- " * 100_000, "application/yaml"),
+        (b"{a: " * 50_000, "application/yaml"),
         (b"a: &a [b]\nc: [" + b"*a," * 200 + b"]", "application/yaml"),
         (b"x" * (MAX_BODY_BYTES + 1), "application/json"),
         (b"--x", "multipart/form-data"),

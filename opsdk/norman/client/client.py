@@ -7,7 +7,8 @@ connects again by itself.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Generic, Self, TypeVar, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -24,6 +25,9 @@ from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
 
 T = TypeVar("T", bound=Mapping[str, Any])
 
@@ -155,7 +159,7 @@ class NormanClient(Closing):
         """Return what a link of an object points to: an object or a collection."""
         return _decode(await self._send("GET", _own_link(obj, name)))
 
-    async def subscribe(self, *type_ids: str) -> AsyncIterator[SubscribeEvent]:
+    async def subscribe(self, *type_ids: str) -> AsyncGenerator[SubscribeEvent]:
         """Yield changes of types (none: of all), from now on and for ever.
 
         A connection that breaks is made again, and continues after the last event. An event named ``resync`` says that
@@ -170,12 +174,13 @@ class NormanClient(Closing):
                 query.append(("since", since))
             request = RestRequest("GET", f"{self._path}/subscribe", query)
             try:
-                async for event in frames(self._config, request, await self._credentials.headers()):
-                    since = "" if event.name == "resync" else event.revision or since
-                    waits = _RECONNECT.start()
-                    yield event
-            except TransportError:
-                pass  # connects again below
+                async with aclosing(frames(self._config, request, await self._credentials.headers())) as events:
+                    async for event in events:
+                        since = "" if event.name == "resync" else event.revision or since
+                        waits = _RECONNECT.start()
+                        yield event
+            except TransportError as error:
+                log.info("the subscription to %s ended, it is made again: %s", self._config.host, error)
             await self._clock.sleep(waits.next(self._clock.now()))
 
     async def aclose(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 import msgspec
 
@@ -33,7 +33,7 @@ class SubscribeEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     revision: str = ""
 
 
-async def frames(config: Config, request: RestRequest, headers: Mapping[str, str]) -> AsyncIterator[SubscribeEvent]:
+async def frames(config: Config, request: RestRequest, headers: Mapping[str, str]) -> AsyncGenerator[SubscribeEvent]:
     """Connect, and yield events until the connection ends. `headers` hold the credentials.
 
     Raises:

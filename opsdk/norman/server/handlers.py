@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from opsdk.errors import NormanError
+from opsdk.errors import ApiError, NormanError
 from opsdk.norman.body import BodyBuilder
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import Operation, to_text
@@ -108,8 +108,8 @@ async def _build(context: ApiContext, schema: Schema, data: JsonObject, operatio
             continue
         try:
             await store_of(target).by_id(context, target, reference.id)
-        except NormanError as error:
-            if error.status not in (403, 404):
+        except (ApiError, NormanError) as error:
+            if (error.code if isinstance(error, ApiError) else error.status) not in (403, 404):
                 raise
             text = f"Not found type: {reference.schema} id: {reference.id}"
             raise ErrorCode.INVALID_REFERENCE.error(text, field_name=reference.field_name) from error

@@ -105,11 +105,11 @@ class NormanServer:
     async def handle(self, request: HttpRequest) -> HttpResponse:
         """Return the response to a request. Exceptions of handlers become error bodies."""
         page = self.options.page
-        if page is not None and (early := await page.before(request)) is not None:
-            return early
         context = self._context(request)
         cookie = ""
         try:
+            if page is not None and (early := await page.before(request)) is not None:
+                return early
             await self._authenticate(context)
             cookie = self._parse(context)
             result: RequestResult = None
@@ -188,7 +188,9 @@ class NormanServer:
         if schema is None:
             return await subscribe_handler(context, clock=self._clock)
         if context.action and context.method == "POST":
-            return await handlers.action_handler(context, _action(context, schema))
+            action = _action(context, schema)
+            await (context.access.can_get(context, schema) if context.id else context.access.can_list(context, schema))
+            return await handlers.action_handler(context, action)
         access = context.access
         default: Callable[[ApiContext], Awaitable[RequestResult]]
         handler: RequestHandler | None

@@ -162,4 +162,4 @@ async def test_a_subscription_survives_a_server_that_restarts() -> None:
             reading = asyncio.ensure_future(anext(events))
             await create_until(reading)
             assert reading.result().name == "resource.change"
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()

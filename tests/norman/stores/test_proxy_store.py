@@ -14,7 +14,7 @@ from envtest import Environment
 from opsdk import Client
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.api.rbac.v1 import PolicyRule, Role, RoleBinding, RoleRef, Subject
+from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError
@@ -332,4 +332,23 @@ async def test_objects_of_other_namespaces_are_filtered(k8s_env: Environment, k8
     kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
     context.user = UserInfo(username="ada")
     items = [{"id": "default:a", "namespaceId": "default"}, {"id": "kube-system:a", "namespaceId": "kube-system"}]
+    assert await access.filter_list(context, kind, items) == items[:1]
+
+
+async def test_cluster_scoped_objects_are_filtered_by_name(k8s_env: Environment, k8s_client: Client) -> None:
+    """A user who may get one Namespace sees that one in what a store returns, and in a watch."""
+    rule = PolicyRule(api_groups=[""], resources=["namespaces"], resource_names=["default"], verbs=["get"])
+    await k8s_client.create(ClusterRole(metadata=ObjectMeta(name="one"), rules=[rule]))
+    await k8s_client.create(
+        ClusterRoleBinding(
+            metadata=ObjectMeta(name="one"),
+            role_ref=RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="one"),
+            subjects=[Subject(kind="User", name="ada", api_group="rbac.authorization.k8s.io")],
+        )
+    )
+    access, context = RbacAccess(k8s_client), api_context()
+    context.user = UserInfo(username="ada")
+    resource = GroupVersionResource("", "v1", "namespaces")
+    kind = Schema(id="namespace", version=V3, attributes={RESOURCE: resource})
+    items = [{"id": "default", "name": "default"}, {"id": "kube-system", "name": "kube-system"}]
     assert await access.filter_list(context, kind, items) == items[:1]

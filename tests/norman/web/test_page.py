@@ -245,3 +245,14 @@ async def test_what_objects_say_is_never_code() -> None:
             await b.page.goto(f"{b.url}{path}")
             assert await b.page.locator("main img").count() == 0
             assert "library" in await b.page.title()
+
+
+async def test_a_login_that_does_not_parse_is_refused() -> None:
+    """A broken body is a 422, and a sign-in from another site is refused."""
+    async with browsing() as b:
+        broken = await b.kit.raw("POST", "/norman-ui/login", b"{", {"content-type": "application/json"})
+        assert broken.status == 422
+        cross = await b.kit.raw("POST", "/norman-ui/login", b"token=x", {"sec-fetch-site": "cross-site"})
+        assert cross.status == 403
+        outside = await b.kit.raw("GET", "/norman-ui/logout?back=//evil.example")
+        assert dict(outside.headers)["location"] == "/"
