@@ -51,6 +51,6 @@ async def test_a_user_without_rights_does_not_see_a_schema() -> None:
 
 
 async def test_the_root_lists_the_versions() -> None:
-    """``GET /`` has the path of each version."""
+    """``GET /`` has the versions with their paths."""
     root = await served(AllAccess()).get("/")
-    assert "/v3" in [item["path"] for item in root.data]
+    assert "/v3" in [item["apiVersion"]["path"] for item in root.data]
