@@ -10,7 +10,7 @@ import pytest
 import yaml
 from normankit import BROWSER, V3, NormanKit
 
-from opsdk.errors import ConflictError, ConnectError
+from opsdk.errors import ConfigError, ConflictError, ConnectError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.codes import ErrorCode
@@ -357,6 +357,7 @@ async def test_validators_formatters_and_error_handlers() -> None:
         (ConflictError("modified"), (409, "Conflict", None)),
         (ConnectError("refused"), (503, "ClusterUnavailable", None)),
         (ValueError("secret detail"), (500, "ServerError", None)),
+        (ConfigError("secret path"), (500, "ServerError", None)),
         (ErrorCode.CLUSTER_UNAVAILABLE.error("down"), (503, "ClusterUnavailable", None)),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 import yaml
 
-from opsdk.errors import ApiError, NormanError, OpsdkError, TransportError
+from opsdk.errors import ApiError, NormanError, TransportError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.codes import ErrorCode
@@ -103,8 +103,6 @@ def as_norman_error(error: Exception) -> NormanError:
         return NormanError(error.message, status=error.code, code=_KUBERNETES_CODES.get(error.code, error.reason))
     if isinstance(error, TransportError):
         return ErrorCode.CLUSTER_UNAVAILABLE.error("the cluster cannot be reached")
-    if isinstance(error, OpsdkError):
-        return ErrorCode.SERVER_ERROR.error(str(error))
     return ErrorCode.SERVER_ERROR.error("internal error; the log of the server has more")
 
 

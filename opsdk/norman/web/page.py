@@ -25,7 +25,7 @@ from opsdk.norman.model import (
     ResourceEventType,
     Schema,
 )
-from opsdk.norman.query import parse_query
+from opsdk.norman.query import matches, parse_query
 from opsdk.norman.server.csrf import COOKIE
 from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.meta_schemas import META
@@ -181,16 +181,16 @@ class WebPage:
         return [] if target is None else list(inputs_of(target, {}, create=True))
 
     def _live(self, context: ApiContext, schema: Schema) -> HttpResponse:
-        options = parse_query(schema, context.request.query)
-        since = context.request.header("last-event-id")
-        options = QueryOptions(conditions=options.conditions, since=since)
+        # All changes of the type: an object that stops to match the filters must leave the table.
+        options = QueryOptions(since=context.request.header("last-event-id"))
+        filtered = QueryOptions(conditions=parse_query(schema, context.request.query).conditions)
 
         async def chunks() -> AsyncGenerator[bytes]:
             yield b"retry: 1000\n\n"
             async with aclosing(store_of(schema).watch(context, schema, options)) as events:
                 async for event in events:
                     resource = await resource_of(context, schema, event.data)
-                    removed = event.type is ResourceEventType.REMOVE
+                    removed = event.type is ResourceEventType.REMOVE or not matches(filtered, event.data)
                     data: JsonObject = {"id": resource.id, "row": "" if removed else self._row(context, resource)}
                     head = f"id: {event.revision}\n" if event.revision else ""
                     yield f"{head}data: {msgspec.json.encode(data).decode()}\n\n".encode()

@@ -168,6 +168,14 @@ async def test_changes_show_as_they_happen() -> None:
         await b.kit.call("DELETE", "/v3/books/a")
         await b.page.wait_for_selector("#row-a", state="detached")
         assert await b.page.inner_text("#total") == "1"
+        await b.page.goto(f"{b.url}/v3/books?pages=2")
+        await b.page.wait_for_selector("#live.on")
+        await b.kit.post("/v3/books", {"name": "other", "pages": 3})
+        await b.kit.call("PUT", "/v3/books/b", {"pages": 3})
+        await b.page.wait_for_selector("#row-b", state="detached")
+        await b.kit.call("PUT", "/v3/books/other", {"pages": 2})
+        await b.page.wait_for_selector("#row-other")
+        assert await b.page.inner_text("#total") == "1"
 
 
 async def test_ten_thousand_objects_load_as_they_scroll() -> None:
