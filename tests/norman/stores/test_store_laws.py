@@ -295,7 +295,7 @@ async def play(store: Store, history: list[tuple[str, JsonObject]]) -> dict[str,
 
 
 @pytest.mark.parametrize("store", EACH_STORE)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(history=steps)
 def test_a_store_is_a_dictionary(store: str, history: list[tuple[str, JsonObject]]) -> None:
     """After any history, reads by id and lists have what a dictionary has."""
@@ -313,7 +313,7 @@ def test_a_store_is_a_dictionary(store: str, history: list[tuple[str, JsonObject
 
 
 @pytest.mark.parametrize("store", EACH_STORE)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(history=steps, where=conditions, sort=sorts, limit=st.integers(1, 4))
 def test_every_store_filters_sorts_and_pages_alike(
     store: str, history: list[tuple[str, JsonObject]], where: list[QueryCondition], sort: Sort, limit: int
