@@ -118,8 +118,8 @@ class _Loader(yaml.SafeLoader):
             mapping[key] = self.construct_object(value_node, deep=deep)
         return mapping
 
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int | float | str:
-        """With octal numbers of both kinds. An int64, else a float; text if it needs more than 64 bits and is not decimal."""
+    def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
+        """An int64, with octal numbers of both kinds; else a float; text if it is not decimal and 64 bits do not do."""
         scalar = str(self.construct_scalar(node))
         text = scalar.replace("_", "")
         sign, digits = (-1 if text[:1] == "-" else 1), text.lstrip("+-")
@@ -179,7 +179,7 @@ _SCALARS: Final = (
     ),
 )
 _Loader.yaml_implicit_resolvers = _resolvers(yaml.SafeLoader)
-_Loader.add_constructor(f"{_TAG}int", _Loader.construct_yaml_int)
+_Loader.add_constructor(f"{_TAG}int", _Loader.construct_number)
 _Loader.add_constructor(f"{_TAG}binary", _Loader.construct_text)
 _Loader.add_constructor(None, _Loader.construct_untagged)
 AMBIGUOUS: Final = _SCALARS
