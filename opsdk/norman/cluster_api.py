@@ -78,7 +78,7 @@ async def cluster_api(
     schemas = NormanSchemas.for_kubernetes(version)
     access = RbacAccess(cluster.uncached)
     async with AsyncExitStack() as stack:
-        clients = await stack.enter_async_context(ImpersonatingClients(cluster.config))
+        clients = await stack.enter_async_context(ImpersonatingClients(cluster))
         stores: dict[GroupVersionKind, SharedWatchStore] = {}
 
         def serve(schema: Schema) -> None:

@@ -11,7 +11,7 @@ import pytest
 from normankit import V3, NormanKit, api_context
 
 from envtest import Environment
-from opsdk import Client
+from opsdk import Client, Cluster
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
@@ -257,10 +257,10 @@ async def test_updates_are_tried_five_times_after_a_conflict(k8s_client: Client,
         assert (await updating)["data"] == {"k": "v"}
 
 
-async def test_kubernetes_decides_what_a_user_may_do(k8s_env: Environment, k8s_client: Client) -> None:
+async def test_kubernetes_decides_what_a_user_may_do(k8s_cluster: Cluster, k8s_client: Client) -> None:
     """Requests impersonate their user: the API server refuses what RBAC does not grant."""
     await grant(k8s_client, "ada", "default", "get", "list", "create")
-    async with ImpersonatingClients(k8s_env.config) as clients:
+    async with ImpersonatingClients(k8s_cluster) as clients:
         store, context = ProxyStore(clients, ConfigMap), api_context()
         kind = schema(store)
         with pytest.raises(NormanError, match="must authenticate"):
@@ -276,6 +276,22 @@ async def test_kubernetes_decides_what_a_user_may_do(k8s_env: Environment, k8s_c
         context.user = UserInfo(username="bob")
         with pytest.raises(ForbiddenError):
             await store.by_id(context, kind, "default:a")
+
+
+async def test_connections_in_use_stay_open(k8s_cluster: Cluster, k8s_client: Client) -> None:
+    """A watch goes on when more users come than connections are kept for."""
+    for user in ("ada", "bob"):
+        await grant(k8s_client, user, "default", "list", "watch")
+    async with ImpersonatingClients(k8s_cluster, max_users=1) as clients:
+        ada, bob = api_context(), api_context()
+        ada.user, bob.user = UserInfo(username="ada"), UserInfo(username="bob")
+        async with clients(ada).watch(ConfigMap, namespace="default") as events:
+            await clients(bob).list(ConfigMap, namespace="default")
+            await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+            async with asyncio.timeout(5):
+                while (await anext(events)).object.metadata.name != "a":
+                    pass
+        assert "1 users" in repr(clients)
 
 
 async def grant(client: Client, user: str, namespace: str, *verbs: str) -> None:
