@@ -25,8 +25,8 @@ from opsdk.structured_merge.value import JsonObject
 RESOURCE = "resource"
 """The attribute of a schema with the `GroupVersionResource` that its rights belong to."""
 
-# A right that is taken away ends within this many seconds.
-_ALLOW_SECONDS = 10.0
+# A right or a token that is taken away ends within this many seconds.
+_TTL_SECONDS = 10.0
 
 
 class RbacAccess(AllAccess):
@@ -41,7 +41,9 @@ class RbacAccess(AllAccess):
     """
 
     def __init__(self, client: ReviewClient, *, clock: Clock = LOOP_CLOCK) -> None:
-        self._auth = DelegatedAuth(client, allow_seconds=_ALLOW_SECONDS, max_cached=16_384, clock=clock)
+        self._auth = DelegatedAuth(
+            client, token_seconds=_TTL_SECONDS, allow_seconds=_TTL_SECONDS, max_cached=16_384, clock=clock
+        )
 
     async def authenticate(self, request: HttpRequest) -> UserInfo | None:
         """Return the user of the token, for `NormanOptions.authenticate`.
