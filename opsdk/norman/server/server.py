@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.randomness import loop_random
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
@@ -166,8 +165,7 @@ class NormanServer:
                 raise ErrorCode.NOT_FOUND.error(f"no API version is served at {request.path}")
         elif url.type != "subscribe":
             context.schema = self._schema(context, url.type)
-        token = f"{loop_random().getrandbits(128):032x}"
-        cookie = check_csrf(request, context.method, token, secure=context.urls.current().startswith("https:"))
+        cookie = check_csrf(request, context.method, secure=context.urls.current().startswith("https:"))
         _check_method(context)
         return cookie
 

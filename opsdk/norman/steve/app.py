@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from opsdk.aio.randomness import loop_random
 from opsdk.apiserver.auth.user import User
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError, BadRequestError, ForbiddenError, OpsdkError
@@ -193,8 +192,7 @@ def _check_csrf(request: HttpRequest) -> str:
     """Return a ``Set-Cookie`` header, or an empty text. Raises `NormanError` InvalidCSRFToken."""
     if request.header("authorization").lower().startswith("bearer "):
         return ""  # a page of another origin cannot send this header, unlike the password of a URL
-    token = f"{loop_random().getrandbits(128):032x}"
-    return check_csrf(request, request.method, token, secure=request.scheme == "https")
+    return check_csrf(request, request.method, secure=request.scheme == "https")
 
 
 def _pairs(request: HttpRequest) -> list[tuple[str, str]]:
