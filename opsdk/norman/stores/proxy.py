@@ -77,9 +77,16 @@ class ProxyStore:
         return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
-        """Create an object. One without a name gets a prefix from its type, such as ``c-`` for a cluster."""
+        """Create an object. One without a name gets a prefix from its type, such as ``c-`` for a cluster.
+
+        Raises:
+            NormanError: MissingRequired; the object has no namespace, and its kind needs one.
+        """
         tree = self._internal(schema, data)
         metadata = tree.setdefault("metadata", {})
+        if schema.scope is Scope.NAMESPACE and not metadata.get("namespace"):
+            name = "namespaceId" if "namespaceId" in schema.resource_fields else "namespace"
+            raise ErrorCode.MISSING_REQUIRED.error(field_name=name)
         for name in ("labels", "annotations"):
             metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
         if context.user is not None and context.user.username:

@@ -278,6 +278,14 @@ async def test_kubernetes_decides_what_a_user_may_do(k8s_cluster: Cluster, k8s_c
             await store.by_id(context, kind, "default:a")
 
 
+async def test_an_object_of_a_namespaced_kind_needs_a_namespace(k8s_client: Client) -> None:
+    """The error names the field; such an object has no place on the API server."""
+    store = ProxyStore(k8s_client, ConfigMap)
+    with pytest.raises(NormanError) as caught:
+        await store.create(api_context(), schema(store), {"name": "a"})
+    assert (caught.value.code, caught.value.field_name) == ("MissingRequired", "namespaceId")
+
+
 async def test_connections_in_use_stay_open(k8s_cluster: Cluster, k8s_client: Client) -> None:
     """A watch goes on when more users come than connections are kept for."""
     for user in ("ada", "bob"):
