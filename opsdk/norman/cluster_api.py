@@ -28,6 +28,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.norman.importing.follow import follow_definitions
 from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.mappers.moves import Drop, Move
+from opsdk.norman.mappers.state import add_state
 from opsdk.norman.model import ApiContext, ApiVersion, Mapper, Schema
 from opsdk.norman.rbac_access import RbacAccess
 from opsdk.norman.schemas import NormanSchemas
@@ -88,6 +89,7 @@ async def cluster_api(
                 proxy = ProxyStore(clients, unstructured(gvk.api_version, gvk.kind))
                 stores[gvk] = SharedWatchStore(proxy, key=_user)
             schema.store = stores[gvk]
+            add_state(schema)
 
         for cls, mapper in _MAPPERS.items():
             schemas.add_mapper_for(version, cls, mapper)

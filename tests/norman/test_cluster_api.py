@@ -68,6 +68,10 @@ async def test_every_kind_with_the_rights_of_the_user(k8s_env: Environment, k8s_
             kit = NormanKit(server, headers={"authorization": f"Bearer {admin.token}"})
             created = await kit.post("/v3/configmaps", {"name": "a", "namespace": "default", "data": {"k": "v"}})
             assert (created.status, created.body["id"]) == (201, "default:a")
+            homeless = await kit.post("/v3/configmaps", {"name": "a", "data": {"k": "v"}})
+            assert homeless.error == (422, "MissingRequired", "namespace")
+            namespace = (await kit.get("/v3/namespaces/default")).body
+            assert (namespace["state"], namespace["transitioning"]) == ("active", "no")
             assert (await kit.get("/v3/boats")).status == 404
             await k8s_client.create(Unstructured.from_tree(DEFINITION))
 
