@@ -207,7 +207,7 @@ async def test_errors_of_kubernetes_become_norman_errors(k8s_client: Client) -> 
         body = {"name": "a", "namespaceId": "default"}
         await served.post("/v3/configmaps", body)
         again = await served.post("/v3/configmaps", body)
-        assert again.error == (409, "Conflict", None)
+        assert again.error == (409, "AlreadyExists", None)
         invalid = await served.post("/v3/configmaps", {"name": "b", "namespaceId": "default", "data": {"a/b": "x"}})
         assert (invalid.status, invalid.body["code"]) == (422, "Invalid")
         assert "a/b" in invalid.body["message"]
