@@ -5,7 +5,7 @@ Upstream: github.com/rancher/norman/authorization/all.go
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
@@ -38,6 +38,10 @@ class AllAccess:
 
     async def can_do(self, context: ApiContext, group: str, resource: str, verb: str, namespace: str = "") -> None:
         """Allow every verb."""
+
+    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
+        """Return None: all namespaces."""
+        return None
 
     async def filter_list(
         self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]

@@ -22,7 +22,7 @@ from opsdk.api.core.v1 import (
 )
 from opsdk.api.networking.v1 import Ingress
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.object import TypedObject
 from opsdk.cluster.cluster import Cluster
 from opsdk.norman.importing.follow import follow_definitions
@@ -37,6 +37,7 @@ from opsdk.norman.server.writing import PageRenderer
 from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
+from opsdk.rbac.listable_namespaces import ListableNamespaces
 
 BUILT_IN_KINDS: Sequence[type[TypedObject]] = (
     ConfigMap, CronJob, DaemonSet, Deployment, Ingress, Job, Namespace, Node, PersistentVolumeClaim, Pod, Secret,
@@ -77,9 +78,10 @@ async def cluster_api(
     """
     version = version or ApiVersion(group="opsdk.dev", version="v3", path="/v3")
     schemas = NormanSchemas.for_kubernetes(version)
-    access = RbacAccess(cluster.uncached)
     async with AsyncExitStack() as stack:
         clients = await stack.enter_async_context(ImpersonatingClients(cluster))
+        listable = ListableNamespaces(clients.for_user, lambda: _namespaces(cluster))
+        access = RbacAccess(cluster.uncached, listable=listable)
         stores: dict[GroupVersionKind, SharedWatchStore] = {}
 
         def serve(schema: Schema) -> None:
@@ -104,6 +106,11 @@ async def cluster_api(
 def _user(context: ApiContext) -> tuple[Any, ...]:
     user = context.user
     return () if user is None else (user.username, *user.groups)
+
+
+async def _namespaces(cluster: Cluster) -> list[str]:
+    namespaces = await cluster.client.list(metadata_only(Namespace))
+    return [each.metadata.name for each in namespaces]
 
 
 async def _close(stores: dict[GroupVersionKind, SharedWatchStore]) -> None:

@@ -342,6 +342,10 @@ class AccessControl(Protocol):
         """Check a verb of a Kubernetes resource."""
         ...
 
+    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
+        """Return the namespaces that a list or a watch is about; None for all."""
+        ...
+
     async def filter_list(
         self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
     ) -> Sequence[JsonObject]:

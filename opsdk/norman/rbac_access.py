@@ -5,13 +5,13 @@ Upstream: github.com/rancher/norman/types/server_types.go (AccessControl)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.authorization.v1 import ResourceAttributes
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.errors import OpsdkError
+from opsdk.errors import NormanError, OpsdkError
 from opsdk.http.server.request import HttpRequest
 from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
@@ -20,6 +20,7 @@ from opsdk.norman.model import ApiContext, Schema, Scope
 from opsdk.norman.query import namespace_of
 from opsdk.norman.tokens import token_of
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
+from opsdk.rbac.listable_namespaces import ListableNamespaces
 from opsdk.structured_merge.value import JsonObject
 
 RESOURCE = "resource"
@@ -32,15 +33,20 @@ _TTL_SECONDS = 10.0
 class RbacAccess(AllAccess):
     """Lets a user do what RBAC lets them do with the resource in `Schema.attributes`; schemas without one are open.
 
-    A user who may list a kind only in some namespaces lists these: name one in the query (``?namespaceId=a``).
-    Requests of nobody are refused. Results hold for 10 s (denials for 30 s).
+    A user who may list a kind only in some namespaces lists these, and watches them: with `listable` in one collection,
+    without it by the query (``?namespace=a``). A watch keeps the namespaces that it began with, less those whose rights
+    are taken away. Requests of nobody are refused. Results hold for 10 s (denials for 30 s).
 
     Args:
         client: sends the reviews.
+        listable: finds the namespaces of a list.
         clock: source of time.
     """
 
-    def __init__(self, client: ReviewClient, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(
+        self, client: ReviewClient, *, listable: ListableNamespaces | None = None, clock: Clock = LOOP_CLOCK
+    ) -> None:
+        self._listable = listable
         self._auth = DelegatedAuth(
             client, token_seconds=_TTL_SECONDS, allow_seconds=_TTL_SECONDS, max_cached=16_384, clock=clock
         )
@@ -60,9 +66,11 @@ class RbacAccess(AllAccess):
             raise ErrorCode.CLUSTER_UNAVAILABLE.error("the token cannot be checked now") from error
 
     async def can_list(self, context: ApiContext, schema: Schema) -> None:
-        """Check GET of the collection, and ``list``: everywhere, or in the namespace of the query."""
+        """Check GET of the collection, and ``list``: in the namespace of the query, or anywhere."""
         await super().can_list(context, schema)
-        await self._check(context, schema, "list", _namespace(context, schema, None))
+        namespaces = await self.list_namespaces(context, schema)
+        if namespaces is not None and not namespaces:
+            raise ErrorCode.PERMISSION_DENIED.error(f"can not list {schema.id}")
 
     async def can_get(self, context: ApiContext, schema: Schema) -> None:
         """Check GET of the resource, and ``get`` of the object in the URL."""
@@ -88,6 +96,20 @@ class RbacAccess(AllAccess):
         """Check any verb of a resource."""
         attributes = ResourceAttributes(group=group, resource=resource, verb=verb, namespace=namespace or None)
         await self._review(context, attributes, f"can not {verb} {resource}")
+
+    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
+        """Return None if the user may list everything, else the namespaces in which they may; maybe none."""
+        resource = _resource(schema)
+        if resource is None or await self._allows(context, _attributes(resource, "list", "", "")):
+            return None
+        if namespace := _namespace(context, schema, None):
+            return [namespace] if await self._allows(context, _attributes(resource, "list", namespace, "")) else []
+        if self._listable is None or context.user is None or schema.scope is not Scope.NAMESPACE:
+            return []
+        try:
+            return await self._listable.of(context.user, resource.group, resource.resource)
+        except (OpsdkError, TimeoutError) as error:
+            raise _unavailable() from error
 
     async def filter_list(
         self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
@@ -122,14 +144,20 @@ class RbacAccess(AllAccess):
             await self._review(context, _attributes(resource, verb, namespace, name), f"can not {verb} {schema.id}")
 
     async def _review(self, context: ApiContext, attributes: ResourceAttributes, denial: str) -> None:
+        if not await self._allows(context, attributes):
+            raise ErrorCode.PERMISSION_DENIED.error(denial)
+
+    async def _allows(self, context: ApiContext, attributes: ResourceAttributes) -> bool:
         if context.user is None:
             raise ErrorCode.UNAUTHORIZED.error("must authenticate")
         try:
-            allowed = await self._auth.allows(context.user, attributes)
+            return await self._auth.allows(context.user, attributes)
         except (OpsdkError, TimeoutError) as error:
-            raise ErrorCode.CLUSTER_UNAVAILABLE.error("the rights cannot be checked now") from error
-        if not allowed:
-            raise ErrorCode.PERMISSION_DENIED.error(denial)
+            raise _unavailable() from error
+
+
+def _unavailable() -> NormanError:
+    return ErrorCode.CLUSTER_UNAVAILABLE.error("the rights cannot be checked now")
 
 
 def _attributes(resource: GroupVersionResource, verb: str, namespace: str, name: str) -> ResourceAttributes:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from opsdk.aio.closing import Closing
+from opsdk.api.authentication.v1 import UserInfo
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
@@ -38,7 +39,11 @@ class ImpersonatingClients(Closing):
         """Return the client of the user of a request. Raises `NormanError` Unauthorized if it has none."""
         if context.user is None or not context.user.username:
             raise ErrorCode.UNAUTHORIZED.error("must authenticate")
-        return Client(_UserExecutor(self._cluster, self._transports, user_of_info(context.user)))
+        return self.for_user(context.user)
+
+    def for_user(self, user: UserInfo) -> Client:
+        """Return the client of a user. Its requests raise `UnauthorizedError` for a user without name."""
+        return Client(_UserExecutor(self._cluster, self._transports, user_of_info(user)))
 
     async def aclose(self) -> None:
         """Close all connections. Idempotent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from normankit import V3, NormanKit, api_context
 from envtest import Environment
 from opsdk import Client, Cluster
 from opsdk.api.authentication.v1 import UserInfo
-from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
@@ -23,7 +24,10 @@ from opsdk.norman.rbac_access import RESOURCE, RbacAccess
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.proxy import ProxyStore
+from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
+from opsdk.norman.stores.wrapper import StoreWrapper
+from opsdk.rbac.listable_namespaces import ListableNamespaces
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -346,6 +350,56 @@ async def test_rbac_decides_what_a_user_sees(k8s_env: Environment, k8s_client: C
     await k8s_client.delete(RoleBinding, "default/ada-default")
     await asyncio.sleep(11)
     assert (await served.get("/v3/configmaps/default:a")).status == 403
+
+
+async def test_a_plain_list_has_what_the_user_may_see(
+    k8s_env: Environment, k8s_cluster: Cluster, k8s_client: Client
+) -> None:
+    """List and subscription of a user with rights in some namespaces; a right that is taken away ends in both."""
+    for namespace in ("red", "blue", "green"):
+        await k8s_client.create(Namespace(metadata=ObjectMeta(name=namespace)))
+        await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace=namespace)))
+    for namespace in ("red", "blue"):
+        await grant(k8s_client, "ada", namespace, "get", "list", "watch")
+
+    async def names() -> list[str]:
+        return [each.metadata.name for each in await k8s_client.list(Namespace)]
+
+    async with ImpersonatingClients(k8s_cluster) as clients:
+        access = RbacAccess(k8s_client, listable=ListableNamespaces(clients.for_user, names))
+        schemas = SchemaRegistry()
+        async with SharedWatchStore(ProxyStore(clients, ConfigMap)) as store:
+            kind = schemas.add(dataclasses.replace(schema(ProxyStore(clients, ConfigMap)), store=store))
+            kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
+            server = NormanServer(schemas, access=access, options=NormanOptions(authenticate=access.authenticate))
+            served = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('ada').token}"})
+            nobody = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('bob').token}"})
+
+            async def seen() -> set[str]:
+                return {item["id"] for item in (await served.get("/v3/configmaps")).data if item["name"] == "a"}
+
+            assert await seen() == {"red:a", "blue:a"}
+            assert {"configMap"} == {item["id"] for item in (await served.get("/v3/schemas")).data}
+            assert (await nobody.get("/v3/configmaps")).status == 403
+            context = api_context()
+            context.access, context.schemas, context.user = access, schemas, UserInfo(username="ada")
+            async with aclosing(StoreWrapper(store).watch(context, kind, QueryOptions())) as events:
+                following = asyncio.create_task(anext(events))
+                await asyncio.sleep(1)
+                for namespace in ("green", "blue"):
+                    await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="b", namespace=namespace)))
+                async with asyncio.timeout(20):
+                    assert (await following).data["id"] == "blue:b"
+                await k8s_client.delete(RoleBinding, "blue/ada-blue")
+                await asyncio.sleep(11)
+                for namespace in ("blue", "red"):
+                    await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace=namespace)))
+                async with asyncio.timeout(20):
+                    assert (await anext(events)).data["id"] == "red:c"
+            assert await seen() == {"red:a"}
+            await k8s_client.delete(RoleBinding, "red/ada-red")
+            await asyncio.sleep(11)
+            assert (await served.get("/v3/configmaps")).status == 403
 
 
 async def test_objects_of_other_namespaces_are_filtered(k8s_env: Environment, k8s_client: Client) -> None:
