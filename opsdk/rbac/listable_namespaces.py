@@ -58,16 +58,16 @@ class ListableNamespaces:
     async def of(self, user: UserInfo, group: str, resource: str) -> Collection[str]:
         """Return the names, sorted. Raises `OpsdkError` or TimeoutError."""
         names = sorted(await self._namespaces())[: self._max_namespaces]
-        found: list[str] = []
+        listable: list[str] = []
         for first in range(0, len(names), _CONCURRENCY):
             chunk = names[first : first + _CONCURRENCY]
             rules = await asyncio.gather(*(self._rules_in(user, name) for name in chunk))
-            found += [
+            listable += [
                 name
-                for name, own in zip(chunk, rules, strict=True)
-                if own.covers(Permission("list", group, resource, namespace=name))
+                for name, granted in zip(chunk, rules, strict=True)
+                if granted.covers(Permission("list", group, resource, namespace=name))
             ]
-        return found
+        return listable
 
     async def _rules_in(self, user: UserInfo, namespace: str) -> RuleSet:
         key = (msgspec.json.encode(user, order="deterministic"), namespace)
