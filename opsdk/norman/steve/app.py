@@ -118,9 +118,12 @@ class SteveApp:
                 body=await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b"",
             )
         )
-        if response.body is None:
-            return HttpResponse(response.status)
-        return json_response(response.body, status=response.status)
+        answer = HttpResponse(response.status)
+        if response.body is not None:
+            answer = json_response(response.body, status=response.status)
+        # Clients find the types by it.
+        answer.add_header("x-api-schemas", f"{urls.base}/schemas")
+        return answer
 
     def _urls(self, request: HttpRequest) -> SteveUrls:
         """Return the URLs for the host that the client named. Forwarded headers are not read: anyone can send them."""

@@ -55,6 +55,8 @@ async def test_the_api_is_served_with_links_of_its_host() -> None:
         body = {"metadata": {"name": "a", "namespace": "default"}, "data": {"x": "1"}}
         created = await admin.post("/v1/configmaps", json=body)
         assert (created.status_code, created.json()["id"]) == (201, "default/a")
+        types = (await admin.get("/v1")).headers["x-api-schemas"]
+        assert {"configmap", "pod"} <= {item["id"] for item in (await admin.get(types)).json()["data"]}
         page = await admin.get(
             "/v1/configmaps",
             params={"filter": "metadata.name in (a,b)", "pagesize": "1"},
