@@ -53,3 +53,18 @@ def check_csrf(request: HttpRequest, method: str, *, secure: bool) -> str:
         return ""
     # Not HttpOnly: the page repeats it. Lax, so that a link from another page still sends it.
     return f"{COOKIE}={secrets.token_hex(16)}; Path=/; SameSite=Lax{'; Secure' if secure else ''}"
+
+
+def check_origin(request: HttpRequest, *hosts: str) -> None:
+    """Refuse the WebSocket of a page of another origin, with which a browser sends its cookies.
+
+    Args:
+        request: the handshake; clients other than browsers send no ``Origin``.
+        hosts: names, with ports, that clients know this server by.
+
+    Raises:
+        NormanError: PermissionDenied.
+    """
+    origin = request.header("origin")
+    if origin and origin.partition("://")[2].lower() not in {host.lower() for host in hosts}:
+        raise ErrorCode.PERMISSION_DENIED.error(f"a page of {origin} may not subscribe here")

@@ -22,7 +22,7 @@ from opsdk.http.server.response import HttpResponse, StreamResponse, json_respon
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.rbac_access import RbacAccess
-from opsdk.norman.server.csrf import check_csrf
+from opsdk.norman.server.csrf import check_csrf, check_origin
 from opsdk.norman.steve.api import SteveApi, SteveRequest
 from opsdk.norman.steve.resources import SteveUrls, error_body
 from opsdk.norman.steve.subscription import SubscribeSession
@@ -134,9 +134,7 @@ class SteveApp:
     def _subscribe(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
         if not wants_websocket(request):
             raise ErrorCode.INVALID_ACTION.error("subscribe needs a WebSocket")
-        origin = request.header("origin")
-        if origin and origin.partition("://")[2] != request.header("host"):
-            raise ErrorCode.PERMISSION_DENIED.error(f"a page of {origin} may not subscribe here")
+        check_origin(request, request.header("host"))
 
         async def run(socket: WebSocket, _: str) -> None:
             session = SubscribeSession(
