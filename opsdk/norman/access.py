@@ -24,7 +24,7 @@ class AllAccess:
         """Check that the resource has GET."""
         _check("GET" in schema.resource_methods, "get", schema)
 
-    async def can_create(self, context: ApiContext, schema: Schema) -> None:
+    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
         """Check that the collection has POST."""
         _check("POST" in schema.collection_methods, "create", schema)
 
@@ -61,7 +61,7 @@ class NoAccess(AllAccess):
         """Refuse."""
         _check(False, "get", schema)
 
-    async def can_create(self, context: ApiContext, schema: Schema) -> None:
+    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
         """Refuse."""
         _check(False, "create", schema)
 

@@ -326,8 +326,8 @@ class AccessControl(Protocol):
         """Check a read of one object."""
         ...
 
-    async def can_create(self, context: ApiContext, schema: Schema) -> None:
-        """Check a create."""
+    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
+        """Check a create; of any object if `data` is None."""
         ...
 
     async def can_update(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:

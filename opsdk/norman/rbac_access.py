@@ -77,10 +77,16 @@ class RbacAccess(AllAccess):
         await super().can_get(context, schema)
         await self._check(context, schema, "get", _namespace(context, schema, None), _name(context, schema, None))
 
-    async def can_create(self, context: ApiContext, schema: Schema) -> None:
-        """Check POST of the collection, and ``create``."""
-        await super().can_create(context, schema)
-        await self._check(context, schema, "create", _namespace(context, schema, None))
+    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
+        """Check POST of the collection, and ``create``: in the namespace of the object, or else of the query."""
+        await super().can_create(context, schema, data)
+        namespace = ""
+        if data is not None and schema.scope is Scope.NAMESPACE:
+            # A field that the schema does not declare says nothing about where the object will be.
+            value = data.get("namespaceId" if "namespaceId" in schema.resource_fields else "namespace")
+            # The values of a form are lists.
+            namespace = to_text(value[0] if isinstance(value, list) and value else value)
+        await self._check(context, schema, "create", namespace or _namespace(context, schema, None))
 
     async def can_update(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
         """Check PUT of the resource, and ``update`` of the object."""

@@ -22,6 +22,7 @@ from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server import handlers
 from opsdk.norman.server.csrf import check_csrf
 from opsdk.norman.server.meta_schemas import META, meta_schemas
+from opsdk.norman.server.reading import read_body
 from opsdk.norman.server.subscribe import subscribe_handler
 from opsdk.norman.server.url_parsing import parse_url
 from opsdk.norman.server.urls import RequestUrls
@@ -33,6 +34,7 @@ from opsdk.norman.server.writing import (
     response_format,
     write,
 )
+from opsdk.norman.stores.wrapper import sub_context_fields
 from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -196,7 +198,8 @@ class NormanServer:
             await (access.can_get(context, schema) if context.id else access.can_list(context, schema))
             handler, default = schema.list_handler, handlers.list_handler
         elif context.method == "POST":
-            await access.can_create(context, schema)
+            body = await read_body(context.request)
+            await access.can_create(context, schema, {**body, **sub_context_fields(context, schema)})
             handler, default = schema.create_handler, handlers.create_handler
         elif context.method == "PUT":
             await access.can_update(context, schema, None)

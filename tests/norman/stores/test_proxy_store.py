@@ -352,6 +352,28 @@ async def test_rbac_decides_what_a_user_sees(k8s_env: Environment, k8s_client: C
     assert (await served.get("/v3/configmaps/default:a")).status == 403
 
 
+async def test_a_create_needs_the_right_in_the_namespace_of_the_object(
+    k8s_env: Environment, k8s_client: Client
+) -> None:
+    """Whatever the query says; the store has the rights of the program."""
+    await grant(k8s_client, "ada", "default", "create", "get")
+    access = RbacAccess(k8s_client)
+    schemas = SchemaRegistry()
+    kind = schemas.add(schema(ProxyStore(k8s_client, ConfigMap)))
+    kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
+    server = NormanServer(schemas, access=access, options=NormanOptions(authenticate=access.authenticate))
+    served = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('ada').token}"})
+    own, other = {"name": "a", "namespaceId": "default"}, {"name": "a", "namespaceId": "kube-system"}
+    for query in ("", "?namespaceId=default", "?namespace=default"):
+        for body in (other, {**other, "namespace": "default"}):
+            assert (await served.post(f"/v3/configmaps{query}", body)).status == 403
+        created = await served.post(f"/v3/configmaps{query}", own)
+        assert created.status == 201
+        await k8s_client.delete(ConfigMap, "default/a")
+    missing = await served.post("/v3/configmaps?namespaceId=default", {"name": "a"})
+    assert missing.error == (422, "MissingRequired", "namespaceId")
+
+
 async def test_a_plain_list_has_what_the_user_may_see(
     k8s_env: Environment, k8s_cluster: Cluster, k8s_client: Client
 ) -> None:
