@@ -37,7 +37,7 @@ from opsdk.norman.server.writing import PageRenderer
 from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
-from opsdk.rbac.listable_namespaces import ListableNamespaces
+from opsdk.rbac.user_namespaces import UserNamespaces
 
 BUILT_IN_KINDS: Sequence[type[TypedObject]] = (
     ConfigMap, CronJob, DaemonSet, Deployment, Ingress, Job, Namespace, Node, PersistentVolumeClaim, Pod, Secret,
@@ -80,8 +80,8 @@ async def cluster_api(
     schemas = NormanSchemas.for_kubernetes(version)
     async with AsyncExitStack() as stack:
         clients = await stack.enter_async_context(ImpersonatingClients(cluster))
-        listable = ListableNamespaces(clients.for_user, lambda: _namespaces(cluster))
-        access = RbacAccess(cluster.uncached, listable=listable)
+        namespaces = UserNamespaces(clients.for_user, lambda: _namespaces(cluster))
+        access = RbacAccess(cluster.uncached, namespaces=namespaces)
         stores: dict[GroupVersionKind, SharedWatchStore] = {}
 
         def serve(schema: Schema) -> None:

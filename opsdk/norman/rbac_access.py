@@ -6,6 +6,7 @@ Upstream: github.com/rancher/norman/types/server_types.go (AccessControl)
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.authentication.v1 import UserInfo
@@ -20,7 +21,7 @@ from opsdk.norman.model import ApiContext, Schema, Scope
 from opsdk.norman.query import namespace_of
 from opsdk.norman.tokens import token_of
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
-from opsdk.rbac.listable_namespaces import ListableNamespaces
+from opsdk.rbac.user_namespaces import UserNamespaces
 from opsdk.structured_merge.value import JsonObject
 
 RESOURCE = "resource"
@@ -33,20 +34,20 @@ _TTL_SECONDS = 10.0
 class RbacAccess(AllAccess):
     """Lets a user do what RBAC lets them do with the resource in `Schema.attributes`; schemas without one are open.
 
-    A user who may list a kind only in some namespaces lists these, and watches them: with `listable` in one collection,
-    without it by the query (``?namespace=a``). A watch keeps the namespaces that it began with, less those whose rights
-    are taken away. Requests of nobody are refused. Results hold for 10 s (denials for 30 s).
+    A user who may list a kind only in some namespaces lists these, and watches them: with `namespaces` in one
+    collection, without it by the query (``?namespace=a``). A watch keeps the namespaces that it began with, less those
+    whose rights are taken away. Requests of nobody are refused. Results hold for 10 s (denials for 30 s).
 
     Args:
         client: sends the reviews.
-        listable: finds the namespaces of a list.
+        namespaces: finds the namespaces of a list or a watch.
         clock: source of time.
     """
 
     def __init__(
-        self, client: ReviewClient, *, listable: ListableNamespaces | None = None, clock: Clock = LOOP_CLOCK
+        self, client: ReviewClient, *, namespaces: UserNamespaces | None = None, clock: Clock = LOOP_CLOCK
     ) -> None:
-        self._listable = listable
+        self._namespaces = namespaces
         self._auth = DelegatedAuth(
             client, token_seconds=_TTL_SECONDS, allow_seconds=_TTL_SECONDS, max_cached=16_384, clock=clock
         )
@@ -78,15 +79,20 @@ class RbacAccess(AllAccess):
         await self._check(context, schema, "get", _namespace(context, schema, None), _name(context, schema, None))
 
     async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
-        """Check POST of the collection, and ``create``: in the namespace of the object, or else of the query."""
+        """Check POST of the collection, and ``create``: in the namespace of the object or of the query, or anywhere."""
         await super().can_create(context, schema, data)
-        namespace = ""
+        namespace = _namespace(context, schema, None)
+        resource = _resource(schema)
         if data is not None and schema.scope is Scope.NAMESPACE:
             # A field that the schema does not declare says nothing about where the object will be.
             value = data.get("namespaceId" if "namespaceId" in schema.resource_fields else "namespace")
             # The values of a form are lists.
-            namespace = to_text(value[0] if isinstance(value, list) and value else value)
-        await self._check(context, schema, "create", namespace or _namespace(context, schema, None))
+            namespace = to_text(value[0] if isinstance(value, list) and value else value) or namespace
+        elif not namespace and resource is not None:
+            is_everywhere = await self._allows(context, _attributes(resource, "create", "", ""))
+            if not is_everywhere and await self._allowing(context, schema, "create", resource):
+                return
+        await self._check(context, schema, "create", namespace)
 
     async def can_update(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
         """Check PUT of the resource, and ``update`` of the object."""
@@ -110,12 +116,7 @@ class RbacAccess(AllAccess):
             return None
         if namespace := _namespace(context, schema, None):
             return [namespace] if await self._allows(context, _attributes(resource, "list", namespace, "")) else []
-        if self._listable is None or context.user is None or schema.scope is not Scope.NAMESPACE:
-            return []
-        try:
-            return await self._listable.of(context.user, resource.group, resource.resource)
-        except (OpsdkError, TimeoutError) as error:
-            raise _unavailable() from error
+        return await self._allowing(context, schema, "list", resource)
 
     async def filter_list(
         self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
@@ -135,6 +136,16 @@ class RbacAccess(AllAccess):
             if allowed[namespace_of(item)]
             or await self._is_visible(context, schema, namespace_of(item), _name_of(item))
         ]
+
+    async def _allowing(
+        self, context: ApiContext, schema: Schema, verb: Literal["list", "create"], resource: GroupVersionResource
+    ) -> Collection[str]:
+        if self._namespaces is None or context.user is None or schema.scope is not Scope.NAMESPACE:
+            return []
+        try:
+            return await self._namespaces.allowing(context.user, verb, resource.group, resource.resource)
+        except (OpsdkError, TimeoutError) as error:
+            raise _unavailable() from error
 
     async def _is_visible(self, context: ApiContext, schema: Schema, namespace: str, name: str = "") -> bool:
         resource = _resource(schema)

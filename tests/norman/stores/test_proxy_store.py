@@ -27,7 +27,7 @@ from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
 from opsdk.norman.stores.wrapper import StoreWrapper
-from opsdk.rbac.listable_namespaces import ListableNamespaces
+from opsdk.rbac.user_namespaces import UserNamespaces
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -382,13 +382,13 @@ async def test_a_plain_list_has_what_the_user_may_see(
         await k8s_client.create(Namespace(metadata=ObjectMeta(name=namespace)))
         await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace=namespace)))
     for namespace in ("red", "blue"):
-        await grant(k8s_client, "ada", namespace, "get", "list", "watch")
+        await grant(k8s_client, "ada", namespace, "get", "list", "watch", "create")
 
     async def names() -> list[str]:
         return [each.metadata.name for each in await k8s_client.list(Namespace)]
 
     async with ImpersonatingClients(k8s_cluster) as clients:
-        access = RbacAccess(k8s_client, listable=ListableNamespaces(clients.for_user, names))
+        access = RbacAccess(k8s_client, namespaces=UserNamespaces(clients.for_user, names))
         schemas = SchemaRegistry()
         async with SharedWatchStore(ProxyStore(clients, ConfigMap)) as store:
             kind = schemas.add(dataclasses.replace(schema(ProxyStore(clients, ConfigMap)), store=store))
@@ -401,6 +401,7 @@ async def test_a_plain_list_has_what_the_user_may_see(
                 return {item["id"] for item in (await served.get("/v3/configmaps")).data if item["name"] == "a"}
 
             assert await seen() == {"red:a", "blue:a"}
+            assert "configMap" in (await served.get("/v3/configmaps")).body["createTypes"]
             assert {"configMap"} == {item["id"] for item in (await served.get("/v3/schemas")).data}
             assert (await nobody.get("/v3/configmaps")).status == 403
             context = api_context()

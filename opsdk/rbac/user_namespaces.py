@@ -1,4 +1,4 @@
-"""The namespaces in which a user may list a resource: SelfSubjectRulesReviews, with their results cached.
+"""The namespaces in which a user has a right: SelfSubjectRulesReviews, with their results cached.
 
 Upstream: none. A SubjectAccessReview has one namespace; a rules review answers for all resources of one.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from typing import Literal
 
 import msgspec
 from cachetools import TLRUCache
@@ -19,19 +20,21 @@ from opsdk.errors import ForbiddenError
 from opsdk.rbac.delegated import ReviewClient
 from opsdk.rbac.permissions import Permission, RuleSet
 
-# Seconds for which the rules of a namespace hold: with a right to list something, and without.
+# Seconds for which the rules of a namespace hold: with one of the rights, and without.
 _ALLOW_SECONDS = 10.0
 _DENY_SECONDS = 30.0
 _TIMEOUT = 10.0
 # Reviews in flight at a time.
 _CONCURRENCY = 8
 _MAX_CACHED = 16_384
+# Rights that are looked for; the others are not kept.
+_VERBS = frozenset({"list", "create", "*"})
 
 
-class ListableNamespaces:
-    """Finds the namespaces in which a user may list a resource.
+class UserNamespaces:
+    """Finds the namespaces in which a user may list a resource, or create objects of it.
 
-    Each namespace takes one review for all resources. Its result holds for 10 s, or 30 s if the user may list nothing
+    Each namespace takes one review for all resources. Its result holds for 10 s, or 30 s if the user may do neither
     there. The rules of authorizers that cannot list rules, such as webhooks, are not seen.
 
     Args:
@@ -55,19 +58,21 @@ class ListableNamespaces:
         self._clock = clock
         self._rules: TLRUCache[Hashable, RuleSet] = TLRUCache(_MAX_CACHED, ttu=_expiry, timer=clock.now)
 
-    async def of(self, user: UserInfo, group: str, resource: str) -> Collection[str]:
+    async def allowing(
+        self, user: UserInfo, verb: Literal["list", "create"], group: str, resource: str
+    ) -> Collection[str]:
         """Return the names, sorted. Raises `OpsdkError` or TimeoutError."""
         names = sorted(await self._namespaces())[: self._max_namespaces]
-        listable: list[str] = []
+        allowing: list[str] = []
         for first in range(0, len(names), _CONCURRENCY):
             chunk = names[first : first + _CONCURRENCY]
             rules = await asyncio.gather(*(self._rules_in(user, name) for name in chunk))
-            listable += [
+            allowing += [
                 name
                 for name, granted in zip(chunk, rules, strict=True)
-                if granted.covers(Permission("list", group, resource, namespace=name))
+                if granted.covers(Permission(verb, group, resource, namespace=name))
             ]
-        return listable
+        return allowing
 
     async def _rules_in(self, user: UserInfo, namespace: str) -> RuleSet:
         key = (msgspec.json.encode(user, order="deterministic"), namespace)
@@ -81,12 +86,12 @@ class ListableNamespaces:
                 rules = RuleSet()
             else:
                 answer = RuleSet.from_review(status, namespace)
-                rules = RuleSet(each for each in answer.permissions if each.verb in ("list", "*"))
+                rules = RuleSet(each for each in answer.permissions if each.verb in _VERBS)
             self._rules[key] = rules
         return rules
 
     def __repr__(self) -> str:
-        return f"<ListableNamespaces with {len(self._rules)} results>"
+        return f"<UserNamespaces with {len(self._rules)} results>"
 
 
 def _expiry(_: Hashable, rules: RuleSet, now: float) -> float:

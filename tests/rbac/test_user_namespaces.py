@@ -1,4 +1,4 @@
-"""The namespaces in which a user may list."""
+"""The namespaces in which a user has a right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.authorization.v1 import ResourceRule, SelfSubjectRulesReview
 from opsdk.errors import ForbiddenError, ServiceUnavailableError
-from opsdk.rbac.listable_namespaces import ListableNamespaces
+from opsdk.rbac.user_namespaces import UserNamespaces
 
 LIST = ResourceRule(verbs=["list"], api_groups=["apps"], resources=["deployments"])
 ADMIN = ResourceRule(verbs=["*"], api_groups=["*"], resources=["*"])
@@ -41,59 +41,61 @@ class Reviews:
         review.status.resource_rules = [rule] if rule is not None else []
         return review
 
-    def listable(self, *names: str, **options: int) -> ListableNamespaces:
+    def namespaces(self, *names: str, **options: int) -> UserNamespaces:
         """Return what is tested, over the given namespaces."""
 
         async def namespaces() -> list[str]:
             return list(names) or sorted(self.rules)
 
-        return ListableNamespaces(lambda _: self, namespaces, **options)
+        return UserNamespaces(lambda _: self, namespaces, **options)
 
 
 ADA = UserInfo(username="ada", groups=["dev"])
 
 
-async def test_a_rule_for_all_objects_makes_a_namespace_listable() -> None:
+async def test_only_rules_for_all_objects_count() -> None:
     """Wildcards count; rules for names, for other verbs and for other resources do not."""
     reviews = Reviews({"a": LIST, "b": ADMIN, "c": READ, "d": NAMED, "e": ForbiddenError("no")})
-    listable = reviews.listable()
-    assert await listable.of(ADA, "apps", "deployments") == ["a", "b"]
-    assert await listable.of(ADA, "", "secrets") == ["b"]
+    namespaces = reviews.namespaces()
+    assert await namespaces.allowing(ADA, "list", "apps", "deployments") == ["a", "b"]
+    assert await namespaces.allowing(ADA, "list", "", "secrets") == ["b"]
+    assert await namespaces.allowing(ADA, "create", "apps", "deployments") == ["b"]
     assert set(reviews.asked.values()) == {1}
 
 
 async def test_results_hold_for_a_while() -> None:
     """A right that is taken away ends after ten seconds, one that is granted is seen after thirty."""
     reviews = Reviews({"a": LIST, "b": READ})
-    listable = reviews.listable()
-    assert await listable.of(ADA, "apps", "deployments") == ["a"]
+    namespaces = reviews.namespaces()
+    assert await namespaces.allowing(ADA, "list", "apps", "deployments") == ["a"]
     reviews.rules = {"a": READ, "b": LIST}
-    assert await listable.of(ADA, "apps", "deployments") == ["a"]
+    assert await namespaces.allowing(ADA, "list", "apps", "deployments") == ["a"]
     await asyncio.sleep(10.5)
-    assert await listable.of(ADA, "apps", "deployments") == []
+    assert await namespaces.allowing(ADA, "list", "apps", "deployments") == []
     await asyncio.sleep(20)
-    assert await listable.of(ADA, "apps", "deployments") == ["b"]
+    assert await namespaces.allowing(ADA, "list", "apps", "deployments") == ["b"]
 
 
 async def test_each_user_has_own_results() -> None:
     """Groups are a part of the user."""
     reviews = Reviews({"a": LIST})
-    listable = reviews.listable()
-    await listable.of(ADA, "apps", "deployments")
+    namespaces = reviews.namespaces()
+    await namespaces.allowing(ADA, "list", "apps", "deployments")
     reviews.rules = {"a": READ}
-    assert await listable.of(UserInfo(username="ada"), "apps", "deployments") == []
+    assert await namespaces.allowing(UserInfo(username="ada"), "list", "apps", "deployments") == []
 
 
 async def test_reviews_are_bounded() -> None:
     """At most eight are in flight, and a cluster with many namespaces has a limit."""
     names = [f"n{number:02}" for number in range(30)]
     reviews = Reviews(dict.fromkeys(names, LIST))
-    listable = reviews.listable(*reversed(names), max_namespaces=20)
-    assert await listable.of(ADA, "apps", "deployments") == names[:20]
+    namespaces = reviews.namespaces(*reversed(names), max_namespaces=20)
+    assert await namespaces.allowing(ADA, "list", "apps", "deployments") == names[:20]
     assert (reviews.most, len(reviews.asked)) == (8, 20)
 
 
 async def test_a_review_that_fails_is_an_error() -> None:
     """A user must not take a part of the objects for all of them."""
+    namespaces = Reviews({"a": LIST, "b": ServiceUnavailableError("down")}).namespaces()
     with pytest.raises(ServiceUnavailableError):
-        await Reviews({"a": LIST, "b": ServiceUnavailableError("down")}).listable().of(ADA, "apps", "deployments")
+        await namespaces.allowing(ADA, "list", "apps", "deployments")
