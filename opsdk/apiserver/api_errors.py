@@ -26,10 +26,10 @@ from opsdk.errors import (
 from opsdk.structured_merge.go_format import go_json, go_quote
 
 EMPTY = Details()
-"""Details that are shown although nothing stands in them; clients' libraries put them there."""
+"""Serialized as an empty object, unlike `NONE`."""
 
 NONE = Details()
-"""Details that are left out, whatever the reason."""
+"""Omits ``details`` from the Status."""
 
 
 def _qualified(info: ResourceInfo) -> str:
@@ -41,17 +41,17 @@ def _details(info: ResourceInfo, name: str) -> Details:
 
 
 def not_found(info: ResourceInfo, name: str) -> NotFoundError:
-    """No such object."""
+    """Return a 404 for a missing object."""
     return NotFoundError(f"{_qualified(info)} {go_quote(name)} not found", details=_details(info, name))
 
 
 def already_exists(info: ResourceInfo, name: str) -> AlreadyExistsError:
-    """The name is taken."""
+    """Return a 409 for an existing name."""
     return AlreadyExistsError(f"{_qualified(info)} {go_quote(name)} already exists", details=_details(info, name))
 
 
 def generated_name_taken(info: ResourceInfo, name: str) -> AlreadyExistsError:
-    """Eight generated names were all taken."""
+    """Return a 409 after eight generated names existed."""
     what = f"{_qualified(info)} {go_quote(name)}"
     text = f"{what} already exists, the server was not able to generate a unique name for the object"
     details = Details(name=name, group=info.group, kind=info.resource, retry_after_seconds=1)
@@ -66,7 +66,7 @@ def precondition_failed(info: ResourceInfo, name: str, reason: str) -> ConflictE
 
 
 def conflict(info: ResourceInfo, name: str, reason: str) -> ConflictError:
-    """The write lost against another one."""
+    """Return a 409 for a write that lost against another one."""
     text = f"Operation cannot be fulfilled on {_qualified(info)} {go_quote(name)}: {reason}"
     return ConflictError(text, details=_details(info, name))
 
@@ -75,7 +75,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def modified(info: ResourceInfo, name: str) -> ConflictError:
-    """The object changed since the client read it."""
+    """Return a 409 for an object that changed since the client read it."""
     return conflict(info, name, MODIFIED)
 
 
@@ -92,7 +92,7 @@ def plain(text: str) -> ApiError:
 
 
 def internal(text: str) -> ApiError:
-    """Something that should work did not."""
+    """Return a 500 for an internal error."""
     return ApiError(
         f"Internal error occurred: {text}",
         code=500,
@@ -102,23 +102,23 @@ def internal(text: str) -> ApiError:
 
 
 def method_not_allowed() -> MethodNotAllowedError:
-    """The route knows no such method."""
+    """Return a 405 for a path that does not support the HTTP method."""
     return MethodNotAllowedError("the server does not allow this method on the requested resource", details=EMPTY)
 
 
 def method_not_supported(info: ResourceInfo, verb: str) -> MethodNotAllowedError:
-    """The resource cannot do that."""
+    """Return a 405 for a resource that does not support the verb."""
     text = f'{verb} is not supported on resources of kind "{_qualified(info)}"'
     return MethodNotAllowedError(text, details=Details(group=info.group, kind=info.resource))
 
 
 def no_such_resource() -> NotFoundError:
-    """The path names no resource of this group and version."""
+    """Return a 404 for a resource that is not served in this group and version."""
     return NotFoundError("the server could not find the requested resource", details=EMPTY)
 
 
 def bad_request(text: str) -> BadRequestError:
-    """The request makes no sense."""
+    """Return a 400."""
     return BadRequestError(text)
 
 
@@ -128,7 +128,7 @@ def foreign_namespace() -> BadRequestError:
 
 
 def expired(text: str) -> GoneError:
-    """Too old."""
+    """Return a 410 for an expired resourceVersion or continue token."""
     return GoneError(text, code=410, reason="Expired")
 
 
@@ -141,7 +141,7 @@ def invalid_options(kind: str, causes: tuple[Cause, ...]) -> InvalidError:
 
 
 def too_large_resource_version(requested: int, current: int) -> ServerTimeoutError:
-    """The client has seen a revision that this server has not reached."""
+    """Return a 504 for a resourceVersion that the server has not reached."""
     text = f"Too large resource version: {requested}, current: {current}"
     causes = (Cause(reason="ResourceVersionTooLarge", message="Too large resource version"),)
     return ServerTimeoutError(
@@ -160,7 +160,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Invali
 
 
 def quoted(value: object) -> str:
-    r"""A value as error messages show it: strings in Go's quotes, the rest as its JSON.
+    r"""Format a value for error messages: strings as Go's %q, other values as JSON.
 
     >>> quoted("a\tb<"), quoted({"a": "<"})
     ('"a\\tb<"', '{"a":"\\u003c"}')
@@ -169,24 +169,24 @@ def quoted(value: object) -> str:
 
 
 def required(field: str, detail: str = "") -> Cause:
-    """The field must be there."""
+    """Return the cause of a missing value."""
     return Cause(reason="FieldValueRequired", message=f"Required value{f': {detail}' if detail else ''}", field=field)
 
 
 def invalid_value(field: str, value: object, detail: str) -> Cause:
-    """The field's value breaks a rule."""
+    """Return the cause of an invalid value."""
     return Cause(reason="FieldValueInvalid", message=f"Invalid value: {quoted(value)}: {detail}", field=field)
 
 
 def unsupported(field: str, value: object, allowed: Sequence[str]) -> Cause:
-    """The value is not one of a few."""
+    """Return the cause of a value that is not in `allowed`."""
     names = ", ".join(quoted(v) for v in allowed)
     text = f"Unsupported value: {quoted(value)}: supported values: {names}"
     return Cause(reason="FieldValueNotSupported", message=text, field=field)
 
 
 def not_allowed(field: str, detail: str) -> Cause:
-    """The field must not be there, or must not change so."""
+    """Return the cause of a field that must not be set or changed."""
     return Cause(reason="FieldValueForbidden", message=f"Forbidden: {detail}", field=field)
 
 
@@ -196,13 +196,13 @@ def duplicate(field: str, value: object) -> Cause:
 
 
 def too_many(field: str, actual: int, limit: int) -> Cause:
-    """More elements than allowed."""
+    """Return the cause of a list with too many elements."""
     text = f"Too many: {actual}: must have at most {limit} item{plural(limit)}"
     return Cause(reason="FieldValueTooMany", message=text, field=field)
 
 
 def too_long(field: str, limit: int) -> Cause:
-    """More bytes than allowed."""
+    """Return the cause of a value with too many bytes."""
     return Cause(
         reason="FieldValueTooLong", message=f"Too long: may not be more than {limit} byte{plural(limit)}", field=field
     )

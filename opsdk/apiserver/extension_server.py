@@ -31,16 +31,16 @@ def extension_server(
     admission: Chain | None = None,
     clock: Clock = LOOP_CLOCK,
 ) -> Server:
-    """A server for aggregation; ``app`` is to be served with TLS that accepts the certificates of ``trust.bundle``.
+    """Return a server for aggregation. Serve its ``app`` with TLS that accepts client certificates of ``trust.bundle``.
 
     Args:
-        resources: what is served, e.g. from `opsdk.apiserver.typed_resources.resources_of`.
-        trust: by which certificates users are known.
-        ask: creates reviews at the server in front.
-        title: of the OpenAPI documents; `version` too.
-        version: what ``/version`` says.
-        admission: looks at what is written.
-        clock: how long answers of the server in front hold, and timestamps.
+        resources: the served resources, e.g. from `opsdk.apiserver.typed_resources.resources_of`.
+        trust: the client CA and request header settings.
+        ask: creates reviews at kube-apiserver.
+        title: ``info.title`` of the OpenAPI documents.
+        version: for ``/version`` and the OpenAPI documents.
+        admission: the admission chain.
+        clock: for the expiry of cached reviews and for timestamps.
     """
     core = ResourceServer(NotFound(), admission or Chain())
     for served in resources:

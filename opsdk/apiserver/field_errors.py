@@ -17,14 +17,14 @@ from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonValue
 
 NO_PATH: Final = "<nil>"
-"""How the server prints the path of an error that has none."""
+"""The path in messages of an error without a path."""
 
 OMITTED: Final = object()
-"""A value that the message leaves out, because it would say nothing (a whole object that breaks a rule)."""
+"""Omits the value from the message, e.g. for a whole object."""
 
 
 class AsShown(str):
-    """A value that messages show without quotes."""
+    """A value that messages print without quotes."""
 
     __slots__ = ()
 
@@ -79,10 +79,10 @@ class FieldError(msgspec.Struct, frozen=True):
     spec.replicas: Invalid value: -1: must not be negative
 
     Attributes:
-        type: what is wrong.
-        field: where, as text; `NO_PATH` when it is nowhere.
+        type: the kind of error.
+        field: the path; `NO_PATH` without one.
         value: the offending value; `OMITTED` leaves it out of the message.
-        detail: why, and what would be right.
+        detail: the reason, and what is valid.
     """
 
     type: FieldErrorType
@@ -115,7 +115,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
     @property
     def cause(self) -> Cause:
-        """The entry in the answer's details."""
+        """The entry for ``details.causes`` of a Status."""
         return Cause(reason=self.type.value, message=self.body, field=self.field)
 
 
@@ -128,27 +128,27 @@ def plural(count: int) -> str:
 
 
 def internal(field: Path, detail: str) -> FieldError:
-    """The field could not be checked."""
+    """Return the error of a field that could not be checked."""
     return FieldError(FieldErrorType.INTERNAL, str(field), None, detail)
 
 
 def required(field: Path, detail: str = "") -> FieldError:
-    """The field must be set."""
+    """Return the error of a missing field."""
     return FieldError(FieldErrorType.REQUIRED, str(field), "", detail)
 
 
 def invalid(field: Path, value: JsonValue, detail: str) -> FieldError:
-    """The field must not have this value."""
+    """Return the error of an invalid value."""
     return FieldError(FieldErrorType.INVALID, str(field), value, detail)
 
 
 def type_invalid(field: Path, value: JsonValue, detail: str) -> FieldError:
-    """The field must not have a value of this type."""
+    """Return the error of a value of a wrong type."""
     return FieldError(FieldErrorType.TYPE_INVALID, str(field), value, detail)
 
 
 def not_supported(field: Path, value: JsonValue, supported: Iterable[str]) -> FieldError:
-    """The field must have one of the `supported` values."""
+    """Return the error of a value that is not in `supported`."""
     listed = ", ".join(map(go_quote, supported))
     return FieldError(FieldErrorType.NOT_SUPPORTED, str(field), value, f"supported values: {listed}" if listed else "")
 
@@ -159,29 +159,29 @@ def not_found(field: Path, value: JsonValue) -> FieldError:
 
 
 def duplicate(field: Path, value: JsonValue) -> FieldError:
-    """The value occurs before."""
+    """Return the error of a value that occurs before."""
     return FieldError(FieldErrorType.DUPLICATE, str(field), value)
 
 
 def forbidden(field: Path, detail: str) -> FieldError:
-    """The field must not be set here."""
+    """Return the error of a field that must not be set."""
     return FieldError(FieldErrorType.FORBIDDEN, str(field), "", detail)
 
 
 def too_long(field: Path, limit: int) -> FieldError:
-    """The value may have at most `limit` bytes."""
+    """Return the error of a value with more than `limit` bytes."""
     detail = f"may not be more than {limit} byte{plural(limit)}" if limit >= 0 else "value is too long"
     return FieldError(FieldErrorType.TOO_LONG, str(field), "", detail)
 
 
 def too_many(field: Path, count: int, limit: int) -> FieldError:
-    """The value may have at most `limit` elements."""
+    """Return the error of a list with more than `limit` elements."""
     detail = f"must have at most {limit} item{plural(limit)}" if limit >= 0 else "has too many items"
     return FieldError(FieldErrorType.TOO_MANY, str(field), count, detail)
 
 
 def invalid_error(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> InvalidError:
-    """The 422 for these errors: each text once in the message, every error in the causes."""
+    """Return the 422 for these errors: the message has each text once, the causes have every error."""
     causes = list(errors)
     texts = list(dict.fromkeys(map(str, causes)))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -1,4 +1,4 @@
-"""Resource names and what endpoints need to know about a kind."""
+"""Resource names, and the interfaces of a kind's codec and printer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def group_version(group: str, version: str) -> str:
-    """``apps/v1``, or ``v1`` for the core group."""
+    """Return ``apps/v1``, or ``v1`` for the core group."""
     return f"{group}/{version}" if group else version
 
 
@@ -37,9 +37,9 @@ def shown_prefix(group: str, resource: str, *, custom: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceInfo:
-    """One resource of one version.
+    """The names and properties of a resource in one version.
 
-    ``kind_group`` and ``kind_version`` are set where the body is of another group than the path, e.g. for scale.
+    ``kind_group`` and ``kind_version`` are set if the body is of another group than the path, e.g. for scale.
     """
 
     group: str
@@ -55,19 +55,19 @@ class ResourceInfo:
     kind_group: str | None = None
     kind_version: str | None = None
     deprecation: str = ""
-    """What callers are warned with, where the whole kind is deprecated."""
+    """The warning for requests to a deprecated kind."""
     raw_field: str = ""
-    """A field that is kept as the text in which it came (see `opsdk.apiserver.serializer.raw`)."""
+    """A field that keeps its original JSON text (see `opsdk.apiserver.serializer.raw`)."""
 
     api_version: str = field(init=False, repr=False, compare=False)
     """The ``apiVersion`` of the path."""
     kind_api_version: str = field(init=False, repr=False, compare=False)
-    """The ``apiVersion`` of the bodies."""
+    """The ``apiVersion`` of request and response bodies."""
     path: str = field(init=False, repr=False, compare=False)
     """``pods`` or ``pods/status``."""
 
     def __post_init__(self) -> None:
-        """Join the names, which each request reads several times."""
+        """Join the names once, because each request reads them several times."""
         own = group_version(self.group, self.version)
         of_kind = own if self.kind_group is None else group_version(self.kind_group, self.kind_version or self.version)
         path = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
@@ -77,7 +77,7 @@ class ResourceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """A table column; only wide output shows priorities above zero."""
+    """A table column; columns with a priority above zero are only in wide output."""
 
     name: str
     type: str = "string"
@@ -97,29 +97,29 @@ class TableColumn:
 
 
 class Printer(Protocol):
-    """Makes rows of a table."""
+    """Prints objects as table rows."""
 
     @property
     def columns(self) -> Sequence[TableColumn]:
-        """The columns."""
+        """The column definitions."""
         ...
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """Return the cells of a row; `now` is Unix time in seconds, for ages."""
         ...
 
-    def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:  # noqa: ARG002 - for those who have something to say
+    def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:  # noqa: ARG002 - subclasses use it
         """Return the row's conditions, such as ``Completed``."""
         return ()
 
     def arranged(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-        """The objects of a list in the order of their rows."""
+        """Return the objects of a list in row order."""
         return objects
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedBody:
-    """A body as the model understood it; `unknown` and `duplicates` hold problems of a strict decoding."""
+    """A decoded body; `problems` are the errors of strict decoding."""
 
     obj: JsonObject
     problems: Sequence[str] = ()
@@ -130,17 +130,17 @@ class ResourceModel(Protocol):
 
     @property
     def typed(self) -> bool:
-        """Whether it is a built-in type (items of lists omit their kind, strategic merge is possible)."""
+        """Whether it is a built-in type: list items omit their kind, and strategic merge patch is supported."""
         ...
 
     @property
     def shape(self) -> Any:
-        """The field shape that patches and field ownership follow (`opsdk.structured_merge.schema.Schema`)."""
+        """The schema for patches and field ownership (`opsdk.structured_merge.schema.Schema`)."""
         ...
 
     @property
     def printer(self) -> Printer:
-        """The table form."""
+        """The printer of tables."""
         ...
 
     def type_named(self, api_version: str, kind: str) -> str:
@@ -150,9 +150,9 @@ class ResourceModel(Protocol):
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """Check types and drop unknown fields. Raises `DecodeError`.
 
-        With `memory` the body is an object that was merged here, and no text; what is wrong has other words then.
+        `memory` means that the body is a merged object and not text, which changes error messages.
 
-        `body` stays as it is. What `default` and the strategy may change is made anew; the rest may be shared with it.
+        `body` is not changed. The result shares with it only parts that `default` and the strategy never change.
         """
         ...
 
@@ -163,7 +163,7 @@ class ResourceModel(Protocol):
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         """Return the object with defaults; may change `obj`.
 
-        Of custom objects, nulls that mean nothing go, unless `nulls`: those of an apply are refused.
+        For custom objects, nulls that defaulting ignores are pruned unless `nulls`, which apply sets to reject them.
         """
         ...
 
@@ -177,7 +177,7 @@ class ResourceModel(Protocol):
 
     @property
     def blank(self) -> JsonObject:
-        """The parts besides metadata that an empty object of this kind shows."""
+        """The fields besides metadata of an empty object of this kind."""
         ...
 
 
@@ -186,12 +186,12 @@ class ResourceVersions(Protocol):
 
     @property
     def shapes(self) -> Mapping[str, Any]:
-        """Their shapes by apiVersion."""
+        """The schemas by apiVersion."""
         ...
 
     @property
     def remote(self) -> bool:
-        """Whether conversion takes more than another ``apiVersion``."""
+        """Whether conversion changes more than the ``apiVersion``."""
         ...
 
     async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
@@ -210,15 +210,15 @@ class InstalledResource:
     storage_version: str = ""
     versions: ResourceVersions | None = None
     field_manager: Any = field(default=None, init=False, repr=False, compare=False)
-    """The `FieldManager` of a built-in kind, once it was needed."""
+    """The `FieldManager` of a built-in kind, created at first use."""
 
     custom: bool = field(init=False, repr=False, compare=False)
-    """Whether it belongs to custom resources, also where its type is built in, as that of scales."""
+    """Whether it belongs to a custom resource; true for its scale too, whose type is built in."""
     convertible_to_table: bool = field(init=False, repr=False, compare=False)
-    """Whether there is a table form: storages that only create, such as access reviews, have none."""
+    """Whether there is a Table form. Storages that only create, such as access reviews, have none."""
 
     def __post_init__(self) -> None:
-        """Look at the storage once: each request needs to know."""
+        """Derive the flags once, because each request reads them."""
         storage = self.storage
         self.custom = bool(getattr(getattr(storage, "strategy", None), "custom", False))
         only_creates = hasattr(storage, "create") and not hasattr(storage, "update") and not hasattr(storage, "list")

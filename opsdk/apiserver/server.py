@@ -46,11 +46,11 @@ class Delegate(Protocol):
     """One server of the chain."""
 
     async def handle(self, call: Call) -> HttpResponse:
-        """Answer, or pass on."""
+        """Respond to a request, or delegate it."""
         ...
 
     def groups(self) -> Sequence[ServedGroup]:
-        """Return the served groups, with those of the delegate."""
+        """Return the served groups, including those of the delegate."""
         ...
 
 
@@ -58,18 +58,18 @@ class NotFound:
     """The end of the chain."""
 
     async def handle(self, call: Call) -> HttpResponse:  # noqa: ARG002 - the shape of Delegate
-        """Return a plain 404, not a Status, by which clients tell unknown paths from missing objects."""
+        """Return a plain 404 that is no Status, so that clients can tell unknown paths from missing objects."""
         response = text_response("404 page not found\n", status=404)
         response.add_header("x-content-type-options", "nosniff")
         return response
 
     def groups(self) -> Sequence[ServedGroup]:
-        """Nothing."""
+        """Return no groups."""
         return ()
 
 
 class ResourceServer:
-    """Serves resources that were installed once."""
+    """Serves installed resources."""
 
     def __init__(self, delegate: Delegate, admission: AdmissionInterface) -> None:
         self._delegate = delegate
@@ -90,11 +90,11 @@ class ResourceServer:
         self._routes[info.group, info.version, info.resource, info.subresource] = served
 
     def find(self, group: str, version: str, resource: str, subresource: str = "") -> InstalledResource | None:
-        """An installed resource."""
+        """Return an installed resource, or None."""
         return self._routes.get((group, version, resource, subresource))
 
     def installed(self) -> Sequence[InstalledResource]:
-        """Every installed resource and subresource."""
+        """Return all installed resources and subresources."""
         return list(self._routes.values())
 
     async def handle(self, call: Call) -> HttpResponse:
@@ -120,9 +120,9 @@ class Server:
     """The outermost server: filters, then well-known paths, then the chain.
 
     Attributes:
-        hooks: hear of each answered request.
-        audit: the last requests, with their outcomes.
-        filters: may be added to before `app` is used first; later by `add_filter`.
+        hooks: called after each response.
+        audit: the latest requests with their outcomes.
+        filters: the filter chain. Change it only before the first request; later use `add_filter`.
     """
 
     def __init__(
@@ -164,22 +164,22 @@ class Server:
         return self._app
 
     def groups(self) -> Sequence[ServedGroup]:
-        """Everything served, the core group first."""
+        """Return all served groups, the core group first."""
         return self.delegate.groups()
 
     def add_filter(self, added: NamedFilter) -> None:
-        """Put one more filter behind all others, from the next request on."""
+        """Add a filter after all others, from the next request on."""
         self.filters.insert_after(self.filters.names[-1], added)
         self._handler = None
 
     def remove_filter(self, name: str) -> None:
-        """Remove a filter, if it is there."""
+        """Remove a filter if it is present."""
         if name in self.filters.names:
             self.filters.remove(name)
             self._handler = None
 
     async def respond(self, request: HttpRequest) -> HttpResponse:
-        """Answer one request."""
+        """Respond to one request."""
         if self._handler is None:
             self._handler = self.filters.wrap(self._direct)
         info = parse_request(request.method, request.path, request.query)

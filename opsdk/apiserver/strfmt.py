@@ -25,21 +25,21 @@ def _matches(pattern: str) -> Callable[[str], bool]:
 
 
 def is_date(text: str) -> bool:
-    """A day, as in RFC 3339."""
+    """Report whether the text is an RFC 3339 full-date."""
     match = re.fullmatch(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", text)
     if match is None:
         return False
     year, month, day = map(int, match.groups())
-    # Years before the first have as many days as four centuries later.
+    # `calendar` starts at year 1; the Gregorian calendar repeats every 400 years.
     return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year + 400, month)[1]
 
 
-# Whatever stands before the fraction.
+# The time of day up to the fraction.
 _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})")
 
 
 def is_date_time(text: str) -> bool:
-    """A moment with its time zone, as in RFC 3339."""
+    """Report whether the text is an RFC 3339 date-time."""
     date, _, time = text.lower().partition("t")
     match = _TIME.fullmatch(time)
     if match is None or not is_date(date):
@@ -48,7 +48,7 @@ def is_date_time(text: str) -> bool:
 
 
 _GO_DURATION: Final = re.compile(r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
-# Matches begin at the first digit of a number: else a long number would be read again from each of its digits.
+# A match begins at the first digit of a number; otherwise each digit of a long number starts a scan.
 _WORD_DURATION: Final = re.compile(r"(?<![0-9])([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _UNITS: Final = frozenset(["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"])
 _INT64_DIGITS: Final = 19
@@ -56,7 +56,7 @@ _LONG_UNITS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "we
 
 
 def is_duration(text: str) -> bool:
-    """A duration of Go (``1h30m``), or any number with a unit behind it (``in 2 days``)."""
+    """Report whether the text is a Go duration (``1h30m``) or contains a number with a unit (``in 2 days``)."""
     if _GO_DURATION.fullmatch(text):
         return True
     parts = _WORD_DURATION.findall(text)
@@ -70,7 +70,7 @@ _SLOPPY: Final = re.compile(r"\b0+(?=[0-9])")
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address, whose decimal parts may have zeros before them."""
+    """Parse an IP address; leading zeros in IPv4 parts are allowed."""
     head, colon, quad = text.rpartition(":")
     try:
         return ipaddress.ip_address(head + colon + (_SLOPPY.sub("", quad) if "." in quad else quad))
@@ -79,17 +79,17 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_ipv4(text: str) -> bool:
-    """An address with dots, be it inside one of version 6."""
+    """Report whether the text is an address with dots: IPv4, or IPv6 with an embedded IPv4 address."""
     return "." in text and "%" not in text and _address(text) is not None
 
 
 def is_ipv6(text: str) -> bool:
-    """An address with colons."""
+    """Report whether the text is an IPv6 address."""
     return ":" in text and "%" not in text and _address(text) is not None
 
 
 def is_cidr(text: str) -> bool:
-    """An address and the length of its prefix."""
+    """Report whether the text is an address with a prefix length."""
     head, _, bits = text.partition("/")
     address = _address(head) if "%" not in head else None
     return address is not None and re.fullmatch(r"[0-9]+", bits) is not None and int(bits) <= address.max_prefixlen
@@ -105,7 +105,7 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 def is_uri(text: str) -> bool:
-    """An absolute URI, an absolute path, or a star."""
+    """Report whether the text is an absolute URI, an absolute path or ``*``."""
     if not text or any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
         return False
     scheme = _SCHEME.match(text)
@@ -119,7 +119,7 @@ def is_uri(text: str) -> bool:
 
 
 def is_byte(text: str) -> bool:
-    """Base64 with padding."""
+    """Report whether the text is non-empty base64 with padding."""
     try:
         return bool(text) and len(text) % 4 == 0 and base64.b64decode(text, validate=True) is not None
     except (binascii.Error, ValueError):
@@ -133,7 +133,7 @@ _HOSTNAME: Final = (
 
 
 def is_hostname(text: str) -> bool:
-    """A DNS name that ends in letters, or a single word with no dash but behind the first letter."""
+    """Report whether the text is a DNS name that ends in letters, or one label with a dash at most after its first letter."""
     if len(text.encode()) > 255 or any(len(label.encode()) > 63 for label in text.split(".")):
         return False
     return compile_regex(_HOSTNAME).search(text) is not None
@@ -188,7 +188,7 @@ _EMAIL: Final = rf"^[ \t]*(?:{_SPEC}|{_PHRASE}<[ \t]*{_SPEC}[ \t]*>)[ \t]*(?:{_C
 
 
 def is_email(text: str) -> bool:
-    """An address of RFC 5322, be it behind a name and with comments."""
+    """Report whether the text is an RFC 5322 address, optionally with a display name and comments."""
     return compile_regex(_EMAIL).search(text) is not None
 
 
@@ -226,14 +226,14 @@ FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
     "uuid4": _matches(_UUID % ("4[0-9a-f]{3}", "[89ab][0-9a-f]{3}")),
     "uuid5": _matches(_UUID % ("5[0-9a-f]{3}", "[89ab][0-9a-f]{3}")),
 }
-"""By name: whether a string has the format."""
+"""The validators by format name."""
 
 _STRINGS: Final = frozenset(name.replace("-", "") for name in FORMATS)
 _NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def is_known(name: str, kind: str) -> bool:
-    """Report whether a format applies to a type; dashes are ignored in formats of strings.
+    """Report whether a format applies to a type; string formats are compared without dashes.
 
     >>> is_known("date-time", "string"), is_known("int64", "integer"), is_known("int64", "string")
     (True, True, False)

@@ -1,6 +1,6 @@
 """Resources of an extension API server with typed classes; the class gives the schema."""
 
-# ruff: noqa: ARG002 - hooks receive all arguments of the store, and some kinds need none of them
+# ruff: noqa: ARG002 - store hooks receive all arguments; some implementations use none
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _META_FIELDS = frozenset(ObjectMeta.__struct_encode_fields__)
 
 
 def info_of(kind: Kind) -> ResourceInfo:
-    """The names of a kind's resource."""
+    """Return the resource names of a kind."""
     gvk = kind.gvk
     return ResourceInfo(
         group=gvk.group,
@@ -45,7 +45,7 @@ def info_of(kind: Kind) -> ResourceInfo:
 
 
 class FieldPrinter(Printer):
-    """Name, some fields by their paths (``spec.title``), and the time of creation."""
+    """Prints the name, some fields by their paths (``spec.title``), and the creation time."""
 
     columns: Sequence[TableColumn] = ()
 
@@ -86,21 +86,21 @@ class KindModel:
 
     @cached_property
     def shape(self) -> Schema:
-        """See `Model`."""
+        """See `ResourceModel`."""
         return structural_schema(self.raw)
 
     @property
     def blank(self) -> JsonObject:
-        """See `Model`."""
+        """See `ResourceModel`."""
         return {}
 
     def type_named(self, api_version: str, kind: str) -> str:
-        """See `Model`; nothing else is known here."""
+        """See `ResourceModel`; only this kind is known."""
         gvk = self._kind.gvk
         return f"{gvk.version}.{kind}" if (api_version, kind) == (gvk.api_version, gvk.kind) else ""
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
-        """See `Model`."""
+        """See `ResourceModel`."""
         metadata = body.get("metadata")
         if metadata is None:
             metadata = {}
@@ -117,20 +117,20 @@ class KindModel:
         return DecodedBody(pruned, [f'unknown field "{path}"' for path in (*strange, *unknown)])
 
     def from_protobuf(self, body: bytes) -> JsonObject:
-        """See `Model`: classes have no numbers."""
+        """See `ResourceModel`; typed classes have no protobuf field numbers."""
         raise unsupported_media(f"{JSON}, {YAML}")
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
-        """See `Model`."""
+        """See `ResourceModel`."""
         defaulted: JsonObject = self.schema.default(obj, nulls=nulls)
         return defaulted
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`; what is served is what is stored."""
+        """See `ResourceModel`; the served version is the stored version."""
         return obj
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`."""
+        """See `ResourceModel`."""
         return obj
 
 
@@ -157,7 +157,7 @@ def resources_of(
 
 
 class KindSchemas:
-    """Their schemas for OpenAPI documents."""
+    """The OpenAPI schemas of typed classes."""
 
     def __init__(self) -> None:
         self._known: dict[str, JsonObject] = {}

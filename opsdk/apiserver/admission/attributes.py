@@ -43,14 +43,14 @@ class Attributes(msgspec.Struct, kw_only=True):
 
     Attributes:
         operation: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``.
-        name: empty where the server is still to make one up.
+        name: empty if the server still has to generate it.
         obj: the new object (None for DELETE); plugins replace it while mutating. For CONNECT, the options.
         old: the stored object of UPDATE and DELETE.
         options: the options object of the request, ``CreateOptions`` and so on; empty for CONNECT.
         connected: the kind of the options of CONNECT.
-        again: whether this is the second mutating round.
-        reinvoke: set by a plugin during the first round to ask for a second one.
-        notes: what plugins remember from one round to the next, by their names.
+        is_reinvoke: whether this is the second mutating round.
+        reinvoke: set by a plugin in the first round to request a second one.
+        notes: state of plugins between the rounds, by plugin name.
     """
 
     call: RequestContext
@@ -74,7 +74,7 @@ class Attributes(msgspec.Struct, kw_only=True):
 
     @property
     def kind(self) -> GroupVersionKind:
-        """The kind of the body, for scale and the like not that of the resource."""
+        """The kind of the body; for subresources such as scale it differs from the kind of the resource."""
         info = self.served.info
         if self.connected:
             return GroupVersionKind(info.group, info.version, self.connected)
@@ -101,5 +101,5 @@ class Attributes(msgspec.Struct, kw_only=True):
         return str(meta.get("name") or meta.get("generateName") or "Unknown")
 
     def warn(self, text: str) -> None:
-        """Tell the client something."""
+        """Add a ``Warning`` header to the response."""
         self.call.warn(text)

@@ -28,7 +28,7 @@ def inputs(
     """Return the CEL variables; `namespace` is the request's Namespace object."""
     namespace_object: JsonObject | None = None
     if namespace is not None:
-        # Labels and annotations are shown, owners are not.
+        # Labels and annotations are exposed, ownerReferences are not.
         meta = {key: value for key, value in namespace["metadata"].items() if key not in _HIDDEN}
         namespace_object = {
             "metadata": meta,

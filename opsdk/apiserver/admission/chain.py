@@ -43,28 +43,28 @@ PLUGIN_ORDER = (
     "ValidatingAdmissionWebhook",
     "ResourceQuota",
 )
-"""The order of plugins in both rounds; those with other names stand where the empty one is."""
+"""The order of plugins in both rounds. Plugins with other names run at the empty entry."""
 
 
 class AdmissionInterface(Protocol):
-    """Rules across kinds."""
+    """An admission plugin."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Replace ``attributes.obj``, or raise to refuse."""
+        """Replace ``attributes.obj``. Raises `ApiError` to reject the request."""
         ...
 
     async def validate(self, attributes: Attributes) -> None:
-        """Raise to refuse."""
+        """Raise `ApiError` to reject the request."""
         ...
 
 
 Phase = Callable[[Attributes], Awaitable[None]]
 _BOUND_LIMIT = 4096
-"""Custom resources come and go: this many resources are remembered."""
+"""Most resources with cached phases. Custom resources can be deleted, so the cache is bounded."""
 
 
 class _Phases(NamedTuple):
-    """The methods of the plugins that concern one resource, in order."""
+    """The plugin methods that apply to one resource, in order."""
 
     mutate: tuple[Phase, ...]
     validate: tuple[Phase, ...]
@@ -88,12 +88,12 @@ class Chain:
         return MappingProxyType(self._named)
 
     def add(self, name: str, plugin: AdmissionInterface) -> None:
-        """Put a plugin into its place, instead of the one that has its name."""
+        """Add a plugin at its place in the order; it replaces a plugin of the same name."""
         self._named[name] = plugin
         self._sort()
 
     def remove(self, name: str) -> None:
-        """Remove a plugin, if it is there."""
+        """Remove a plugin if it is present."""
         self._named.pop(name, None)
         self._sort()
 
@@ -103,7 +103,7 @@ class Chain:
         self._bound.clear()
 
     def _phases(self, info: ResourceInfo) -> _Phases:
-        """Return the methods that concern a resource; selected at its first request, because most plugins do not."""
+        """Return the methods that apply to a resource. The result is cached, because most plugins do not apply."""
         key = (info.group, info.resource, info.subresource)
         phases = self._bound.get(key)
         if phases is None:
@@ -118,7 +118,7 @@ class Chain:
         return phases
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Each in turn."""
+        """Run the mutating phase of each plugin in order, again if one requests reinvocation."""
         phases = self._phases(attributes.served.info)
         for mutate in phases.mutate:
             await mutate(attributes)
@@ -128,7 +128,7 @@ class Chain:
                 await mutate(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Each in turn."""
+        """Run the validating phase of each plugin in order."""
         for validate in self._phases(attributes.served.info).validate:
             await validate(attributes)
 

@@ -19,11 +19,11 @@ def name_of(attributes: Attributes) -> str:
 
 
 def refused(attributes: Attributes, reason: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
-    """403 with the reason."""
+    """Return a 403 with the reason."""
     return api_errors.forbidden(attributes.served.info, name_of(attributes), reason, causes=causes)
 
 
 def together(texts: Sequence[str]) -> str:
-    """Several reasons as one text, each once."""
+    """Join the distinct reasons into one text."""
     unique_texts = list(dict.fromkeys(texts))
     return unique_texts[0] if len(unique_texts) == 1 else f"[{', '.join(unique_texts)}]"

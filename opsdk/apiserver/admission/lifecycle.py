@@ -23,7 +23,7 @@ class NamespaceLifecycle(Plugin):
         self._info = namespaces
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Refuse creations."""
+        """Reject creation in a missing or terminating namespace."""
         info = attributes.served.info
         if attributes.operation != "CREATE" or not info.namespaced or not attributes.namespace:
             return

@@ -45,7 +45,7 @@ def exempt(resource: GroupVersionResource) -> bool:
 
 
 def policy_exempt(resource: GroupVersionResource) -> bool:
-    """The same for policies, which may well judge configurations of webhooks, but no questions about permissions."""
+    """Report whether policies skip this resource: other policies, and access and token reviews."""
     if resource.group == _GROUP:
         return resource.resource in _POLICIES
     return (resource.group, resource.resource) in _REVIEWS
@@ -71,11 +71,11 @@ class RequestAttributes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_namespace(self) -> bool:
-        """Whether it is about a namespace itself, which is in no namespace."""
+        """Whether the request is for a Namespace object, which is cluster-scoped."""
         return self.resource.resource == "namespaces" and not self.resource.group
 
     def instead(self, resource: GroupVersionResource) -> RequestAttributes:
-        """The same of another resource."""
+        """Return the same attributes with another resource."""
         return replace(self, resource=resource)
 
 
@@ -91,7 +91,7 @@ class RuleWithOperations(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tree: JsonObject) -> Self:
-        """Read a rule."""
+        """Parse a validated rule."""
         split = (text.partition("/") for text in tree.get("resources") or ())
         return cls(
             operations=frozenset(tree.get("operations") or ()),
@@ -126,7 +126,7 @@ def _listed(value: str, allowed: frozenset[str]) -> bool:
 
 
 def rules_of(trees: Sequence[JsonObject] | None) -> tuple[RuleWithOperations, ...]:
-    """Read a list of rules."""
+    """Parse validated rules."""
     return tuple(RuleWithOperations.of(tree) for tree in trees or ())
 
 
@@ -138,7 +138,7 @@ def selector_of(tree: JsonObject | None) -> Selector:
 
 
 def selects_object(selector: Selector, attributes: Attributes) -> bool:
-    """Whether the new object or the old one is selected."""
+    """Report whether the selector matches the new or the old object."""
     return not selector.requirements or any(
         obj is not None and "metadata" in obj and selector.matches(obj["metadata"].get("labels") or {})
         for obj in (attributes.obj, attributes.old)
@@ -146,7 +146,7 @@ def selects_object(selector: Selector, attributes: Attributes) -> bool:
 
 
 def selected_labels(attributes: Attributes) -> JsonObject | None:
-    """The labels that a namespace selector looks at where the request brings them itself: it writes a namespace."""
+    """Return the labels of the new object of a Namespace write, for namespace selectors; None for other requests."""
     if attributes.resource.resource != "namespaces" or attributes.resource.group or attributes.subresource:
         return None
     if attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:

@@ -12,7 +12,7 @@ class ObjectCache:
     """The objects of one resource, by namespace and name.
 
     Args:
-        prefix: what the keys of the resource begin with.
+        prefix: the key prefix of the resource in storage.
     """
 
     def __init__(self, storage: LocalStorage, prefix: str) -> None:
@@ -36,7 +36,7 @@ class ObjectCache:
         return listed
 
     def get(self, name: str, namespace: str = "") -> JsonObject | None:
-        """One of them."""
+        """Return one object, or None."""
         return self._all().get(namespace, {}).get(name)
 
     def _all(self) -> dict[str, dict[str, JsonObject]]:

@@ -22,7 +22,7 @@ class OwnerReferencesPermissionEnforcement(Plugin):
     """See the module.
 
     Args:
-        resources: which resources a reference may mean.
+        resources: maps an apiVersion and a kind to resources.
     """
 
     def __init__(self, authorizer: Authorizer, resources: Mapping) -> None:
@@ -30,12 +30,12 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         self._resources = resources
 
     async def validate(self, attributes: Attributes) -> None:
-        """Changed owners."""
+        """Reject changed ownerReferences if the user lacks the permissions."""
         if attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
             return
         if attributes.served.info.path == "pods/status" or _owners(attributes.obj) == _owners(attributes.old):
             return
-        if attributes.operation == "UPDATE":  # the creator of an object may let it go with its owner
+        if attributes.operation == "UPDATE":  # an object may be created with owners by a user who cannot delete it
             info = attributes.served.info
             own = GroupVersionResource(info.group, info.version, info.resource)
             reason = await self._refusal(attributes, "delete", own, info.subresource, attributes.name)
@@ -58,7 +58,7 @@ class OwnerReferencesPermissionEnforcement(Plugin):
     async def _refusal(
         self, attributes: Attributes, verb: str, resource: GroupVersionResource, subresource: str, name: str
     ) -> str | None:
-        """Why the user may not; None where they may."""
+        """Return the authorizer's reason for a denial; None if it allows the request."""
         authorizer_attributes = AuthorizerAttributes(
             user=attributes.user,
             verb=verb,

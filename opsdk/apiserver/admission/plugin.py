@@ -15,8 +15,8 @@ class Plugin:
     """A plugin that admits everything; subclasses override the phases that they need.
 
     Attributes:
-        resources: the resources that concern it, as ``resource``, ``group/resource`` or with a subresource; None for
-            all. The chain does not call it for others.
+        resources: the resources that it applies to, as ``resource``, ``group/resource`` or with a subresource;
+            None for all. The chain does not call it for others.
     """
 
     resources: Collection[str] | None = None
@@ -32,7 +32,7 @@ class Plugin:
 
 
 def writes(attributes: Attributes, path: str, *operations: str) -> bool:
-    """Whether a request is one of some operations on ``resource``, ``resource/subresource`` or those of a group.
+    """Report whether a request is one of `operations` on a resource path.
 
     For example ``writes(attributes, "pods", "CREATE")``.
     """

@@ -13,12 +13,12 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class Reinvocation(msgspec.Struct):
-    """The reinvocation state of mutating webhooks for one request.
+    """The reinvocation state of mutating webhooks or policies for one request.
 
     Attributes:
-        last: the object as it was left.
-        invoked: the keys of those that were called, and have reinvocationPolicy IfNeeded.
-        again: the keys of those that are called in the second round.
+        last_output: the object after the plugin's last round.
+        previously_invoked: the keys of those that ran and have reinvocationPolicy IfNeeded.
+        to_reinvoke: the keys of those that run in the second round.
     """
 
     last_output: JsonObject | None = None
@@ -27,7 +27,7 @@ class Reinvocation(msgspec.Struct):
 
     @classmethod
     def of(cls, attributes: Attributes, plugin: str) -> Reinvocation:
-        """Return a plugin's state; a change of the object since its last round counts."""
+        """Return a plugin's state. If the object changed since the plugin's last round, mark it as changed."""
         rounds: Reinvocation = attributes.notes.setdefault(plugin, cls())
         if attributes.is_reinvoke and not deep_equal(rounds.last_output, attributes.obj):
             rounds.changed()

@@ -19,14 +19,14 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class Equivalents(Protocol):
-    """Other versions in which the same objects are served."""
+    """Finds and converts between equivalent resources: other groups and versions of the same objects."""
 
     def equivalents(self, served: InstalledResource) -> Sequence[InstalledResource]:
-        """The same resource or subresource in other versions and groups."""
+        """Return the same resource or subresource in other versions and groups."""
         ...
 
     async def convert(self, obj: JsonObject, source: InstalledResource, target: InstalledResource) -> JsonObject:
-        """The same object in another of them."""
+        """Convert an object from one of these resources to another."""
         ...
 
 
@@ -34,7 +34,7 @@ class Namespaces(Protocol):
     """A reader of Namespace objects."""
 
     def __call__(self, name: str) -> JsonObject:
-        """A namespace, else `NotFoundError`."""
+        """Return a namespace. Raises `NotFoundError`."""
         ...
 
 
@@ -48,7 +48,7 @@ class VersionedAttributes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VersionedAttributesAccessor:
-    """The versions of one review."""
+    """Converts the attributes of one request, with a cache of the old object's versions."""
 
     def __init__(self, attributes: Attributes, equivalents: Equivalents, namespace: Namespaces) -> None:
         self._review = attributes
@@ -107,7 +107,7 @@ class VersionedAttributesAccessor:
         return await self._equivalents.convert(obj, self._review.served, served)
 
     async def put(self, obj: JsonObject, served: InstalledResource) -> None:
-        """Make this, which is of the version of `served`, the object of the review."""
+        """Set the object of the request; `obj` is in the version of `served`."""
         if served is not self._review.served:
             obj = await self._equivalents.convert(obj, served, self._review.served)
         self._review.obj = obj

@@ -19,14 +19,14 @@ AVAILABLE = "Available"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteService:
-    """An ``APIService`` that names a Service.
+    """An ``APIService`` that refers to a Service.
 
     Attributes:
         name: of the object, ``version.group``.
-        ca: PEM certificates to trust; empty means those that the system trusts.
-        available: whether its condition says so.
-        priority: of the group; the highest of its versions counts.
-        rank: of the version within the group.
+        ca: PEM certificates to trust; empty for the system's.
+        available: whether the Available condition is True.
+        priority: ``groupPriorityMinimum``; the highest of the group's versions counts.
+        rank: ``versionPriority``.
     """
 
     name: str
@@ -43,12 +43,12 @@ class RemoteService:
 
     @property
     def root(self) -> str:
-        """The path below which it serves."""
+        """The path prefix of the group version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @property
     def host(self) -> str:
-        """The name that its certificate has to be for."""
+        """The DNS name that its certificate must have."""
         return f"{self.service}.{self.namespace}.svc"
 
 
@@ -63,7 +63,7 @@ def remote_of(obj: JsonObject) -> RemoteService | None:
     try:
         ca = base64.b64decode(bundle, validate=True)
     except (binascii.Error, ValueError):
-        ca = bundle.encode()  # the connection reports what is wrong with it
+        ca = bundle.encode()  # the connection reports an invalid bundle
     return RemoteService(
         name=obj["metadata"]["name"],
         group=spec.get("group") or "",
@@ -80,7 +80,7 @@ def remote_of(obj: JsonObject) -> RemoteService | None:
 
 
 def available(obj: JsonObject) -> JsonObject | None:
-    """The condition of that type."""
+    """Return the Available condition, or None."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return next((condition for condition in conditions if condition.get("type") == AVAILABLE), None)
 
@@ -94,7 +94,7 @@ class Availability(msgspec.Struct, frozen=True):
 
     @property
     def is_available(self) -> bool:
-        """Whether requests may be sent there."""
+        """Whether requests may be proxied."""
         return self.status == "True"
 
 

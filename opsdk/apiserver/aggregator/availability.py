@@ -44,7 +44,7 @@ def unavailable_reason(remote: RemoteService, network: Network) -> Availability 
 
 
 def _addresses(network: Network, port: str) -> Iterator[str]:
-    """The addresses that are ready at a port of this name."""
+    """Yield the ready addresses of a named port."""
     for part in network.slices:
         if _has(part.get("ports"), port):
             for endpoint in part.get("endpoints") or ():

@@ -28,16 +28,16 @@ class AvailabilityChecks(Protocol):
         ...
 
     async def judge(self, remote: RemoteService) -> tuple[Availability, bool]:
-        """Whether it can be reached, and whether it was tried: then it makes sense to try again soon."""
+        """Return the condition, and whether a request was sent; then a failure is retried with backoff."""
         ...
 
     async def write(self, remote: RemoteService, verdict: Availability) -> None:
-        """Write that into its status."""
+        """Write the condition into the status of the ``APIService``."""
         ...
 
 
 class AvailableConditionController(Closing):
-    """See the module."""
+    """The tasks that check remote ``APIService`` objects."""
 
     def __init__(
         self, checks: AvailabilityChecks, clock: Clock, on_error: Callable[[str, BaseException], None]
@@ -52,7 +52,7 @@ class AvailableConditionController(Closing):
         return f"<AvailableConditionController of {', '.join(sorted(self._touched)) or 'nothing'}>"
 
     def touch(self, name: str) -> None:
-        """Something about this ``APIService`` changed: look at it soon."""
+        """Check this ``APIService`` soon, because an object that concerns it changed."""
         event = self._touched.get(name)
         if event is not None:
             event.set()
@@ -83,6 +83,6 @@ class AvailableConditionController(Closing):
             del self._touched[name]
 
     async def aclose(self) -> None:
-        """End; idempotent."""
+        """Stop all tasks; idempotent."""
         self._closed = True
         await self._tasks.aclose()

@@ -14,7 +14,7 @@ _FIRST = 1 << 20
 
 
 class GroupPriorities:
-    """The numbers of each group version."""
+    """The priorities of each group version."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, tuple[str, str]] = {}
@@ -38,11 +38,11 @@ class GroupPriorities:
             self._numbers.setdefault(group, {})[version] = numbers
 
     def sort_key(self, group: str) -> tuple[int, str]:
-        """Return the sort key of a group: the highest priority of its versions. A group without any comes first."""
+        """Return the sort key of a group: its highest priority, then its name. A group without priority comes first."""
         numbers = self._numbers.get(group)
         return (-max(priority for priority, _ in numbers.values()) if numbers else -_FIRST), group
 
     def sorted(self, group: str, versions: Iterable[ServedVersion]) -> list[ServedVersion]:
-        """The versions of a group, the preferred one first."""
+        """Sort the versions of a group, the preferred one first."""
         numbers = self._numbers.get(group, {})
         return sorted(versions, key=lambda served: -numbers.get(served.version, (0, 0))[1])

@@ -23,14 +23,14 @@ from opsdk.errors import OpsdkError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 TIMEOUT: Final = 5.0
-"""Seconds for one answer: what kube-aggregator gives a server before it counts as gone."""
+"""Seconds for one response, as in kube-aggregator."""
 MAX_DOCUMENT: Final = 32 << 20
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 _ASKER = User(name="system:kube-aggregator", groups=(MASTERS,))
 
 
 class Probe:
-    """Asks by `proxy`'s connections."""
+    """Sends discovery requests through an `AggregatorProxy`."""
 
     def __init__(self, proxy: AggregatorProxy) -> None:
         self._proxy = proxy
@@ -39,7 +39,7 @@ class Probe:
         return f"<Probe by {self._proxy!r}>"
 
     async def check(self, remote: RemoteService) -> tuple[Availability, RemoteDocuments | None]:
-        """Whether it answers, and its documents as far as it has them."""
+        """Return the availability of a server, and its documents if it responds."""
         try:
             place = self._proxy.resolve_endpoint(remote)
         except WebhookCallError as error:
@@ -80,7 +80,7 @@ class Probe:
             raise UnreachableError(str(error)) from error
 
     async def _document(self, endpoint: Endpoint, path: str, accept: str) -> JsonObject:
-        """A document; empty if the server has none."""
+        """Fetch a document; empty on failure."""
         try:
             status, raw = await self._get(endpoint, path, accept)
         except UnreachableError:
@@ -108,7 +108,7 @@ def stale(version: str, documents: RemoteDocuments | None) -> RemoteDocuments:
 
 
 def _find_version(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
-    """The version's part of aggregated discovery."""
+    """Return the version's part of aggregated discovery, or None."""
     for group in groups.get("items") or ():
         if (group.get("metadata") or {}).get("name", "") == remote.group:
             for version in group.get("versions") or ():
@@ -118,7 +118,7 @@ def _find_version(groups: JsonObject, remote: RemoteService) -> JsonObject | Non
 
 
 def _from_resource_list(resources: JsonObject, remote: RemoteService) -> JsonObject:
-    """The same from the older document."""
+    """Build the version's part of aggregated discovery from an ``APIResourceList``."""
     main: dict[str, JsonObject] = {}
     for resource in resources.get("resources") or ():
         name, _, subresource = str(resource.get("name", "")).partition("/")

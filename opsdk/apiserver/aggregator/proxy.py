@@ -26,7 +26,7 @@ from opsdk.http.server.response import CutConnection, HttpResponse, StreamRespon
 from opsdk.http.server.upgrade import UpgradedStream
 
 MAX_BODY = 32 << 20
-"""Bytes of a request that are passed on; servers of objects take three million."""
+"""Largest forwarded request body in bytes; kube-apiserver accepts 3 MiB for objects."""
 SWITCHING = 101
 _SAFE = "/:@!$&'()*+,;=~-._"
 _PLAIN = "!#$&'*+^`|"
@@ -43,11 +43,11 @@ class UnreachableError(Exception):
 
 
 class AggregatorProxy:
-    """Calls the servers behind Services.
+    """Proxies requests to aggregated servers.
 
     Args:
-        resolve: finds the addresses of Services.
-        lost: hears of servers that gave no answer.
+        resolve: resolves a Service to an address.
+        on_unreachable: called for a server that sent no response.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class AggregatorProxy:
             raise UnreachableError(failure(error.__cause__ or error, endpoint.joined, endpoint.host)) from error
 
     async def pass_on(self, call: Call, remote: RemoteService) -> HttpResponse:
-        """The other server's answer."""
+        """Forward a request and return the response."""
         if not remote.available:
             return unavailable()
         try:
@@ -122,7 +122,7 @@ class AggregatorProxy:
 
 
 def unavailable() -> HttpResponse:
-    """The answer for a server that cannot be reached."""
+    """Return the 503 for an unavailable server."""
     return _plain("service unavailable")
 
 
@@ -163,7 +163,7 @@ def _forwarded(request: HttpRequest, endpoint: Endpoint) -> Iterator[tuple[str, 
 
 
 async def _proxy_bytes(far: BidirectionalStream, near: UpgradedStream) -> None:
-    """Pass bytes on in both directions until one side ends."""
+    """Copy bytes in both directions until one side ends."""
 
     async def there() -> None:
         while data := await near.read():
@@ -199,7 +199,7 @@ class _Body(AsyncGenerator[bytes, None]):
         self._exchange = exchange
 
     async def asend(self, _: None) -> bytes:
-        """The next piece."""
+        """Return the next chunk."""
         try:
             piece = await self._exchange.read()
         except OpsdkError as error:
@@ -210,10 +210,10 @@ class _Body(AsyncGenerator[bytes, None]):
         return piece
 
     async def athrow(self, *error: Any) -> bytes:
-        """End."""
+        """Close the exchange."""
         await self._exchange.aclose()
         raise error[0]
 
     async def aclose(self) -> None:
-        """End; idempotent."""
+        """Close the exchange; idempotent."""
         await self._exchange.aclose()

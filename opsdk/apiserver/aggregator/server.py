@@ -42,9 +42,9 @@ class AggregatorDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the cluster that the aggregator reads.
 
     Attributes:
-        network: the Service of a namespace and name, with its endpoints.
-        resolve: finds its address.
-        watched: the prefixes of the storage's keys under which Services, slices and Endpoints are kept.
+        network: returns the objects of a Service, by namespace and name.
+        resolve: resolves a Service to an address.
+        watched: the storage prefixes of Services, EndpointSlices and Endpoints.
     """
 
     network: Callable[[str, str], Network]
@@ -53,12 +53,12 @@ class AggregatorDependencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aggregator(Closing):
-    """A delegate of the outermost server.
+    """See the module.
 
     Args:
         services: the installed resource ``apiservices``.
-        delegate: serves everything else.
-        lines: connections to the other servers; closed with this.
+        delegate: serves all other requests.
+        connection_pools: connections to the aggregated servers; closed with this.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Aggregator(Closing):
         self._store.storage.subscribe(self._take, *self._watched)
 
     async def aclose(self) -> None:
-        """End every call; idempotent."""
+        """Stop the checks and close all connections; idempotent."""
         self._store.storage.unsubscribe(self._take)
         await self._keeper.aclose()
         await self._lines.aclose()
 
-    # -------------------------------------------------------------- what is written
+    # -------------------------------------------------------------- storage changes
     def _take(self, change: StorageChange) -> None:
-        """One write; must not fail, whatever is stored."""
+        """Handle a write to storage; it must not fail for any stored object."""
         key = change.key
         if not key.startswith(self._watched):
             return
@@ -138,7 +138,7 @@ class Aggregator(Closing):
         self._known.pop(old.name, None)
         self._keeper.touch(old.name)
 
-    # -------------------------------------------------------------- what the keeper asks
+    # -------------------------------------------------------------- AvailabilityChecks
     def find(self, name: str) -> RemoteService | None:
         """See `AvailabilityChecks`."""
         return self._remotes.get(name)
@@ -194,7 +194,7 @@ class Aggregator(Closing):
         return await (self._delegate.handle(call) if remote is None else self._proxy.pass_on(call, remote))
 
     def groups(self) -> Sequence[ServedGroup]:
-        """See `Delegate`; what is served elsewhere stands where its priority says."""
+        """See `Delegate`; remote versions are sorted by priority among the local ones."""
         groups = {served.group: list(served.versions) for served in self._delegate.groups()}
         for remote in self._remotes.values():
             versions = [v for v in groups.get(remote.group, ()) if v.version != remote.version]

@@ -28,7 +28,7 @@ class Authenticator(Protocol):
     """An authenticator of requests."""
 
     async def authenticate(self, request: HttpRequest) -> User | None:
-        """The user, or None where this way was not taken."""
+        """Return the user; None if the request has no credentials of this type."""
         ...
 
 
@@ -43,10 +43,10 @@ class TokenChecker(Protocol):
     """One kind of bearer token."""
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
-        """Return the token's user for any of these audiences; None for another kind of token.
+        """Return the user, and those of `audiences` that the token is valid for; None for another type of token.
 
         Raises:
-            UnauthorizedError: it is of this kind and no good; the message says why, for reviews of tokens.
+            UnauthorizedError: the token is invalid; TokenReview reports the message.
         """
         ...
 
@@ -62,11 +62,11 @@ class TokenAuthenticator:
         return f"<TokenAuthenticator of {len(self._tokens)} tokens>"
 
     def add(self, token: str, user: User) -> None:
-        """Accept one more token."""
+        """Add a token."""
         self._tokens[token] = user
 
     def users(self) -> dict[str, User]:
-        """The user of each token."""
+        """Return the user of each token."""
         return dict(self._tokens)
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
@@ -118,13 +118,13 @@ def _with_group(user: User) -> User:
 
 
 _AUTHENTICATED: Final = IdentityCache[User](limit=256)
-"""Fixed tokens and certificates lead to the same user with every request."""
+"""Caches the extended user of fixed tokens and certificates, which repeat with every request."""
 
 
 class UnionAuthenticator:
-    """The first authenticator that returns a user decides; invalid credentials are an error.
+    """Returns the user of the first authenticator that accepts the credentials.
 
-    Without credentials the user is anonymous, or refused too unless `anonymous`.
+    A request without credentials is anonymous if `anonymous`. Rejected credentials are an error in any case.
     """
 
     def __init__(self, authenticators: Sequence[Authenticator], *, anonymous: bool = True) -> None:
@@ -138,7 +138,7 @@ class UnionAuthenticator:
             try:
                 user = await authenticator.authenticate(request)
             except UnauthorizedError:
-                # Another way may still succeed; the reason stays in the server.
+                # Another authenticator may still accept. The reason is not sent to the client.
                 refused = True
                 continue
             if user is not None:

@@ -23,10 +23,10 @@ class ClientAuthenticationConfig:
     """The contents of that ConfigMap.
 
     Attributes:
-        clients: PEM certificates of the authorities of clients; may be empty.
-        proxies: of the proxies' authority.
-        names: the common names that proxies have; empty allows every one.
-        headers: where proxies say who asks.
+        clients: PEM certificates of the client CA; may be empty.
+        proxies: PEM certificates of the request header CA.
+        names: allowed common names of proxies; empty allows all.
+        headers: names of the headers with the user.
     """
 
     clients: bytes = b""
@@ -36,7 +36,7 @@ class ClientAuthenticationConfig:
 
     @classmethod
     def of(cls, data: Mapping[str, str]) -> ClientAuthenticationConfig:
-        """Read the ConfigMap's ``data``. Raises `ConfigError`."""
+        """Parse the ConfigMap's ``data``. Raises `ConfigError`."""
         proxies = data.get("requestheader-client-ca-file", "")
         if not proxies:
             raise ConfigError(
@@ -54,7 +54,7 @@ class ClientAuthenticationConfig:
 
     @property
     def bundle(self) -> bytes:
-        """All CA certificates that the TLS layer accepts client certificates of."""
+        """The CA certificates for client certificates in TLS."""
         return self.clients + b"\n" + self.proxies
 
 

@@ -29,13 +29,13 @@ class AuthorizerAttributes(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     field_selector: str = ""
     label_selector: str = ""
-    """Selectors of a list, watch or deletecollection: an authorizer may allow some of the objects only."""
+    """Selectors of a list, watch or deletecollection; an authorizer may allow only certain selectors."""
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """Whether it is allowed, and why.
+    """The decision with its reason.
 
-    `denied` is a no that later authorizers cannot turn into a yes; `error` tells what went wrong while deciding.
+    `denied` is final: later authorizers are not called. `error` is the evaluation error.
     """
 
     allowed: bool
@@ -53,10 +53,10 @@ class ResolvedRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authorizer(Protocol):
-    """Decides what users may do."""
+    """Authorizes requests."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """Return the decision; an error of the authorizer never allows the request."""
+        """Return the decision; an evaluation error never allows the request."""
         ...
 
 
@@ -65,7 +65,7 @@ class RuleResolver(Protocol):
     """An authorizer that lists the rules of a user."""
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
-        """The user's rules in a namespace, those for everywhere among them."""
+        """Return the user's rules in a namespace, including cluster-wide ones."""
         ...
 
 
@@ -74,10 +74,10 @@ _NO_OPINION: Final = Decision(allowed=False)
 
 
 class PrivilegedGroup:
-    """Everything for those in the group of masters, no opinion on others."""
+    """Allows members of ``system:masters`` everything; no opinion on other users."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """Yes, for masters."""
+        """Allow members of the group."""
         return _ALLOWED if MASTERS in attributes.user.groups else _NO_OPINION
 
 
@@ -116,15 +116,15 @@ PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 
 
 def is_public(path: str) -> bool:
-    """Whether everybody may read this path: health and version."""
+    """Report whether a path needs no authentication: health and version."""
     return any(path == p or path.startswith(f"{p}/") for p in PUBLIC_PATHS)
 
 
 class AllowAuthenticated:
-    """Allows all authenticated users everything, and everybody health and version."""
+    """Allows authenticated users everything, and anonymous ones health and version."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """Yes, unless the user is anonymous."""
+        """See `Authorizer`."""
         if UNAUTHENTICATED not in attributes.user.groups:
             return Decision(allowed=True)
         public = not attributes.resource_request and attributes.verb == "get" and is_public(attributes.path)

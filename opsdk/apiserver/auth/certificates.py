@@ -13,15 +13,15 @@ from opsdk.errors import UnauthorizedError
 from opsdk.http.server.request import HttpRequest
 
 _UID = "1.3.6.1.4.1.57683.2"
-"""The part of a subject that holds a user's uid."""
+"""The OID of the UID in a certificate subject."""
 _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 class CertificateAuthenticator:
-    """Believes the certificate that the TLS layer has verified already.
+    """Authenticates by the client certificate; the TLS layer has verified it.
 
     Args:
-        but: an authority that is trusted for something else, by its common name or its certificate (PEM).
+        but: a CA whose certificates are rejected, by its common name or as PEM.
     """
 
     def __init__(self, *, but: str | bytes = "") -> None:
@@ -39,7 +39,7 @@ class CertificateAuthenticator:
 
 @lru_cache(maxsize=256)
 def issuer_of(der: bytes) -> str:
-    """The common name of the authority that signed a certificate."""
+    """Return the common name of a certificate's issuer; empty without one."""
     from cryptography import x509  # noqa: PLC0415 - as below
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
@@ -49,7 +49,7 @@ def issuer_of(der: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def signed_by(der: bytes, issuer: str | bytes) -> bool:
-    """Whether an authority signed a certificate: one of that name, or one of these (PEM)."""
+    """Report whether a CA signed a certificate; `issuer` is its common name or its certificates (PEM)."""
     if isinstance(issuer, str):
         return issuer_of(der) == issuer
     from cryptography import x509  # noqa: PLC0415 - as below

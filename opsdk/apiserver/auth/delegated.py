@@ -18,16 +18,16 @@ from opsdk.errors import OpsdkError, UnauthorizedError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Ask = Callable[[JsonObject], Awaitable[JsonObject]]
-"""Creates a review; the object that the server answers with, or an `OpsdkError`."""
+"""Creates a review and returns the created object. Raises `OpsdkError`."""
 
 REMEMBERED: Final = 10.0
-"""Seconds for which an answer holds: what aggregated servers in Go take."""
+"""Seconds that a response is cached, as in k8s.io/apiserver."""
 _MOST: Final = 4096
 T = TypeVar("T")
 
 
 class _Memory(Generic[T]):
-    """The last answers, each for a while."""
+    """An LRU cache whose entries expire after `REMEMBERED` seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -72,7 +72,7 @@ class DelegatedTokens:
 
 
 def user_of(user_info: JsonObject) -> User:
-    """The user that a review names."""
+    """Return the user of a review's ``userInfo``."""
     extra = {key: tuple(values) for key, values in (user_info.get("extra") or {}).items()}
     return User(
         name=user_info.get("username") or "",
@@ -83,7 +83,7 @@ def user_of(user_info: JsonObject) -> User:
 
 
 class DelegatedAuthorizer:
-    """Authorizes by ``SubjectAccessReview``; health is always allowed, and so is ``system:masters``."""
+    """Authorizes by ``SubjectAccessReview``. Public paths and ``system:masters`` are always allowed."""
 
     def __init__(self, ask: Ask, *, clock: Clock = LOOP_CLOCK) -> None:
         self._ask = ask
@@ -114,7 +114,7 @@ class DelegatedAuthorizer:
 
 
 def access_of(attributes: AuthorizerAttributes) -> JsonObject:
-    """The ``spec`` of a review."""
+    """Return the ``spec`` of a SubjectAccessReview."""
     user = attributes.user
     who: JsonObject = {
         "user": user.name,

@@ -17,7 +17,7 @@ from opsdk.http.server.request import HttpRequest
 
 EXTRA = "x-remote-extra-"
 NAME = "front-proxy-client"
-"""The common name of proxies' certificates."""
+"""The default common name of proxy certificates."""
 
 
 class HeaderNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +33,8 @@ class FrontProxyAuthenticator:
     """Authenticates by the ``X-Remote-*`` headers of proxies with a certificate of the request header CA.
 
     Args:
-        issuer: that authority, by its common name or its certificate (PEM).
-        names: the common names of its proxies; empty allows every one.
+        issuer: the request header CA, by its common name or its certificate (PEM).
+        names: allowed common names of proxies; empty allows all.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FrontProxyAuthenticator:
         self._headers = headers
 
     async def authenticate(self, request: HttpRequest) -> User | None:
-        """See `Authenticator`; a certificate of their authority with another name is wrong."""
+        """See `Authenticator`. Raises `UnauthorizedError` for a certificate of this CA with another name."""
         raw = request.peer_certificate
         if not raw or not signed_by(raw, self._issuer):
             return None

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _BITS = 2048
 _MAX_TOKEN = 64 * 1024
-"""Longest token, in characters. Longer ones are invalid: no header holds them."""
+"""Longest token in characters; longer ones do not fit into a header and are invalid."""
 
 
 def unverified(token: str) -> JsonObject | None:
     """Return a token's claims without verifying its signature; None if it is not a JWT.
 
-    Decoded here, as kube-apiserver does it (pkg/serviceaccount/jwt.go, hasCorrectIssuer): it runs for every bearer
-    token, and a server that signed none never loads PyJWT, which takes four times as long for it.
+    Like hasCorrectIssuer in pkg/serviceaccount/jwt.go, it runs for every bearer token. It does not use PyJWT,
+    which takes four times as long and is slow to import.
     """
     if not _has_form(token):
         return None
@@ -44,7 +44,7 @@ def unverified(token: str) -> JsonObject | None:
 
 
 def _has_form(token: str) -> bool:
-    """Whether it can be a JWT. Unlike PyJWT, go-jose accepts no padding."""
+    """Report whether a token can be a JWT. Unlike PyJWT, go-jose accepts no padding."""
     return len(token) <= _MAX_TOKEN and token.count(".") == 2 and "=" not in token
 
 
@@ -57,11 +57,11 @@ def _claims(payload: bytes) -> JsonObject | None:
 
 
 class SigningKey:
-    """The key that tokens are signed with: in the file `path`, or of this process alone; made when it is first needed.
+    """The key that signs tokens, loaded or generated at first use.
 
     Args:
-        path: a PEM file; where there is none, an RSA key is made and kept there.
-        also: files with more keys whose tokens are good.
+        path: a PEM file; a missing file is created with a generated RSA key. None generates a key for the process.
+        also: files with more keys that verify tokens.
     """
 
     def __init__(self, path: Path | None = None, *, also: Sequence[Path] = ()) -> None:
@@ -74,13 +74,13 @@ class SigningKey:
         return f"<SigningKey {self._path or 'of this process'}>"
 
     def share(self, other: SigningKey) -> None:
-        """Be the same key as another one, if that was made already."""
+        """Use the key of `other` if it exists."""
         if other.exists:
             self._made = other._key
 
     @property
     def exists(self) -> bool:
-        """Whether anything can have been signed with it."""
+        """Whether the key was loaded or generated, or its file exists."""
         return self._made is not None or (self._path is not None and self._path.exists())
 
     @property
@@ -129,7 +129,7 @@ _BAD_SIGNATURE = "go-jose/go-jose: error in cryptographic primitive"
 
 @cache
 def _generated() -> RSAPrivateKey:
-    """One for all servers of this process that keep nothing: tokens of one fail in another by the account's uid."""
+    """One key for all servers of this process without a key file; they tell tokens apart by the account's UID."""
     return _new()
 
 

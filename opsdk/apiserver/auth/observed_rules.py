@@ -31,7 +31,7 @@ FOR_EVERYBODY = (
     ),
     PolicyRule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
 )
-"""What every cluster lets all authenticated users do: no role needs to."""
+"""The default rules of all authenticated users; minimal roles omit them."""
 
 
 class ObservedUse(msgspec.Struct, order=True, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class ObservedUse(msgspec.Struct, order=True, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, attributes: AuthorizerAttributes) -> ObservedUse:
-        """The use that a question is about."""
+        """Return the use that the attributes describe."""
         user = attributes.user.name
         if not attributes.resource_request:
             return cls(user=user, verb=attributes.verb, path=attributes.path)
@@ -87,7 +87,7 @@ class UserRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def namespaces(self) -> list[str]:
-        """The namespaces of the requests; the empty name stands for cluster scope and for all namespaces at once."""
+        """The namespaces of the requests; the empty name means cluster scope or all namespaces."""
         return sorted({use.namespace for use in self.allowed})
 
     def role(self, name: str, namespace: str) -> JsonObject:
@@ -142,14 +142,14 @@ def _object(kind: str, name: str, namespace: str = "", **content: Any) -> JsonOb
 class ObservingAuthorizer:
     """Records the distinct checks of another authorizer, at most `_LIMIT` of them.
 
-    What `FOR_EVERYBODY` allows is not worth a note.
+    Requests that `FOR_EVERYBODY` allows are not recorded.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._seen: dict[ObservedUse, bool] = {}
         self._recorded: set[tuple[object, ...]] = set()
-        """What a use is made of, and the outcome: most requests are like one before, and add nothing."""
+        """Keys of recorded uses with their outcomes, to skip repeated requests cheaply."""
 
     def __repr__(self) -> str:
         return f"<ObservingAuthorizer of {len(self._seen)} uses before {self._authorizer!r}>"
@@ -184,7 +184,7 @@ class ObservingAuthorizer:
         return ResolvedRules(incomplete=True)
 
     def clear(self) -> None:
-        """Drop all records."""
+        """Delete all records."""
         self._seen.clear()
         self._recorded.clear()
 

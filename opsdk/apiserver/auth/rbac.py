@@ -19,7 +19,7 @@ SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One rule: verbs on resources of groups (perhaps some names only), or on paths."""
+    """One rule: verbs on resources of groups (optionally only some names), or on paths."""
 
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> PolicyRule:
-        """Read a rule of a Role."""
+        """Parse a rule of a Role."""
         return cls(
             verbs=tuple(tree.get("verbs") or ()),
             groups=tuple(tree.get("apiGroups") or ()),
@@ -39,7 +39,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def wire(self) -> JsonObject:
-        """The form that roles have it in."""
+        """Return the rule as JSON."""
         fields = {
             "verbs": self.verbs,
             "apiGroups": self.groups,
@@ -60,7 +60,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
         return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in fields.items() if value) + "}"
 
     def allows(self, attributes: AuthorizerAttributes) -> bool:
-        """Whether the rule permits this request."""
+        """Report whether the rule allows this request."""
         if ALL not in self.verbs and attributes.verb not in self.verbs:
             return False
         if not attributes.resource_request:
@@ -74,7 +74,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def covers(self, other: PolicyRule) -> bool:
-        """Whether everything that `other` permits is permitted by this rule too."""
+        """Report whether this rule allows everything that `other` allows."""
         return (
             _has_all(self.verbs, other.verbs)
             and _has_all(self.groups, other.groups)
@@ -93,7 +93,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
         return True
 
     def parts(self) -> Iterator[PolicyRule]:
-        """The smallest rules that together are this one."""
+        """Yield the rule split into single verbs, groups, resources and names."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
@@ -105,7 +105,7 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quoted(names: Iterable[str]) -> str:
-    """A list of words as messages show it: ``["a" "b"]``."""
+    """Return names as error messages list them: ``["a" "b"]``."""
     return f"[{' '.join(json.dumps(word, ensure_ascii=False) for word in names)}]"
 
 
@@ -118,7 +118,7 @@ def _path_covers(owner_path: str, sub_path: str) -> bool:
 
 
 def uncovered_rules(owner_rules: Sequence[PolicyRule], servant_rules: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The smallest parts of `servant_rules` that no rule of `owner_rules` covers."""
+    """Return the parts of `servant_rules` that no rule of `owner_rules` covers."""
     return [
         part
         for rule in servant_rules
@@ -128,7 +128,7 @@ def uncovered_rules(owner_rules: Sequence[PolicyRule], servant_rules: Iterable[P
 
 
 def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Join rules that differ in their verbs only: of one group, one resource and at most one name."""
+    """Join rules of one group, one resource and at most one name that differ only in their verbs."""
     done: list[PolicyRule] = []
     joined: dict[tuple[str, ...], PolicyRule] = {}
     for rule in rules:
@@ -145,7 +145,7 @@ def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
 def escalation(
     user: User, owner_rules: Sequence[PolicyRule], servant_rules: Iterable[PolicyRule], problems: Sequence[str] = ()
 ) -> str | None:
-    """Why `user`, who has `owner_rules`, may not grant `servant_rules`; None if it may.
+    """Return why `user` with `owner_rules` may not grant `servant_rules`; None if it may.
 
     `problems` are the errors of the rule resolver.
     """
@@ -160,9 +160,9 @@ def escalation(
     return f"{text}; resolution errors: [{' '.join(problems)}]" if problems else text
 
 
-# ------------------------------------------------------------------ who has which rules
+# ------------------------------------------------------------------ bindings
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody that a binding names."""
+    """A subject of a binding."""
 
     kind: str
     name: str
@@ -170,7 +170,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> Subject:
-        """Read a subject of a RoleBinding."""
+        """Parse a subject of a RoleBinding."""
         return cls(kind=tree.get("kind", ""), name=tree.get("name", ""), namespace=tree.get("namespace", ""))
 
     def __str__(self) -> str:
@@ -186,7 +186,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RbacBinding(msgspec.Struct, frozen=True, kw_only=True):
-    """A RoleBinding, or without namespace a ClusterRoleBinding."""
+    """A RoleBinding, or a ClusterRoleBinding without namespace."""
 
     name: str
     namespace: str = ""
@@ -196,7 +196,7 @@ class RbacBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> RbacBinding:
-        """Read a RoleBinding or a ClusterRoleBinding."""
+        """Parse a RoleBinding or a ClusterRoleBinding."""
         meta, ref = tree["metadata"], tree.get("roleRef") or {}
         return cls(
             name=meta["name"],
@@ -207,7 +207,7 @@ class RbacBinding(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def subject_for(self, user: User) -> Subject | None:
-        """The first subject that is the user, or one of its groups."""
+        """Return the first subject that matches the user or one of its groups."""
         subject_keys = keys_of(user)
         return next((s for s in self.subjects if s.key(self.namespace) in subject_keys), None)
 

@@ -17,7 +17,7 @@ _BINDINGS = (f"{_GROUP}rolebindings/", f"{_GROUP}clusterrolebindings/")
 
 
 class RbacAuthorizer:
-    """Authorizes by the roles and bindings in `storage`: the first decision reads them, and each write updates them."""
+    """Authorizes by the roles and bindings in `storage`. The first decision loads them, and each write updates them."""
 
     def __init__(self, storage: LocalStorage) -> None:
         self._storage = storage
@@ -28,7 +28,7 @@ class RbacAuthorizer:
 
     @property
     def policy(self) -> RbacPolicy:
-        """The present roles and bindings."""
+        """The current roles and bindings."""
         if self._policy is None:
             self._policy = RbacPolicy()
             for prefix in (*_ROLES, *_BINDINGS):
@@ -47,7 +47,7 @@ class RbacAuthorizer:
         return ResolvedRules(rules=tuple(r.wire() for r in rules), error=joined(problems) if problems else "")
 
     def _take(self, change: StorageChange) -> None:
-        """One write; must not fail, whatever is stored."""
+        """Handle a write to storage; it must not fail for any stored object."""
         policy, key = self._policy, change.key
         if policy is None or not key.startswith(_GROUP):
             return

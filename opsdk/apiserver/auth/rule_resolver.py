@@ -44,7 +44,7 @@ class RbacPolicy:
         self._found.clear()
 
     def drop_role(self, namespace: str, name: str) -> None:
-        """Forget a role."""
+        """Remove a role."""
         self._roles.pop((namespace, name), None)
         self._found.clear()
 
@@ -56,7 +56,7 @@ class RbacPolicy:
             self._by_subject.setdefault((binding.namespace, key), set()).add(binding.name)
 
     def drop_binding(self, namespace: str, name: str) -> None:
-        """Forget a binding."""
+        """Remove a binding."""
         self._found.clear()
         binding = self._bindings.pop((namespace, name), None)
         for key in _keys(binding) if binding is not None else ():
@@ -109,7 +109,7 @@ class RbacPolicy:
 
 
 def joined(problems: Sequence[str]) -> str:
-    """Join errors as Go's aggregate does: each once, in brackets if there are several."""
+    """Join distinct errors as Go's aggregate does: in brackets if there are several."""
     once = list(dict.fromkeys(problems))
     return once[0] if len(once) == 1 else f"[{', '.join(once)}]"
 

@@ -20,16 +20,16 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ISSUER = "https://kubernetes.default.svc"
 KEPT_ISSUER = "kubernetes/serviceaccount"
-"""The issuer of tokens that are kept in secrets; they have no end."""
+"""The issuer of legacy tokens in Secrets; they do not expire."""
 LEEWAY = 60
-"""Seconds by which clocks may differ."""
+"""Allowed clock skew in seconds."""
 _ACCOUNTS = "system:serviceaccounts"
 _EXTRA = "authentication.kubernetes.io/"
 _PRIVATE = "kubernetes.io"
 _KEPT = "kubernetes.io/serviceaccount/"
 
 Find = Callable[[str, str, str], JsonObject | None]
-"""The present object by resource, namespace and name."""
+"""Returns the current object by resource, namespace and name."""
 
 
 def split_username(name: str) -> tuple[str, str] | None:
@@ -41,7 +41,7 @@ def split_username(name: str) -> tuple[str, str] | None:
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:
-    """The groups of every service account of a namespace."""
+    """Return the groups of all service accounts of a namespace."""
     return (_ACCOUNTS, f"{_ACCOUNTS}:{namespace}")
 
 
@@ -49,8 +49,8 @@ class TokenSubject(msgspec.Struct, frozen=True, kw_only=True):
     """The issuer and audiences of a server's tokens.
 
     Attributes:
-        issuers: the first one signs; tokens of all of them are good.
-        audiences: whom tokens are for that mean this server.
+        issuers: the first one issues tokens; tokens of all of them are accepted.
+        audiences: the audiences that identify this server.
     """
 
     issuers: tuple[str, ...] = (ISSUER,)
@@ -103,7 +103,7 @@ def _reference(obj: JsonObject) -> dict[str, str]:
 
 
 def check_times(claims: Mapping[str, JsonValue], now: int) -> None:
-    """Raise where the token is too old or too young."""
+    """Raise `UnauthorizedError` for an expired token, or one that is not valid yet."""
     if now - LEEWAY > _number(claims, "exp"):
         raise UnauthorizedError("service account token has expired")
     if now + LEEWAY < _number(claims, "nbf"):
@@ -199,7 +199,7 @@ def _check_uid(obj: JsonObject, ref: Mapping[str, JsonValue], text: str) -> None
 def matching_audiences(
     claims: Mapping[str, JsonValue], requested: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
 ) -> tuple[str, ...]:
-    """Return the requested audiences that the token is valid for. Raises `UnauthorizedError` if there is none."""
+    """Return the requested audiences that the token is valid for. Raises `UnauthorizedError` if no audience matches."""
     audience_claim = claims.get("aud") or unless_said
     audiences = (
         [audience_claim] if isinstance(audience_claim, str) else [a for a in audience_claim if isinstance(a, str)]
@@ -212,7 +212,7 @@ def matching_audiences(
 
 
 class ServiceAccountTokens:
-    """Checks tokens that this server has signed, against the objects that it has."""
+    """Checks service account tokens of this server against the stored objects."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Keys that sign and verify tokens: RSA (RS256) and elliptic curves (ES256, ES384, ES512).
 
 PyJWT signs, verifies and writes JWKS. It and ``cryptography`` are imported when a key is first used: together they take
-about 0.15 s, and most servers never see a signed token.
+about 0.15 s, and most servers verify no signed token.
 
 Upstream: k8s.io/kubernetes/pkg/serviceaccount/openidmetadata.go (v1.36).
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RSA = "RS256"
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
-"""The algorithm for each curve that signs tokens."""
+"""The algorithm for each supported curve."""
 
 
 @cache
@@ -36,7 +36,7 @@ def _jws() -> PyJWS:
         """Accepts short keys without a warning, as kube-apiserver does."""
 
         def check_key_length(self, key: object) -> None:
-            """Every length is fine."""
+            """Accept every length."""
 
     jws = PyJWS(algorithms=[*_CURVES.values()])
     jws.register_algorithm(RSA, AnySize(AnySize.SHA256))
@@ -51,13 +51,13 @@ class PublicKey:
 
     @property
     def algorithm(self) -> str:
-        """The ``alg`` of its tokens."""
+        """The ``alg`` of tokens that the key signs."""
         curve = getattr(self.key, "curve", None)
         return RSA if curve is None else _CURVES[curve.name]
 
     @cached_property
     def key_id(self) -> str:
-        """The hash of the key."""
+        """The ``kid``: a hash of the key."""
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
         from jwt.utils import base64url_encode  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ class PublicKey:
         return base64url_encode(hashlib.sha256(raw).digest()).decode()
 
     def web_key(self) -> dict[str, str]:
-        """The key as a JSON web key."""
+        """Return the JSON Web Key."""
         algorithm = _jws().get_algorithm_by_name(self.algorithm)
         fields = {k: v for k, v in algorithm.to_jwk(self.key, as_dict=True).items() if k != "key_ops"}
         return {"use": "sig", "kid": self.key_id, "alg": self.algorithm, **fields}
@@ -75,7 +75,7 @@ class PublicKey:
         from jwt.exceptions import PyJWTError  # noqa: PLC0415 - as above
 
         try:
-            # The key decides the algorithm, never the token.
+            # The key determines the algorithm, not the token.
             payload: bytes = _jws().decode(token, self.key, [self.algorithm])
         except (PyJWTError, ValueError):
             return None
@@ -90,11 +90,11 @@ class PrivateKey:
 
     @cached_property
     def public(self) -> PublicKey:
-        """The key that checks its tokens."""
+        """The public key."""
         return PublicKey(self.key.public_key())
 
     def sign(self, payload: bytes) -> str:
-        """A token with this payload."""
+        """Return a token with this payload."""
         # kube-apiserver writes no "typ" into the header.
         return _jws().encode(payload, self.key, self.public.algorithm, {"kid": self.public.key_id, "typ": None})
 
@@ -111,7 +111,7 @@ def read_private(path: Path) -> PrivateKey:
 
 
 def read_public(path: Path) -> list[PublicKey]:
-    """The keys of a PEM file: public keys, certificates, or private keys, in any order."""
+    """Read the keys of a PEM file: public keys, certificates or private keys. Raises `ConfigError`."""
     from cryptography import x509  # noqa: PLC0415 - as above
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
@@ -147,7 +147,7 @@ def _pem(path: Path) -> bytes:
 
 
 def _usable(key: Any, path: Path) -> Any:
-    """The key, if it is one of those that sign tokens."""
+    """Return the key. Raises `ConfigError` if its type cannot sign tokens."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - as above
 
     if isinstance(key, (rsa.RSAPrivateKey, rsa.RSAPublicKey)):

@@ -15,7 +15,7 @@ UNAUTHENTICATED = "system:unauthenticated"
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """A name, a stable id, groups and whatever else the authenticator knows."""
+    """Name, UID, groups and extra values, as the authenticator provides them."""
 
     name: str
     uid: str = ""
@@ -27,4 +27,4 @@ ANONYMOUS = User(name="system:anonymous", groups=(UNAUTHENTICATED,))
 """The user of requests without credentials."""
 
 LOOPBACK = User(name="system:apiserver", groups=(MASTERS, AUTHENTICATED))
-"""The user of what the server itself does."""
+"""The user of the server's own requests."""

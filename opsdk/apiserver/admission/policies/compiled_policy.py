@@ -38,12 +38,12 @@ class Mutation:
 
 
 class CompiledPolicy:
-    """Everything that a policy evaluates.
+    """All compiled expressions of a policy.
 
     Attributes:
-        variables: in their order.
-        conditions: when the policy concerns a request.
-        annotations: by the keys of the audit log.
+        variables: in the listed order.
+        conditions: the matchConditions.
+        annotations: the auditAnnotations by key.
     """
 
     def __init__(self, spec: JsonObject) -> None:

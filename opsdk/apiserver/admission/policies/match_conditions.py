@@ -14,9 +14,9 @@ from opsdk.structured_merge.value import JsonObject
 
 
 async def conditions_hold(policy: AdmissionPolicy, asking: AuthorizerChecks, values: JsonObject) -> bool | str:
-    """Whether all conditions hold, or what went wrong where that is not to be ignored.
+    """Return whether all conditions hold, or an error message if failurePolicy is Fail.
 
-    One that is false decides, whatever goes wrong in the others.
+    A false condition takes precedence over errors of other conditions.
     """
     programs = policy.compile_with(CompiledPolicy)
     if not programs.conditions:

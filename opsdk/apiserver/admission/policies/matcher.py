@@ -39,13 +39,13 @@ class PolicyInvocation(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Identify the match among those of one request."""
+        """A key that is unique among the matches of one request."""
         meta = (self.params or {}).get("metadata") or {}
         return f"{self.policy.name}/{self.binding.name}/{meta.get('namespace', '')}/{meta.get('name', '')}"
 
 
 class PolicyFailure(msgspec.Struct, frozen=True):
-    """Something that went wrong with a policy or one of its bindings."""
+    """A failure of a policy or of one of its bindings."""
 
     policy: AdmissionPolicy
     binding: PolicyBinding | None
@@ -97,7 +97,7 @@ def matched(
     """Return the version that the criteria match, or None.
 
     Raises:
-        ApiError: there is no such namespace.
+        ApiError: the namespace does not exist.
     """
     if not selects_object(criteria.objects, attributes):
         return None

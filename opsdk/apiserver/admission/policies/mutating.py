@@ -32,10 +32,10 @@ from opsdk.structured_merge.value import JsonObject
 
 
 async def mutate(attributes: Attributes, hooks: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
-    """Change the object.
+    """Apply the matching policies to the object.
 
     Raises:
-        ApiError: a policy cannot be followed.
+        ApiError: a policy failed, and its failurePolicy is Fail.
     """
     choice = await match_policies(attributes, hooks, ports)
     failures = choice.failures
@@ -62,7 +62,7 @@ class _Mutator:
         self._failures: list[PolicyFailure] = []
 
     async def run(self, invocations: Sequence[PolicyInvocation]) -> list[PolicyFailure]:
-        """What went wrong and is not to be ignored."""
+        """Return the failures of policies with failurePolicy Fail."""
         rounds = Reinvocation.of(self._review, "MutatingAdmissionPolicy")
         for one in invocations:
             holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))

@@ -18,7 +18,7 @@ class ParamSource(Protocol):
 
     @property
     def namespaced(self) -> bool:
-        """Whether they are in namespaces."""
+        """Whether the kind is namespaced."""
         ...
 
     async def get(self, namespace: str, name: str) -> JsonObject | None:
@@ -31,10 +31,10 @@ class ParamSource(Protocol):
 
 
 class Params(Protocol):
-    """Finds kinds by their names."""
+    """Finds the param source of a kind."""
 
     def __call__(self, api_version: str, kind: str) -> ParamSource | None:
-        """None where no such kind is served."""
+        """Return None if the kind is not served."""
         ...
 
 
@@ -62,7 +62,7 @@ async def collect(source: ParamSource | None, binding: PolicyBinding, namespace:
     """Return the params that the policy is evaluated with, one at a time; `namespace` is the request's.
 
     Raises:
-        ConfigurationError: the binding asks for what cannot be, or for what must be there and is not.
+        ConfigurationError: the paramRef contradicts the scope of the kind, or required params do not exist.
     """
     ref = binding.params
     if source is None or ref is None:

@@ -20,7 +20,7 @@ def apply_configuration(obj: JsonObject, value: JsonValue, shape: Schema) -> Jso
     """Merge an ``Object{...}`` into `obj` as server-side apply does; nothing is removed.
 
     Raises:
-        PatchError: it does not fit the type, or sets parts that are only ever replaced as a whole.
+        PatchError: the value does not fit the schema, or sets an atomic list, map or struct.
     """
     check_names(value)
     config: JsonObject = as_tree(value)
@@ -39,7 +39,7 @@ def apply_configuration(obj: JsonObject, value: JsonValue, shape: Schema) -> Jso
 
 
 def atomics(value: JsonValue, shape: Schema, path: str = "") -> Iterator[str]:
-    """Yield the paths of atomic lists and maps in a value: setting a part of one would remove the rest."""
+    """Yield the paths of atomic lists and maps in a value."""
     if isinstance(value, dict):
         if shape.topology is Topology.MAP_ATOMIC:
             yield path
@@ -59,7 +59,7 @@ def apply_operations(obj: JsonObject, value: JsonValue) -> JsonObject:
     """Return `obj` after ``[JSONPatch{...}]``; unchanged if a test operation fails.
 
     Raises:
-        PatchError: an operation does not fit.
+        PatchError: an operation cannot be applied.
     """
     operations: list[JsonObject] = []
     for one in value:

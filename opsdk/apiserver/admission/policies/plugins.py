@@ -1,4 +1,4 @@
-"""The two policy plugins. They import CEL when the first policy matches, because CEL is slow to import.
+"""The two policy plugins. They import CEL at the first matching policy, because the import is slow.
 
 Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating/plugin.go (v1.36).
 """

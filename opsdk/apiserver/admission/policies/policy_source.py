@@ -1,4 +1,4 @@
-"""Policies with their bindings, read again after a change of either.
+"""Policies with their bindings, reloaded after a change of either.
 
 Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_source.go (v1.36).
 """
@@ -34,7 +34,7 @@ class MatchCriteria(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tree: JsonObject | None) -> Self:
-        """Read validated match constraints; None matches everything."""
+        """Parse validated match constraints; None matches everything."""
         tree = tree or {}
         return cls(
             rules=rules_of(tree.get("resourceRules")),
@@ -49,8 +49,8 @@ class ParamRef(msgspec.Struct, frozen=True, kw_only=True):
     """A binding's paramRef.
 
     Attributes:
-        namespace: empty for that of the request.
-        deny: whether there must be some.
+        namespace: empty for the namespace of the request.
+        deny: ``parameterNotFoundAction: Deny``.
     """
 
     name: str = ""
@@ -60,7 +60,7 @@ class ParamRef(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tree: JsonObject | None) -> Self | None:
-        """Read what passed validation."""
+        """Parse a validated paramRef."""
         if tree is None:
             return None
         selector = tree.get("selector")
@@ -83,7 +83,7 @@ class PolicyBinding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, obj: JsonObject) -> Self:
-        """Read a binding that passed validation."""
+        """Parse a validated binding."""
         spec: JsonObject = obj.get("spec") or {}
         return cls(
             name=obj["metadata"]["name"],
@@ -95,7 +95,7 @@ class PolicyBinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmissionPolicy:
-    """A policy that passed validation. Its expressions are compiled when a request first concerns it."""
+    """A validated policy. Its expressions are compiled for the first matching request."""
 
     def __init__(self, obj: JsonObject) -> None:
         self.name: str = obj["metadata"]["name"]
@@ -131,13 +131,13 @@ class PolicyHook(msgspec.Struct, frozen=True):
 
 
 class PolicySource:
-    """The policies of one kind, each with its bindings. Read anew when one of them changed, else at hand.
+    """The policies of one kind, each with its bindings. They are cached until one of them changes.
 
-    A policy is compiled once for each of its generations.
+    A policy is compiled once for each generation.
 
     Args:
-        prefixes: where policies and bindings are stored.
-        load: all policies and all bindings as they are now.
+        prefixes: the storage prefixes of policies and of bindings.
+        load: returns all current policies and all current bindings.
     """
 
     def __init__(
@@ -160,12 +160,12 @@ class PolicySource:
             self._bound = None
             before, after = change.previous or {}, change.value or {}
             if before.get("spec") != after.get("spec"):
-                # A storage that went back may give the same generation to another spec.
+                # A restored storage may assign the same generation to another spec.
                 for obj in filter(None, (before, after)):
                     self._known.pop(_version(obj), None)
 
     def hooks(self) -> tuple[PolicyHook, ...]:
-        """The policies that have a binding, sorted by name."""
+        """Return the policies that have a binding, sorted by name."""
         if self._bound is None:
             policies, trees = self._load()
             bindings: dict[str, list[PolicyBinding]] = {}

@@ -32,7 +32,7 @@ from opsdk.structured_merge.value import JsonObject
 
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 _LONGEST_MESSAGE: Final = 5 * 1024
-"""Longer messages are not shown: in bytes."""
+"""Bytes; a longer message is replaced by the static one."""
 _LONGEST_ANNOTATION: Final = 10 * 1024
 _FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
 """The audit annotation of a failure. A request has it only for the first one."""
@@ -51,9 +51,9 @@ class PolicyEvaluation:
     """The results of a policy for one binding and one params object.
 
     Attributes:
-        decisions: one for each validation, and so as actions follow from them.
-        refusals: what is wrong whatever the binding's actions are.
-        annotations: for the audit log.
+        decisions: one for each validation; the validationActions apply to them.
+        refusals: failures that deny the request whatever the validationActions are.
+        annotations: audit annotations.
     """
 
     decisions: list[PolicyDecision] = field(default_factory=list)
@@ -62,7 +62,7 @@ class PolicyEvaluation:
 
 
 class _Judge:
-    """Evaluates one policy for one binding and one set of parameters."""
+    """Evaluates one policy for one binding and one params object."""
 
     def __init__(self, policy: AdmissionPolicy, asking: AuthorizerChecks, values: JsonObject) -> None:
         self._policy = policy
@@ -75,7 +75,7 @@ class _Judge:
         return PolicyDecision() if self._policy.ignore_failures else PolicyDecision(message)
 
     async def judge(self) -> PolicyEvaluation:
-        """Conditions, validations with their messages, annotations."""
+        """Evaluate match conditions, validations, messages and audit annotations."""
         holds = await conditions_hold(self._policy, self._asking, self._values)
         if isinstance(holds, str):
             return PolicyEvaluation([PolicyDecision(holds)])
@@ -104,7 +104,7 @@ class _Judge:
         return verdict
 
     async def _messages(self, budget: int) -> list[Value]:
-        """What each validation would say; for all the same where that costs too much."""
+        """Evaluate all message expressions. If the budget runs out, the error is the message of every validation."""
         activation = Activation(self._asking, self._plain, self._programs.variables, budget=budget)
         messages: list[Value] = []
         for validation in self._programs.validations:
@@ -132,14 +132,14 @@ class _Judge:
 
 
 async def _value(activation: Activation, compiled: Any) -> Any:
-    """The value, or the error that stands for it."""
+    """Return the value of an expression, or its evaluation error."""
     try:
         return await activation.evaluate(compiled)
     except CelEvaluationError as error:
         return error
 
 
-# ------------------------------------------------------------------ what becomes of it
+# ------------------------------------------------------------------ results
 @dataclass(frozen=True, slots=True)
 class _Denied:
     policy: AdmissionPolicy
@@ -148,7 +148,7 @@ class _Denied:
 
     @property
     def sort_key(self) -> tuple[str, str]:
-        """Evaluate policies and bindings in the order of their names."""
+        """The order of denials: policy name, then binding name."""
         return self.policy.name, "" if self.binding is None else self.binding.name
 
     @property
@@ -158,10 +158,10 @@ class _Denied:
 
 
 async def validate(attributes: Attributes, hooks: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
-    """Refuse, or warn.
+    """Enforce the validating policies: deny, warn or audit.
 
     Raises:
-        ApiError: the first refusal.
+        ApiError: the first denial.
     """
     choice = await match_policies(attributes, hooks, ports)
     denied = [_Denied(failure.policy, failure.binding, PolicyDecision(failure.message)) for failure in choice.failures]

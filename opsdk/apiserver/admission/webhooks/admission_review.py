@@ -35,7 +35,7 @@ class AdmissionReviewError(Exception):
 def create_admission_review(
     attributes: Attributes, versioned: VersionedAttributes, *, uid: str, version: str
 ) -> JsonObject:
-    """The AdmissionReview that is sent."""
+    """Return the AdmissionReview request."""
     request: JsonObject = {"uid": uid, "kind": versioned.kind._asdict(), "resource": versioned.resource._asdict()}
     sub = {"subResource": attributes.subresource} if attributes.subresource else {}
     request.update(sub)
@@ -55,7 +55,7 @@ def create_admission_review(
 
 
 def user_info(user: User) -> JsonObject:
-    """A user as reviews show it."""
+    """Return the ``userInfo`` of reviews."""
     info: JsonObject = {"username": user.name} if user.name else {}
     if user.uid:
         info["uid"] = user.uid
@@ -89,7 +89,7 @@ _FIELDS = {
 
 
 def parse_response(review: JsonObject, version: str) -> JsonObject | None:
-    """The ``response`` field with checked types; `AdmissionReviewError` if the version or a type is wrong."""
+    """Return the ``response`` field with checked types. Raises `AdmissionReviewError` for a wrong version or type."""
     response = review.get("response")
     try:
         check_review(review, GROUP, version, "AdmissionReview")
@@ -107,7 +107,7 @@ def parse_response(review: JsonObject, version: str) -> JsonObject | None:
 def verify_admission_response(
     review: JsonObject, response: JsonObject | None, *, uid: str, version: str, mutating: bool
 ) -> WebhookResponse:
-    """What the answer decides; `AdmissionReviewError` where it breaks the rules."""
+    """Return the verified response. Raises `AdmissionReviewError` if it violates the API."""
     if response is None:
         raise AdmissionReviewError("webhook response was absent")
     patch, kind = _decoded(response.get("patch") or ""), response.get("patchType")
@@ -154,7 +154,7 @@ def _decoded(patch: str) -> bytes:
 
 # ------------------------------------------------------------------ refusals
 def rejection(name: str, status: Mapping[str, JsonValue] | None) -> ApiError:
-    """The webhook's no, as the client gets it."""
+    """Return the error that a client gets for a webhook's denial."""
     result = status or {}
     message = f'admission webhook "{name}" denied the request'
     reason = result.get("message") or result.get("reason")
@@ -202,7 +202,7 @@ def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
     try:
         changed: JsonValue = apply_json_patch(obj, operations)
     except PatchError:
-        # The operations one by one, to report the first that does not fit in the words of evanphx/json-patch.
+        # Apply the operations one by one, to report the first failure with evanphx/json-patch's message.
         for operation in operations:
             try:
                 obj = apply_json_patch(obj, [operation])
@@ -240,7 +240,7 @@ def _json_patch_error(obj: JsonValue, operation: JsonObject, otherwise: str) -> 
 
 
 def _leads_somewhere(obj: JsonValue, path: str) -> bool:
-    """Whether there is a container that would hold what stands at `path`."""
+    """Report whether the parent of `path` exists."""
     parent = path.rpartition("/")[0]
     try:
         apply_json_patch(obj, _probe(parent))
@@ -250,7 +250,7 @@ def _leads_somewhere(obj: JsonValue, path: str) -> bool:
 
 
 def _last_part_error(obj: JsonValue, name: str, path: str) -> str:
-    """What is wrong with the last part of a path."""
+    """Return the error of a path's last element; empty for none."""
     parent, _, key = path.rpartition("/")
     holder = apply_json_patch(obj, _probe(parent)).get("probe") if parent else obj
     if not isinstance(holder, list):
@@ -262,5 +262,5 @@ def _last_part_error(obj: JsonValue, name: str, path: str) -> str:
 
 
 def _probe(parent: str) -> list[JsonObject]:
-    """A patch that fits wherever something stands at `parent`."""
+    """Return a patch that applies only if `parent` exists."""
     return [{"op": "move", "from": parent, "path": "/probe"}] if parent else []

@@ -1,4 +1,4 @@
-"""The webhooks of all configurations, read again after a change of one.
+"""The webhooks of all configurations, reloaded after a change of one.
 
 Upstream: k8s.io/apiserver/pkg/admission/configuration (v1.36).
 """
@@ -21,7 +21,7 @@ class WebhookAccessor(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook of a configuration.
 
     Attributes:
-        uid: tells webhooks of the same name apart.
+        uid: distinguishes webhooks of the same name.
         ignore_failures: ``failurePolicy: Ignore``.
         timeout: seconds.
     """
@@ -42,7 +42,7 @@ class WebhookAccessor(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, tree: JsonObject, uid: str) -> Self:
-        """Read a webhook that passed validation and has its defaults."""
+        """Parse a validated and defaulted webhook."""
         return cls(
             name=tree["name"],
             uid=uid,
@@ -76,10 +76,10 @@ def hooks_of(configurations: Iterable[JsonObject]) -> tuple[WebhookAccessor, ...
 
 
 class WebhookSource:
-    """The webhooks of one kind of configuration. Read anew when a configuration changed, else at hand.
+    """The webhooks of one kind of configuration. They are cached until a configuration changes.
 
     Args:
-        load: all configurations as they are now.
+        load: returns all current configurations.
     """
 
     def __init__(self, storage: LocalStorage, prefix: str, load: Callable[[], Sequence[JsonObject]]) -> None:
@@ -96,7 +96,7 @@ class WebhookSource:
             self._hooks = None
 
     def hooks(self) -> tuple[WebhookAccessor, ...]:
-        """The webhooks in the order of their calls."""
+        """Return the webhooks in calling order."""
         if self._hooks is None:
             self._hooks = hooks_of(self._load())
         return self._hooks

@@ -14,7 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class MatchConditions:
-    """An `Evaluate` of match conditions with this authorizer."""
+    """An `Evaluate` that passes this authorizer to match conditions."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer

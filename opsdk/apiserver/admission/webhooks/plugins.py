@@ -42,7 +42,7 @@ from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
 Evaluate = Callable[[Attributes, VersionedAttributes, Sequence[JsonObject]], Awaitable[Sequence[bool | str]]]
-"""What each match condition says of an invocation: true, false, or what went wrong."""
+"""Returns for each match condition true, false, or an error message."""
 
 
 class WebhookDependencies(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class _FailedError(Exception):
 
 
 class _WebhookInvocation(msgspec.Struct):
-    """A webhook that a review concerns, and the version in which it wants to see it."""
+    """A webhook that matches a request, and the version in which it receives the objects."""
 
     hook: WebhookAccessor
     served: InstalledResource
@@ -67,7 +67,7 @@ class _WebhookInvocation(msgspec.Struct):
 
 
 class _Chooser:
-    """Which webhooks a review concerns, and how each of them sees it."""
+    """Matches webhooks with one request."""
 
     def __init__(self, ports: WebhookDependencies, attributes: Attributes) -> None:
         self._ports = ports
@@ -75,7 +75,7 @@ class _Chooser:
         self._views = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace)
 
     async def choose(self, hook: WebhookAccessor) -> _WebhookInvocation | None:
-        """None if the webhook does not match; an `ApiError` if matching fails."""
+        """Return None if the webhook does not match. Raises `ApiError` if matching fails."""
         if not selects_object(hook.objects, self._review):
             return None
         served = self._views.matched_resource(hook.rules, equivalent=hook.equivalent)
@@ -87,7 +87,7 @@ class _Chooser:
         return _WebhookInvocation(hook, served, versioned)
 
     async def _match_conditions_hold(self, hook: WebhookAccessor, versioned: VersionedAttributes) -> bool:
-        """Whether all hold. One that is false decides, whatever goes wrong in the others."""
+        """Report whether all conditions hold. A false condition takes precedence over errors of other conditions."""
         evaluate, review = self._ports.evaluate, self._review
         if evaluate is None:
             return True
@@ -102,14 +102,14 @@ class _Chooser:
 
 
 class _Caller:
-    """Asks one webhook."""
+    """Calls webhooks of one type."""
 
     def __init__(self, ports: WebhookDependencies, *, mutating: bool) -> None:
         self._client = ports.client
         self._mutating = mutating
 
     async def call_hook(self, attributes: Attributes, invocation: _WebhookInvocation) -> WebhookResponse:
-        """Return its decision; a denial is an `ApiError`. Raises `_FailedError` if it could not be called."""
+        """Return the response; a denial is an `ApiError`. Raises `_FailedError` if the call failed."""
         hook = invocation.hook
         if attributes.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -155,10 +155,10 @@ def _failed(hook: WebhookAccessor, message: str) -> _FailedError:
 
 # ------------------------------------------------------------------ mutating
 class MutatingWebhooks(Plugin):
-    """One after another, each sees what those before it made of the object.
+    """The MutatingAdmissionWebhook plugin: it calls the webhooks one after another, each with the current object.
 
     Args:
-        hooks: the webhooks in the order in which they are called, as they are configured now.
+        hooks: returns the currently configured webhooks in calling order.
     """
 
     def __init__(self, hooks: Callable[[], Sequence[WebhookAccessor]], ports: WebhookDependencies) -> None:
@@ -194,7 +194,7 @@ class MutatingWebhooks(Plugin):
     async def _apply_patch(
         self, attributes: Attributes, invocation: _WebhookInvocation, response: WebhookResponse
     ) -> bool:
-        """Change the object as the webhook asks; whether that made a difference."""
+        """Apply the webhook's patch, and report whether it changed the object."""
         name, before = invocation.hook.name, invocation.versioned.obj
         try:
             operations = parse_patch(response.patch)
@@ -225,10 +225,10 @@ class MutatingWebhooks(Plugin):
 
 # ------------------------------------------------------------------ validating
 class ValidatingWebhooks(Plugin):
-    """The ValidatingAdmissionWebhook plugin: it calls all webhooks at once, and the first refusal wins.
+    """The ValidatingAdmissionWebhook plugin: it calls all webhooks concurrently, and the first denial wins.
 
     Args:
-        hooks: as they are configured now.
+        hooks: returns the currently configured webhooks.
     """
 
     def __init__(self, hooks: Callable[[], Sequence[WebhookAccessor]], ports: WebhookDependencies) -> None:
@@ -237,7 +237,7 @@ class ValidatingWebhooks(Plugin):
         self._caller = _Caller(ports, mutating=False)
 
     async def validate(self, attributes: Attributes) -> None:
-        """See `AdmissionInterface`; all are waited for, so that none goes on after the answer."""
+        """See `AdmissionInterface`; it waits for all calls, so that none outlives the response."""
         hooks = self._hooks()
         if not hooks or exempt(attributes.resource):
             return
