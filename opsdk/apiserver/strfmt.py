@@ -133,7 +133,7 @@ _HOSTNAME: Final = (
 
 
 def is_hostname(text: str) -> bool:
-    """Report whether the text is a DNS name that ends in letters, or one label with a dash at most after its first letter."""
+    """Report whether the text is a DNS name that ends in letters; a single label may have a dash as second letter."""
     if len(text.encode()) > 255 or any(len(label.encode()) > 63 for label in text.split(".")):
         return False
     return compile_regex(_HOSTNAME).search(text) is not None

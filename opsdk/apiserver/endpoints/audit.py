@@ -19,13 +19,13 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One answered request.
+    """The audit event of one request.
 
     Attributes:
         user: the authenticated user; with impersonation, `impersonated_user` is the user that the request acts as.
         code: the HTTP status.
-        request_received_timestamp: when the request came, on the server's clock.
-        stage_timestamp: when its response began.
+        request_received_timestamp: when the server received the request, by its own clock.
+        stage_timestamp: when the response began.
         annotations: the audit annotations of admission plugins.
     """
 
@@ -48,17 +48,17 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verb(self) -> str:
-        """``get``, ``list``, ``watch``, ``create``, ...; the method in lower case for what is no resource."""
+        """The API verb, e.g. ``get``, ``list``, ``watch``; for non-resource requests the lower-case method."""
         return self.info.verb
 
     @property
     def resource(self) -> str:
-        """``pods`` or ``pods/status``; empty for other paths."""
+        """``pods`` or ``pods/status``; empty for non-resource requests."""
         info = self.info
         return f"{info.resource}/{info.subresource}" if info.subresource else info.resource
 
     def event(self) -> JsonObject:
-        """An ``Event`` of ``audit.k8s.io/v1``, of level Metadata."""
+        """Return an ``Event`` of ``audit.k8s.io/v1``, of level Metadata."""
         fields: JsonObject = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
@@ -104,7 +104,7 @@ class AuditLog:
     """A filter that keeps the audit events of the last `limit` requests, oldest first.
 
     Attributes:
-        count: how many there were in all, those that are forgotten included.
+        count: the number of all requests, including those whose events were dropped.
     """
 
     def __init__(self, *, limit: int = 1000) -> None:
@@ -121,7 +121,7 @@ class AuditLog:
         return len(self._records)
 
     def clear(self) -> None:
-        """Drop all events; the count stays."""
+        """Drop all events; `count` is kept."""
         self._records.clear()
 
     def select(
@@ -140,7 +140,7 @@ class AuditLog:
         ]
 
     async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
-        """See `Filter`; every answer is recorded, refusals too."""
+        """See `Filter`; it records all responses, including errors."""
         received = call.clock.wall()
         response = await handler(call)
         query = call.http.query.raw

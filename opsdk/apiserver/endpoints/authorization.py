@@ -22,7 +22,7 @@ _SELECTING = frozenset({"list", "watch", "deletecollection"})
 
 
 def attributes_of(call: Call) -> AuthorizerAttributes:
-    """What the call wants."""
+    """Return the authorization attributes of a request."""
     info, query = call.info, call.http.query
     selecting = info.is_resource and info.verb in _SELECTING
     fields = query.get("fieldSelector") if selecting else ""
@@ -43,7 +43,7 @@ def attributes_of(call: Call) -> AuthorizerAttributes:
 
 
 def _selected_name(info: RequestInfo, fields: str) -> str:
-    """The one name that a list or watch asks for: who may read this object may read it in this way too."""
+    """Return the name that a list or watch selects by ``metadata.name``; a rule with this name then allows it."""
     if not fields or info.verb not in ("list", "watch") or info.deprecated_watch:
         return ""
     try:
@@ -54,7 +54,7 @@ def _selected_name(info: RequestInfo, fields: str) -> str:
 
 
 def denial(attributes: AuthorizerAttributes, reason: str = "") -> ForbiddenError:
-    """The 403 for a request that is not allowed."""
+    """Return the 403 of a denied request."""
     user = attributes.user.name
     if not attributes.resource_request:
         text = f'forbidden: User "{user}" cannot {attributes.verb} path "{attributes.path}"'
@@ -66,7 +66,7 @@ def denial(attributes: AuthorizerAttributes, reason: str = "") -> ForbiddenError
 
 
 def refusal(attributes: AuthorizerAttributes, reason: str) -> ForbiddenError:
-    """The 403 that names the object; `reason` follows."""
+    """Return a 403 that names the resource, with `reason` after it."""
     what = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
     resource_text = f'{what} "{attributes.name}"' if attributes.name else what
     details = Details(name=attributes.name, group=attributes.group, kind=attributes.resource)
@@ -74,14 +74,14 @@ def refusal(attributes: AuthorizerAttributes, reason: str) -> ForbiddenError:
 
 
 def denied(call: Call, attributes: AuthorizerAttributes, reason: str = "") -> HttpResponse:
-    """The answer with that 403."""
+    """Return the response of a denied request."""
     response = negotiated_error(call, denial(attributes, reason))
     response.add_header("x-content-type-options", "nosniff")
     return response
 
 
 async def check(call: Call, authorizer: Authorizer) -> HttpResponse | None:
-    """The answer to a call that may not go on; None where it may."""
+    """Authorize a request. Return the 403 response if it is denied, else None."""
     attributes = attributes_of(call)
     decision = await authorizer.authorize(attributes)
     if decision.allowed:
@@ -92,7 +92,7 @@ async def check(call: Call, authorizer: Authorizer) -> HttpResponse | None:
 
 
 async def check_create(call: Call) -> None:
-    """Raise where an update or a patch turns out to create, and the user may not do that."""
+    """Authorize the creation by an update or a patch. Raises `ForbiddenError`."""
     if call.authorizer is None:
         return
     attributes = replace(attributes_of(call), verb="create")

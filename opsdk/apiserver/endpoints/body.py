@@ -29,16 +29,16 @@ with on_first_use:
 
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 _SCHEMES = {"apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55"}
-"""Where the types of groups are registered that have a server of their own."""
+"""Source positions of other schemes by group, for error messages."""
 _SCALES = "k8s.io/client-go/scale/util.go:146"
-"""Where that of the scales of custom objects is."""
+"""Source position of the scheme of custom resource scales."""
 _NO_SCALE = (
     "no kind is registered for the type v1.Scale in scheme"
     ' "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"'
 )
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 LIMIT = 3 * 1024 * 1024
-"""Bytes that a request body may have."""
+"""Largest request body in bytes."""
 
 
 def media_type(call: Call) -> str:
@@ -59,7 +59,7 @@ _MEDIA = re.compile(
 
 
 def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError:
-    """The answer to other content types."""
+    """Return the 415 of an unsupported content type."""
     return UnsupportedMediaTypeError(
         f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     )
@@ -84,7 +84,7 @@ def cannot_handle(info: ResourceInfo, reason: str) -> ApiError:
 
 
 async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
-    """The body of a create or update."""
+    """Read the body of a create or update."""
     info = served.info
     media = media_type(call)
     if media not in (JSON, YAML, PROTOBUF):
@@ -108,7 +108,7 @@ async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
 
 
 def read_protobuf(served: InstalledResource, raw: bytes) -> JsonObject:
-    """A protobuf body as a tree."""
+    """Decode a protobuf body."""
     try:
         return served.model.from_protobuf(raw)
     except (DecodeError, UnicodeDecodeError, ValueError) as error:
@@ -133,7 +133,7 @@ def type_named(tree: object) -> tuple[str, str]:
 
 
 def check_kind(served: InstalledResource, parsed: ParsedDocument) -> None:
-    """Fill in apiVersion and kind, or refuse other ones."""
+    """Set apiVersion and kind if they are empty. Raises a 400 if they differ from the resource's."""
     tree, info = parsed.tree, served.info
     expected = info.kind_api_version
     try:
@@ -149,7 +149,7 @@ def check_kind(served: InstalledResource, parsed: ParsedDocument) -> None:
         raise unrecognized(info.kind, f"Object 'Kind' is missing in '{body_text}'", parsed.raw)
     if served.model.typed:
         _check_version(served, api_version)
-    # `decode` checks the version of custom objects, after it reported unknown fields; their schema checks the kind.
+    # For custom objects, `decode` checks the version after unknown fields, and the schema checks the kind.
     tree["apiVersion"], tree["kind"] = api_version, kind
 
 
@@ -163,7 +163,7 @@ def _check_version(served: InstalledResource, api_version: str) -> None:
 
 
 def _refuse_type(served: InstalledResource, api_version: str, kind: str) -> None:
-    """A built-in type that is no version of the wanted one cannot be converted to it."""
+    """Raise a 400 for a built-in type that cannot be converted to the resource's kind."""
     info = served.info
     type_text = served.model.type_named(api_version, kind)
     group = info.kind_api_version.rpartition("/")[0]
@@ -177,7 +177,7 @@ def _refuse_type(served: InstalledResource, api_version: str, kind: str) -> None
 
 
 def unregistered(served: InstalledResource, version: str, kind: str) -> str:
-    """The words for a type that no built-in resource of the group has."""
+    """Return the error text for a kind that is not registered."""
     group = served.info.kind_api_version.rpartition("/")[0]
     scheme = _SCALES if served.custom and served.info.kind == "Scale" else _SCHEMES.get(group, _SCHEME)
     return f'no kind "{kind}" is registered for version "{version}" in scheme "{scheme}"'

@@ -20,12 +20,12 @@ class Call(msgspec.Struct, kw_only=True):
     """The HTTP request, and the values that filters add to it.
 
     Attributes:
-        user: who asks, or whom they act as.
+        user: the authenticated or the impersonated user.
         impersonator: the authenticated user of an impersonated request.
-        authorizer: for what turns out only later, e.g. that an update creates.
-        annotations: for the audit log.
-        headers: that every answer gets, errors too.
-        protobuf: writes answers as protobuf, where the server can.
+        authorizer: for checks inside handlers, e.g. for an update that creates.
+        annotations: audit annotations.
+        headers: added to every response, including errors.
+        protobuf: the encoder of protobuf responses, if the server supports them.
     """
 
     http: HttpRequest
@@ -41,7 +41,7 @@ class Call(msgspec.Struct, kw_only=True):
     headers: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def warn(self, text: str) -> None:
-        """Tell the client something, once."""
+        """Add a ``Warning`` header; a repeated text is sent once."""
         if text not in self.warnings:
             self.warnings.append(text)
 
@@ -50,7 +50,7 @@ class Call(msgspec.Struct, kw_only=True):
         self.annotations.setdefault(key, value)
 
     def context(self, *, dry_run: bool = False) -> Context:
-        """For the registry."""
+        """Return the context of a call into a registry."""
         manager = self.http.query.get("fieldManager") or self.http.header("user-agent").partition("/")[0]
         return Context(
             user=self.user,
@@ -63,4 +63,4 @@ class Call(msgspec.Struct, kw_only=True):
 
 
 Handler = Callable[[Call], Awaitable[HttpResponse]]
-"""Answers a call."""
+"""Handles a request."""

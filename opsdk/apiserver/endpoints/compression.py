@@ -11,14 +11,14 @@ from opsdk.apiserver.endpoints.call import Call
 from opsdk.http.server.response import HttpResponse, StreamResponse
 
 THRESHOLD = 128 * 1024
-"""Bytes that a body must have more than: below, the time is better spent otherwise."""
+"""Bytes; only larger bodies are compressed."""
 _LEVEL = 1
-"""The fastest; the second half of what could be saved would cost several times as much."""
+"""The fastest gzip level. Higher ones take several times as long for little gain."""
 _GZIP = 31
 
 
 def compressed(call: Call, response: HttpResponse) -> HttpResponse:
-    """The answer as gzip, where it is large and the client names gzip without any conditions."""
+    """Compress a large response if the client accepts gzip without parameters."""
     encodings = call.http.header("accept-encoding").split(",")
     whole = not isinstance(response, StreamResponse) and len(response.body) > THRESHOLD
     if whole and any(token.strip() == "gzip" for token in encodings):

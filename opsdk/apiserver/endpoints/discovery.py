@@ -16,7 +16,7 @@ from opsdk.apiserver.resources import InstalledResource, group_version
 from opsdk.structured_merge.value import JsonObject
 
 _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
-"""Values of the parameter ``as`` of the Accept header."""
+"""The kind, group and version that request aggregated discovery."""
 
 
 class RemoteDocuments(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class RemoteDocuments(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         document: its ``APIVersionDiscovery``.
-        digest: of its OpenAPI v3 document; empty where it has none.
+        digest: the hash of its OpenAPI v3 document; empty without one.
         swagger: its OpenAPI v2 document.
     """
 
@@ -50,7 +50,7 @@ class ServedGroup(msgspec.Struct, frozen=True):
 
 # ------------------------------------------------------------------ legacy
 def api_versions(address: str) -> JsonObject:
-    """The document at ``/api``."""
+    """Return the APIVersions document of ``/api``."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -66,12 +66,12 @@ def api_group(served: ServedGroup, *, alone: bool = True) -> JsonObject:
 
 
 def api_group_list(groups: Iterable[ServedGroup]) -> JsonObject:
-    """The document at ``/apis``."""
+    """Return the APIGroupList document of ``/apis``."""
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [api_group(g, alone=False) for g in groups]}
 
 
 def api_resource_list(group: str, served: ServedVersion) -> JsonObject:
-    """The document at ``/apis/<group>/<version>``."""
+    """Return the APIResourceList document of a group version."""
     resources = sorted(served.resources, key=_sort_key(served.resources))
     entries = [_api_resource(r) for r in resources]
     return {
@@ -86,7 +86,7 @@ _CUSTOM_ORDER = ("", "status", "scale")
 
 
 def _sort_key(resources: Sequence[InstalledResource]) -> Callable[[InstalledResource], tuple[str, int, str]]:
-    """The order of resources: by name. Subresources too, except those of custom ones, which have their own order."""
+    """Return a sort key: by name and subresource. Subresources of custom resources have a fixed order."""
     custom = {r.info.resource for r in resources if not r.model.typed}
 
     def place(served: InstalledResource) -> tuple[str, int, str]:
@@ -160,7 +160,7 @@ def _response_kind(served: InstalledResource, group: str) -> JsonObject:
     info = served.info
     if info.kind_group is not None:
         return {"group": info.kind_group, "version": info.kind_version or info.version, "kind": info.kind}
-    # A kind of the same group and version is written with empty ones, except for custom resources.
+    # For a built-in kind of the same group and version, group and version are empty.
     if served.model.typed:
         return {"group": "", "version": "", "kind": info.kind}
     return {"group": group, "version": info.version, "kind": info.kind}

@@ -39,7 +39,7 @@ async def dispatch(call: Call, served: InstalledResource, admission: AdmissionIn
         if info.method not in served.storage.connect_methods:
             raise api_errors.method_not_allowed()
         return await connect.handle(call, served, admission)
-    # The routes of built-in kinds are for one method each; those of custom ones go by the verb.
+    # Routes of built-in kinds match the method; those of custom resources match the verb.
     unrouted = not served.custom and (info.method == "HEAD" or (info.deprecated_watch and info.method != "GET"))
     if not info.verb or info.verb not in served.verbs or unrouted:
         if served.custom:
@@ -65,7 +65,7 @@ _CONNECTERS: dict[type, bool] = {}
 
 
 def _connects(storage: object) -> bool:
-    """Whether it is a `Connecter`. Cached for each class: `isinstance` with a protocol is slow."""
+    """Report whether the storage is a `Connecter`. Cached by class, because `isinstance` with a protocol is slow."""
     is_connecter = _CONNECTERS.get(type(storage))
     if is_connecter is None:
         is_connecter = _CONNECTERS[type(storage)] = isinstance(storage, Connecter)
@@ -73,7 +73,7 @@ def _connects(storage: object) -> bool:
 
 
 def check_route(info: RequestInfo, served: InstalledResource) -> None:
-    """Whether the path fits the resource's scope, and the method fits the path."""
+    """Raise 404, 405 or 400 if the path does not fit the resource's scope, or the method the path."""
     namespaced = served.info.namespaced
     own_namespace = info.resource == "namespaces" and not info.group
     if not namespaced and info.namespace and not own_namespace:

@@ -27,11 +27,11 @@ _LOG = logging.getLogger("opsdk.apiserver")
 _WARNING_LIMIT = 256
 
 Filter = Callable[[Call, Handler], Awaitable[HttpResponse]]
-"""Does something before or after, or instead of, the rest."""
+"""Wraps a handler: it may change the call and the response, or respond itself."""
 
 
 class NamedFilter(msgspec.Struct, frozen=True):
-    """A filter with the name by which others are placed before or after it."""
+    """A filter with a name, for insertion before or after it."""
 
     name: str
     filter: Filter
@@ -48,30 +48,30 @@ class FilterChain:
 
     @property
     def names(self) -> list[str]:
-        """Outermost first."""
+        """The names, outermost first."""
         return [f.name for f in self._filters]
 
     def insert_before(self, name: str, added: NamedFilter) -> None:
-        """Put a filter outside of another."""
+        """Insert a filter before the named one."""
         self._filters.insert(self.names.index(name), added)
 
     def insert_after(self, name: str, added: NamedFilter) -> None:
-        """Put a filter inside of another."""
+        """Insert a filter after the named one."""
         self._filters.insert(self.names.index(name) + 1, added)
 
     def remove(self, name: str) -> None:
-        """Take a filter out."""
+        """Remove a filter."""
         del self._filters[self.names.index(name)]
 
     def wrap(self, handler: Handler) -> Handler:
-        """The handler behind all filters."""
+        """Return the handler behind all filters."""
         for named in reversed(self._filters):
             handler = _behind(named.filter, handler)
         return handler
 
 
 def _behind(through: Filter, handler: Handler) -> Handler:
-    """Return the handler behind a filter: no coroutine of its own, because each request passes every filter."""
+    """Return the handler behind a filter. It is no coroutine function, because each request passes every filter."""
     return lambda call: through(call, handler)
 
 
@@ -84,13 +84,13 @@ async def recover(call: Call, handler: Handler) -> HttpResponse:
         return negotiated_error(call, error, {**status_of(error), "metadata": {"continue": error.token}})
     except ApiError as error:
         return negotiated_error(call, error)
-    except Exception as error:  # noqa: BLE001 - the last resort: no request may take the server down
+    except Exception as error:  # noqa: BLE001 - the last resort: an unexpected error must not stop the server
         _LOG.exception("%s %s failed", call.info.method, call.info.path)
         return error_response(api_errors.internal(f"{type(error).__name__}: {error}"))
 
 
 async def headers(call: Call, handler: Handler) -> HttpResponse:
-    """``Audit-Id``, ``Cache-Control`` and warnings."""
+    """Add ``Audit-Id``, ``Cache-Control`` and ``Warning`` headers."""
     call.audit_id = call.http.header("audit-id") or loop_uuid4()
     response = await handler(call)
     response.headers += [("audit-id", call.audit_id), *call.headers]
@@ -105,7 +105,7 @@ async def headers(call: Call, handler: Handler) -> HttpResponse:
 
 
 Hook = Callable[[Call, HttpResponse], None]
-"""Hears of each answered request."""
+"""Called with each request and its response."""
 
 
 def request_log(hooks: Sequence[Hook]) -> Filter:
@@ -134,7 +134,7 @@ def authenticate(authenticator: UnionAuthenticator) -> Filter:
 
 
 def authorize(authorizer: Authorizer) -> Filter:
-    """Refuse what the user may not do."""
+    """Respond 403 to requests that the authorizer denies."""
 
     async def authz(call: Call, handler: Handler) -> HttpResponse:
         call.authorizer = authorizer

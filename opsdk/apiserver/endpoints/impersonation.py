@@ -1,6 +1,6 @@
 """User impersonation: parse the ``Impersonate-*`` headers and authorize the request, mode by mode.
 
-A constrained mode needs two permissions: to do this request while impersonating (``impersonate-on:user-info:list``)
+A constrained mode needs two permissions: for this request while impersonating (``impersonate-on:user-info:list``),
 and to impersonate this user (``impersonate:user-info``). The legacy mode needs the verb ``impersonate`` only. For each
 user the mode that was allowed last is tried first, and its denial is the one that the response reports.
 
@@ -59,7 +59,7 @@ def requested_user(request: HttpRequest) -> User | None:
 
 
 def _go_user(user: User) -> str:
-    """As the real server prints a user."""
+    """Format a user as Go's %#v does."""
     extra = "(nil)"
     if user.extra:
         extra = "{" + ", ".join(f"{_go_string(k)}:{_go_strings(v)}" for k, v in sorted(user.extra.items())) + "}"
@@ -90,7 +90,7 @@ def impersonated(target: User, groups: Sequence[str] = ()) -> User:
 
 # ------------------------------------------------------------------ the ways
 AttributesOf = Callable[[User, User], Sequence[AuthorizerAttributes]]
-"""What must be allowed so that the first user may be the second."""
+"""Returns the checks that allow the first user to impersonate the second."""
 
 
 class ImpersonationMode(msgspec.Struct, frozen=True):
@@ -126,7 +126,7 @@ def _attributes(
 
 
 def _other_attributes(user: User, target: User, verb: str) -> Iterator[AuthorizerAttributes]:
-    """The uid, the groups and everything else."""
+    """Yield the checks of UID, groups and extra values."""
     if target.uid:
         yield _attributes(verb, user, group=_GROUP, resource="uids", name=target.uid)
     for group in target.groups:
@@ -198,7 +198,7 @@ MODES = (
     ),
     ImpersonationMode(lambda _u, _w: True, _legacy_attributes, _account_groups),
 )
-"""In the order in which they are tried."""
+"""In the order of attempts."""
 
 
 class Impersonation:
@@ -233,7 +233,7 @@ class Impersonation:
     async def _first_refusal(
         self, mode: ImpersonationMode, attributes: AuthorizerAttributes, target: User
     ) -> tuple[AuthorizerAttributes, str] | None:
-        """The first question that is answered with no, and why; None where all are allowed."""
+        """Return the first denied check with its reason; None if all are allowed."""
         questions = list(mode.attributes(attributes.user, target))
         if mode.on:
             questions.insert(0, msgspec.structs.replace(attributes, verb=f"impersonate-on:{mode.on}:{attributes.verb}"))

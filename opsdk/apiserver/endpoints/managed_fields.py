@@ -26,12 +26,12 @@ def manager_name(call: Call, requested: str) -> str:
 
 
 def stamp(call: Call) -> str:
-    """The time of a write."""
+    """Return the timestamp of a write."""
     return rfc3339(call.clock.wall())
 
 
 def field_manager(served: InstalledResource, convert: Convert | None = None) -> FieldManager:
-    """The field manager of a resource or subresource. That of a built-in kind never changes and is built once."""
+    """Return the field manager of a resource or subresource. Built-in kinds cache theirs."""
     if not served.model.typed or convert is not None:
         return _new_field_manager(served, convert)
     if served.field_manager is None:
@@ -56,7 +56,7 @@ def _new_field_manager(served: InstalledResource, convert: Convert | None) -> Fi
 
 
 def reset_fields(served: InstalledResource) -> FieldSet | None:
-    """The fields that writes through this resource cannot own: other subresources write them."""
+    """Return the fields that writes through this resource do not own, because other subresources write them."""
     strategy = getattr(served.storage, "strategy", None)
     names: Sequence[str] = getattr(strategy, "reset_fields", ())
     return _fields_named(tuple(names)) if names else None
@@ -64,14 +64,14 @@ def reset_fields(served: InstalledResource) -> FieldSet | None:
 
 @cache
 def _fields_named(names: tuple[str, ...]) -> FieldSet:
-    """There are but a handful: status, spec, metadata."""
+    """Cached; there are few combinations, such as status, spec and metadata."""
     return FieldSet.of(*(tuple(map(field_element, name.split("."))) for name in names))
 
 
 async def with_field_manager(served: InstalledResource, write: Callable[[FieldManager], JsonObject]) -> JsonObject:
     """Run `write` with the resource's field manager.
 
-    `write` runs again for each conversion that it turns out to need and that takes waiting.
+    `write` runs again after each conversion that needs a webhook call.
     """
     versions = served.versions
     if versions is None or not versions.remote:
@@ -101,7 +101,7 @@ async def with_field_manager(served: InstalledResource, write: Callable[[FieldMa
 
 
 class _NeededError(Exception):
-    """Raised for a conversion that is not in the cache."""
+    """Raised for a conversion that is not cached."""
 
     def __init__(self, key: tuple[bytes, str], obj: JsonObject) -> None:
         self.key = key
@@ -111,7 +111,7 @@ class _NeededError(Exception):
 async def record_update(
     call: Call, served: InstalledResource, live: JsonObject | None, new: JsonObject, requested: str
 ) -> JsonObject:
-    """The new object with its managedFields brought up to date."""
+    """Return the new object with updated managedFields."""
     who, now = manager_name(call, requested), stamp(call)
     if served.versions is None:
         return field_manager(served).update(live, new, manager=who, now=now)

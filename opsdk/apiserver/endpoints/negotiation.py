@@ -29,22 +29,22 @@ class AcceptedMediaType:
     params: Mapping[str, str] = field(default_factory=dict)
     quality: float = 1.0
     write: Callable[[JsonObject], bytes] | None = field(default=None, compare=False)
-    """How a body is written, where it is neither JSON nor YAML."""
+    """The encoder of other formats than JSON and YAML."""
 
     kind: str = field(default="", init=False, compare=False)
-    """The kind of the requested transformation, e.g. ``Table``; empty for the object as it is."""
+    """The kind of the requested transformation, e.g. ``Table``; empty without one."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.params.get("as", ""))
 
     @property
     def group(self) -> str:
-        """The group of that kind."""
+        """The group of `kind`."""
         return self.params.get("g", "")
 
     @property
     def version(self) -> str:
-        """The version of that kind."""
+        """The version of `kind`."""
         return self.params.get("v", "")
 
 
@@ -102,7 +102,7 @@ def _serves(clause: AcceptedMediaType, kinds: Kinds, binary: frozenset[str]) -> 
 
 
 NOTHING: frozenset[str] = frozenset()
-"""Protobuf is not served."""
+"""No protobuf."""
 
 
 def negotiate(
@@ -112,10 +112,10 @@ def negotiate(
     binary: frozenset[str] = NOTHING,
     streams: bool = False,
 ) -> AcceptedMediaType:
-    """The best clause that can be served.
+    """Return the best clause that the server supports.
 
-    `binary` are the transformations that have a protobuf form, with an empty text for the object as it is. `streams`
-    matters for the words of a refusal only.
+    `binary` are the transformations with a protobuf form; the empty string is the untransformed object. `streams`
+    changes only the error message.
 
     >>> negotiate("application/yaml;q=0.5, application/json").media
     'application/json'
@@ -132,13 +132,13 @@ OBJECT_KINDS = {"Table": (META_GROUP, ("v1", "v1beta1")), "PartialObjectMetadata
 """Transformations of objects and lists."""
 
 OBJECT_KINDS["PartialObjectMetadataList"] = OBJECT_KINDS["PartialObjectMetadata"]
-"""The wrong one of the two is understood, and refused in other words."""
+"""A request for the wrong one of the two is parsed, and rejected with another message."""
 
 METADATA = frozenset({"PartialObjectMetadata", "PartialObjectMetadataList"})
-"""What every kind has as protobuf. Tables have no such form."""
+"""The transformations that all kinds support as protobuf. Tables have no protobuf form."""
 
 TYPED = METADATA | {""}
-"""What built-in kinds have as protobuf."""
+"""The transformations that built-in kinds support as protobuf."""
 
 WHOLE = frozenset({""})
-"""Errors are never transformed."""
+"""For errors, which are never transformed."""

@@ -24,7 +24,7 @@ from opsdk.http.server.request import Query
 from opsdk.structured_merge.value import JsonObject
 
 _DIGITS = 1000
-"""Nobody writes longer numbers, and reading them takes long."""
+"""Most digits of a number; parsing longer ones is slow."""
 
 
 def number(query: Query, key: str) -> int | None:
@@ -92,7 +92,7 @@ def _forbidden(field: str, reason: str) -> Cause:
 
 
 def check_list(options: ListQueryOptions) -> None:
-    """Combinations that a list refuses."""
+    """Raise for a combination of options that a list rejects."""
     causes: list[Cause] = []
     match = options.match
     if match:
@@ -119,7 +119,7 @@ def check_list(options: ListQueryOptions) -> None:
 
 
 def check_watch(options: ListQueryOptions) -> None:
-    """Combinations that a watch refuses."""
+    """Raise for a combination of options that a watch rejects."""
     causes: list[Cause] = []
     field = "resourceVersionMatch"
     if options.token:
@@ -144,7 +144,7 @@ class ContinueToken(msgspec.Struct, frozen=True):
     start: str
 
     def encode(self) -> str:
-        """The token."""
+        """Return the encoded token."""
         raw = json.dumps({"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.start}, separators=(",", ":"))
         return base64.urlsafe_b64encode(raw.encode()).decode().rstrip("=")
 
@@ -203,7 +203,7 @@ class WriteQueryOptions(msgspec.Struct, frozen=True, kw_only=True):
     validation: str = "Warn"
     force: bool | None = None
     tree: JsonObject = msgspec.field(default_factory=dict)
-    """The options object, as admission sees it."""
+    """The options object for admission."""
 
 
 def write_options(query: Query, kind: str, *, known_causes: Sequence[Cause] = ()) -> WriteQueryOptions:

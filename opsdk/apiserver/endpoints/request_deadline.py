@@ -17,9 +17,9 @@ from opsdk.errors import ServerTimeoutError
 from opsdk.http.server.response import HttpResponse
 
 LONGEST: Final = 60.0
-"""Seconds for any request but those that run as long as the client wants."""
+"""Default deadline in seconds; long-running requests have none."""
 LONGEST_WRITE: Final = 34.0
-"""Seconds for the writing of one object."""
+"""Deadline in seconds of a write to one object."""
 _WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 _LONG_RUNNING: Final = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 _PART = re.compile(r"([0-9]*)(\.?)([0-9]*)([^0-9.]*)")
@@ -61,7 +61,7 @@ def read_duration(text: str) -> float:
 
 
 def long_running(info: RequestInfo) -> bool:
-    """Whether a request has no limit of time."""
+    """Report whether a request has no deadline."""
     return info.verb == "watch" or (info.is_resource and info.subresource in _LONG_RUNNING)
 
 
@@ -79,7 +79,7 @@ def seconds_of(call: Call) -> float:
 
 
 async def deadline(call: Call, handler: Handler) -> HttpResponse:
-    """End what takes too long, with a 504."""
+    """Cancel a request after its deadline, with a 504."""
     if long_running(call.info):
         return await handler(call)
     task = asyncio.current_task()

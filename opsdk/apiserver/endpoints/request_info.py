@@ -14,7 +14,7 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
 class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource request, or any other path.
+    """The parsed path of a resource request or a non-resource request.
 
     ``verb`` is the API verb for resources and the lower-case method otherwise. ``parts`` is the path after the version
     and the namespace: resource, name, subresource and the rest.
@@ -41,12 +41,12 @@ def is_true(value: str) -> bool:
 
 
 def parse_request(method: str, path: str, query: Query) -> RequestInfo:
-    """Read method, path and query.
+    """Parse method, path and query.
 
     >>> parse_request("GET", "/apis/apps/v1/namespaces/a/deployments/b/scale", Query()).subresource
     'scale'
     """
-    # A part that is empty is a part; only slashes at the end go without saying.
+    # Empty segments count; only slashes at the end are dropped.
     parts = path.strip("/").split("/")
     start = 2 if parts[0] == "api" else 3
     grouped = parts[0] == "apis"
@@ -79,7 +79,7 @@ def parse_request(method: str, path: str, query: Query) -> RequestInfo:
 
 
 def _namespace(rest: list[str]) -> tuple[str, list[str]]:
-    """Split ``namespaces/<n>/...``; the namespace object itself is a resource in itself."""
+    """Split ``namespaces/<n>/...``; a Namespace object is in its own namespace."""
     if rest[0] != "namespaces" or len(rest) == 1:
         return "", rest
     if len(rest) == 2 or rest[2] in _NAMESPACE_SUBRESOURCES:

@@ -48,7 +48,7 @@ _SPELT = (
     (b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"),
     ("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"),
 )  # fmt: skip
-"""What Go's encoder does not leave as it is, lest browsers stumble."""
+"""Characters that Go's encoder escapes, for safety in HTML."""
 
 
 def _spelt(raw: bytes) -> bytes:
@@ -70,7 +70,7 @@ def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = Fal
     if accepted.media == YAML:
         return yaml_writer.write_yaml(value).encode()
     if pretty:
-        import json  # noqa: PLC0415 - for people with curl only
+        import json  # noqa: PLC0415 - only for `pretty`
 
         return _spelt(json.dumps(value, indent=2, ensure_ascii=False, sort_keys=ordered).encode())
     return compact(value, ordered=ordered) + b"\n"
@@ -91,7 +91,7 @@ def in_order(served: InstalledResource, accepted: AcceptedMediaType) -> bool:
 
 
 def wants_pretty(call: Call) -> bool:
-    """Whether a person reads the answer."""
+    """Report whether to indent the response: for ``pretty=true``, curl and browsers."""
     pretty = call.http.query.get("pretty")
     if pretty:
         return pretty in ("1", "t", "T", "TRUE", "true", "True")
@@ -99,20 +99,20 @@ def wants_pretty(call: Call) -> bool:
 
 
 class ServedKinds(enum.Enum):
-    """The transformations that a resource offers."""
+    """The transformations that a resource supports."""
 
     NONE = "none"
-    """Errors are never transformed."""
+    """For errors, which are never transformed."""
     WITH_TABLE = "with table"
-    """Tables and metadata."""
+    """Table and metadata."""
     WITHOUT_TABLE = "without table"
-    """Metadata only, as access reviews have no table form."""
+    """Metadata only, e.g. for access reviews."""
 
     __hash__ = object.__hash__  # members are singletons; an enum's own hash is ten times slower
 
 
 def _preferred(call: Call, binary: frozenset[str], kinds: ServedKinds = ServedKinds.NONE) -> AcceptedMediaType:
-    """What the client likes best; what it wrote is answered in JSON if it takes that, as everybody can read it."""
+    """Negotiate the encoding. Responses to writes prefer JSON over protobuf if the client accepts both."""
     header, streams = call.http.header("accept"), call.info.verb == "watch"
     if call.http.method != "GET":
         with suppress(NotAcceptableError):
@@ -135,7 +135,7 @@ def _negotiated(header: str, kinds: ServedKinds, binary: frozenset[str], streams
 
 
 def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
-    """Negotiate the response's encoding; raises before the request has an effect."""
+    """Negotiate the response's encoding. Raises before the request has an effect."""
     typed = served.model.typed
     binary = NOTHING if call.protobuf is None else TYPED if typed and not served.custom else METADATA
     kinds = ServedKinds.WITH_TABLE if served.convertible_to_table else ServedKinds.WITHOUT_TABLE
@@ -144,7 +144,7 @@ def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
     except NotAcceptableError:
         if not served.custom:
             raise
-        # Custom resources have one text for all cases.
+        # For custom resources the message is always the same.
         raise nothing_fits() from None
     if accepted.media == YAML and call.info.verb == "watch":
         raise nothing_fits(streams=True)
@@ -161,7 +161,7 @@ def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
 
 
 def check_metadata_kind(accepted: AcceptedMediaType, served: InstalledResource, *, is_list: bool) -> None:
-    """The metadata of an object, or of a list, but not the one for the other."""
+    """Raise if the requested metadata kind is for a list and the response is an object, or the reverse."""
     wrong = "PartialObjectMetadata" if is_list else "PartialObjectMetadataList"
     if accepted.kind != wrong:
         return
@@ -169,7 +169,7 @@ def check_metadata_kind(accepted: AcceptedMediaType, served: InstalledResource, 
     if is_list:
         raise NotAcceptableError(f"you requested {wrong}, but the requested object is a list (*{kind}List)")
     if not served.model.typed:
-        # Untyped objects count as lists until their items are read.
+        # Unstructured objects are treated as lists until their items are read.
         raise api_errors.plain("content is not a list")
     raise NotAcceptableError(f"you requested {wrong}, but the requested object is not a list (*{kind})")
 
@@ -177,7 +177,7 @@ def check_metadata_kind(accepted: AcceptedMediaType, served: InstalledResource, 
 def object_response(
     call: Call, served: InstalledResource, obj: JsonObject, accepted: AcceptedMediaType, *, status: int = 200
 ) -> HttpResponse:
-    """One stored object."""
+    """Return the response with one stored object."""
     visible = served.model.from_storage(obj)
     shaped, ordered = shape_object(call, served, visible, accepted), in_order(served, accepted)
     return body_response(shaped, accepted, status=status, pretty=wants_pretty(call), ordered=ordered)
@@ -197,7 +197,7 @@ def shape_object(call: Call, served: InstalledResource, visible: JsonObject, acc
 def list_response(
     call: Call, served: InstalledResource, items: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> HttpResponse:
-    """A list of stored objects."""
+    """Return the response with a list of stored objects."""
     visible = [served.model.from_storage(obj) for obj in items]
     shaped, ordered = shape_list(call, served, visible, meta, accepted), in_order(served, accepted)
     return body_response(shaped, accepted, pretty=wants_pretty(call), ordered=ordered)
@@ -219,7 +219,7 @@ def shape_list(
         }
     info = served.info
     if not served.model.typed:
-        # Lists of custom resources always say whether there is more.
+        # Lists of custom resources always have `continue`.
         meta = {"continue": "", **meta}
     items = (
         [{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")} for obj in visible]
@@ -231,7 +231,7 @@ def shape_list(
 
 
 def partial(obj: JsonObject, *, version: str = "v1") -> JsonObject:
-    """The metadata of an object."""
+    """Return the PartialObjectMetadata of an object."""
     meta = obj.get("metadata") or {}
     return {
         "kind": "PartialObjectMetadata",
@@ -267,7 +267,7 @@ def table(
     version: str = "v1",
     headless: bool = False,
 ) -> JsonObject:
-    """Rows and, unless `headless`, the columns."""
+    """Return the Table; `headless` omits the column definitions."""
     printer = served.model.printer
     include = call.http.query.get("includeObject") or "Metadata"
     now = call.clock.wall().timestamp()
@@ -292,7 +292,7 @@ def table(
 def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = None) -> HttpResponse:
     """Return an error in the negotiated encoding; as JSON if the client requests a transformation.
 
-    Who takes no form that there is gets JSON to be read by people.
+    If no clause is supported, it is indented JSON.
     """
     accepted, pretty = PLAIN, wants_pretty(call)
     try:
@@ -306,4 +306,4 @@ def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = No
 
 
 PLAIN = AcceptedMediaType(JSON)
-"""JSON as it is."""
+"""JSON without a transformation."""

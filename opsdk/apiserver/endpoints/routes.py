@@ -19,22 +19,22 @@ from opsdk.http.server.response import HttpResponse, json_response, text_respons
 from opsdk.structured_merge.value import JsonObject
 
 HEALTH_CHECKS = dict.fromkeys(("healthz", "livez", "readyz"), ("ping", "log"))
-"""Names of the checks that each health path tells of."""
+"""The check names of each health path."""
 
 _ROUTED = frozenset({"api", "apis", "version", "openid", ".well-known"})
-"""What stands on these paths has methods, and does not mind slashes at its end."""
+"""Path prefixes with a fixed method; trailing slashes are ignored."""
 _SHUTDOWN = "shutdown"
 
 
 class NonResourceRoutes:
-    """Answers everything besides resources.
+    """Serves non-resource paths.
 
     Attributes:
-        stopping: the server takes no new work: the check named ``shutdown`` fails.
+        stopping: set at shutdown; the check ``shutdown`` fails then.
 
     Args:
-        checks: the health paths, with the checks that they tell of; all hold.
-        pages: what else there is, by path.
+        checks: the health paths with their check names; all checks pass.
+        pages: handlers of other paths.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class NonResourceRoutes:
             return None
         if parts and parts[0] in _ROUTED and call.info.method != "GET":
             groups = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
-            # The documents of custom resources are served whatever the method is.
+            # Discovery documents of custom resources are served for all methods.
             if not groups or any(map(_built_in, groups)):
                 raise api_errors.method_not_allowed()
         return handler(call, parts[1:])
@@ -135,7 +135,7 @@ class NonResourceRoutes:
         return cached(call, raw, media)
 
     # -------------------------------------------------------------- the rest
-    def _root(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one shape for all
+    def _root(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one signature for all
         paths = ["/api", "/api/v1", "/apis"]
         for group in self._groups():
             if group.group:
@@ -148,11 +148,11 @@ class NonResourceRoutes:
             paths.extend(["/openapi/v2", "/openapi/v3", *self._openapi.paths()])
         return json_response({"paths": sorted(paths)})
 
-    def _show_version(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one shape for all
+    def _show_version(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one signature for all
         media = {clause.media for clause in clauses(call.http.header("accept"))}
         if media and media.isdisjoint(("*/*", JSON)):
             raise not_acceptable("", served=JSON)
-        # Always for people.
+        # kube-apiserver always indents this document.
         return HttpResponse(200, [("content-type", "application/json")], encode(self._version, PLAIN, pretty=True))
 
     def _health(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
@@ -186,5 +186,5 @@ def _plain(text: str, *, status: int = 200) -> HttpResponse:
 
 
 def _built_in(group: ServedGroup) -> bool:
-    """Whether its routes are fixed: then a version that is not there is refused as a resource, else as any path."""
+    """Report whether the group has fixed routes; a missing version is then a 404 Status, else a plain 404."""
     return any(r.model.typed for served in group.versions for r in served.resources if not r.info.subresource)

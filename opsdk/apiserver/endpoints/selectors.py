@@ -36,7 +36,7 @@ def parse_labels(text: str) -> Selector:
 
 
 class _LabelParser:
-    """One word of look-ahead; the positions where it complains are upstream's."""
+    """A parser with one token of lookahead; error positions are upstream's."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [m.group(1) for m in _TOKEN.finditer(text)]

@@ -47,7 +47,7 @@ def success(group: str, resource: str, name: str, uid: str) -> JsonObject:
 
 
 def error_response(error: ApiError) -> HttpResponse:
-    """The HTTP answer for an error."""
+    """Return the HTTP response of an error."""
     response = json_response(status_of(error), status=error.code)
     if error.retry_after:
         response.add_header("retry-after", str(int(error.retry_after)))

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 
 _MOST = 4096
-"""Characters of all warnings of a response. Beyond it, warnings are truncated, and then dropped."""
+"""Most characters of all warnings of a response. Longer warnings are truncated, and then dropped."""
 _MOST_OF_ONE = 256
 
 

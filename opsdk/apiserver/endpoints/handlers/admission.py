@@ -57,7 +57,7 @@ class RequestAdmission:
         except DecodeError as error:
             self._call.warn(_BAD_OWNERS.format(error))
             changed = with_entries(changed, decode_entries(entries_of(obj)))
-        # Admission may undo the change. Then nothing is written, not even the time in managedFields.
+        # Admission may revert the change. Then nothing is written, not even the time in managedFields.
         return changed if old is None else keep_times(old, changed)
 
     async def validate(self, obj: JsonObject, old: JsonObject | None) -> None:
@@ -87,7 +87,7 @@ class RequestAdmission:
         meta: JsonObject = (body or {}).get("metadata") or {}
         namespace = call.info.namespace
         if info.resource == "namespaces" and not info.group:
-            namespace = call.info.name or str(meta.get("name", ""))  # a namespace is in itself
+            namespace = call.info.name or str(meta.get("name", ""))  # a Namespace object is in its own namespace
         options, kind = self._options, {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}.get(operation)
         if kind is not None and options.get("kind") != kind:
             # A PUT that creates has CreateOptions, and a patch that updates has UpdateOptions.

@@ -61,7 +61,7 @@ async def handle_collection(call: Call, served: InstalledResource, admission: Ad
     check_list(selected)
     options, tree, dry_run = await delete_options(call, served)
     if selected.version and not selected.match:
-        selected = replace(selected, match="Exact")  # as of all that is taken page by page
+        selected = replace(selected, match="Exact")  # the revision of the first page
     query = await list_query(call, served, selected)
     gate = RequestAdmission(admission, call, served, tree, dry_run=dry_run)
     try:
@@ -72,7 +72,7 @@ async def handle_collection(call: Call, served: InstalledResource, admission: Ad
 
 
 async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteRequestOptions, JsonObject, bool]:
-    """The options from the body, else from the query, also as an object, and whether it is a dry run."""
+    """Return the DeleteOptions of the body or the query, their object, and whether it is a dry run."""
     raw = await call.http.body(body.LIMIT)
     raw_options = _from_body(call, served, raw) if raw.strip() else _from_query(call)
     causes: list[Cause] = []
@@ -123,7 +123,7 @@ def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
 
 
 _WITHOUT_VERSION = ("Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
-"""Types that belong to every group."""
+"""Types that are registered in every group."""
 
 
 _TYPES: Mapping[str, str] = {
@@ -146,7 +146,7 @@ _JSON_TYPES: Mapping[str, type] = {
 
 
 def _check_types(tree: JsonValue, types: Mapping[str, str], struct: str, path: str) -> None:
-    """Refuse values of other types, as Go's decoder does."""
+    """Raise a 400 for values of wrong types, as Go's decoder does."""
     for key, expected_type in types.items():
         value: JsonValue = tree.get(key)
         if value is None:

@@ -16,7 +16,7 @@ _PATIENCE = 3.0
 
 
 async def handle(call: Call, served: InstalledResource) -> HttpResponse:
-    """Answer with the object."""
+    """Return the object."""
     accepted = accepted_for(call, served)
     await wait_for_revision(call, served, call.http.query.get("resourceVersion"))
     obj = await served.storage.get(call.context(), call.info.name)

@@ -40,7 +40,7 @@ class ExpiredListError(GoneError):
 
 
 async def handle(call: Call, served: InstalledResource) -> HttpResponse:
-    """Answer with the list."""
+    """Return the list."""
     accepted = accepted_for(call, served)
     options = list_options(call.http.query)
     check_list(options)
@@ -49,7 +49,7 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
 
 
 async def fetch(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListResult:
-    """The listed objects, as stored."""
+    """Return the stored objects of the list."""
     query = await list_query(call, served, options)
     try:
         return await served.storage.list(call.context(), query)  # type: ignore[no-any-return]
@@ -67,7 +67,7 @@ def out_of_reach(error: CompactedError | FutureRevisionError, options: ListQuery
 
 
 def list_meta(listed: ListResult) -> JsonObject:
-    """The metadata of a list."""
+    """Return the ListMeta of a list."""
     meta: JsonObject = {"resourceVersion": str(listed.revision)}
     if listed.next_key:
         meta["continue"] = ContinueToken(listed.revision, listed.next_key).encode()
@@ -77,7 +77,7 @@ def list_meta(listed: ListResult) -> JsonObject:
 
 
 async def list_query(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListQuery:
-    """Which snapshot, from where, how many."""
+    """Return the query for storage: revision, start key and limit."""
     if options.token:
         token = ContinueToken.decode(options.token)
         if options.version and options.version != "0":
@@ -96,6 +96,6 @@ async def list_query(call: Call, served: InstalledResource, options: ListQueryOp
         exact = options.match == "Exact" or (not options.match and options.limit > 0)
         revision = exact_revision if exact and exact_revision else None
         if not exact_revision:
-            # "Any revision" is answered from a cache that knows no pages.
+            # resourceVersion=0 is served from the watch cache, which ignores the limit.
             return ListQuery(selection=options.selection)
     return ListQuery(selection=options.selection, revision=revision, limit=options.limit)

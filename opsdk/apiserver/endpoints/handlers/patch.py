@@ -50,11 +50,11 @@ _MAP = "map[string]interface {}"
 
 
 class PatchRequest(msgspec.Struct, frozen=True):
-    """A patch, and how it is refused where it does not fit.
+    """A parsed patch, with what its error messages need.
 
     Attributes:
-        document: the patch itself, for strategic merges: their messages show it, the others show the outcome.
-        complaints: what there is to say against its text.
+        document: the patch of a strategic merge, whose errors show it. Other errors show the patched object.
+        complaints: strict-decoding errors of the patch itself.
     """
 
     apply: Callable[[JsonObject], Any]
@@ -62,7 +62,7 @@ class PatchRequest(msgspec.Struct, frozen=True):
     complaints: tuple[str, ...] = ()
 
     def refused(self, error: PatchError) -> ApiError:
-        """Strategic merges fail in their own words, the others in none."""
+        """Return the error of a patch that cannot be applied. Only a strategic merge reports the reason."""
         if self.document is not None:
             return api_errors.plain(str(error))
         return InvalidError("the server rejected our request due to an error in our request")
@@ -84,10 +84,10 @@ def patch_types(served: InstalledResource) -> tuple[str, ...]:
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Patch the object; 200, or 201 if apply created it."""
     accepted = accepted_for(call, served)
-    # Unlike with other verbs, the type is compared as it stands.
+    # Unlike for other verbs, the type is compared literally.
     media = call.http.header("content-type").partition(";")[0]
     if media not in patch_types(served):
-        # Requests for built-in types do not reach a handler that says more.
+        # For built-in types, the router rejects the request before a handler could list the types.
         if not served.custom:
             raise UnsupportedMediaTypeError("415: Unsupported Media Type", details=api_errors.EMPTY)
         raise body.unsupported_media(", ".join(patch_types(served)))
@@ -123,7 +123,7 @@ def _check_type(value: JsonValue, expected: type, prefix: str, go_type: str) -> 
 
 
 def _reader(media: str, served: InstalledResource, raw: bytes) -> PatchRequest:
-    """The patch as a function on trees."""
+    """Parse the patch."""
     if media == JSON_PATCH:
         parsed = _parse(raw, go_type="[]handlers.jsonPatchOp")
         operations = parsed.tree or []
@@ -159,7 +159,7 @@ async def _patch(
             raise api_errors.not_found(served.info, call.info.name)
         patch = read_patch()
         live = served.model.from_storage(current)
-        # Patches change nothing in place, and decoding makes what the store may change anew.
+        # Patches copy what they change, and decoding copies what the store may change.
         try:
             patched = patch.apply(live)
         except PatchError as error:
@@ -170,7 +170,7 @@ async def _patch(
         try:
             decoded = served.model.decode(patched, memory=patch.document is not None)
             if len(decoded.problems) > 1 and patch.document is None:
-                # The patched text, whose keys are sorted, is what is decoded: problems come in that order.
+                # Upstream decodes the patched JSON text with sorted keys, so errors are in that order.
                 decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
         except DecodeError as error:
             raise patch.undecodable(patched, str(error), custom=not served.model.typed) from None
@@ -190,7 +190,7 @@ async def _patch(
 
 
 def _checked_kind(served: InstalledResource, patch: PatchRequest, patched: JsonObject) -> JsonObject:
-    """The patched object, if it is of the kind still; a built-in one may have lost the name of its kind."""
+    """Check the kind of the patched object. A built-in object without a kind gets it back."""
     info = served.info
     expected = {"apiVersion": info.kind_api_version, "kind": info.kind}
     for key in expected if patch.document is None else ():
@@ -245,7 +245,7 @@ async def _apply(
         check_identity(call, served, desired)
         desired = served.model.default(desired, nulls=True)
         applied = await gate.mutate(desired, live)
-        # Again, on decoded values: 1024Mi over 1Gi changes nothing (IgnoreManagedFieldsTimestampsTransformer).
+        # Compare again after decoding: 1024Mi over 1Gi is no change (IgnoreManagedFieldsTimestampsTransformer).
         return served.model.to_storage(applied if live is None else keep_times(live, applied))
 
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)

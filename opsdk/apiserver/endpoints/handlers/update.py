@@ -33,7 +33,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
 
     async def transform(current: JsonObject | None) -> JsonObject:
-        # Whoever writes may change what it gets, so each further try, which is rare, reads the body anew.
+        # The store may change the object, so each retry decodes the body again.
         candidate = first.pop() if first else decode_again()
         return await finish(call, served, gate, current, candidate, manager=options.field_manager)
 
@@ -50,7 +50,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
 
 
 def check_name(call: Call, obj: JsonObject) -> None:
-    """The body's name is that of the path."""
+    """Check that the body's name is that of the path."""
     name = obj.setdefault("metadata", {}).get("name")
     if not name:
         text = f"the name of the object ({call.info.name} based on URL) was undeterminable: name must be provided"

@@ -40,22 +40,22 @@ from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject
 
 BOOKMARK_INTERVAL = 60.0
-"""Seconds between bookmarks, also while nothing happens."""
+"""Seconds between bookmarks, also without events."""
 _BOOKMARK_JITTER = 1.25
-"""Seconds by which a bookmark may be late: kube-apiserver collects due watches about once a second."""
+"""Largest delay of a bookmark in seconds: kube-apiserver collects due watches about once a second."""
 _INITIAL_AT_ONCE = 64
-"""Initial events in one chunk. Their objects are in memory anyway."""
+"""Initial events in one chunk; their objects are in memory already."""
 _AT_ONCE = 32
-"""Later events in one chunk. Each watcher that does not read holds one, so large chunks cost memory in a burst."""
+"""Later events in one chunk. Each blocked watcher holds one, so large chunks cost memory in a burst."""
 _BEFORE_END = 2.0
 _AGAIN = 1.0
-"""Seconds until an object that cannot be converted is tried again."""
+"""Seconds before an undecodable object is retried."""
 _TOO_OLD = "The resourceVersion for the provided watch is too old."
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
 class WatchStreamEvent(msgspec.Struct, frozen=True):
-    """One line of the stream, before it is transformed and encoded."""
+    """An event before it is transformed and encoded."""
 
     type: str
     obj: JsonObject
@@ -68,7 +68,7 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     check_watch(options)
     served.storage.check_fields(options.selection)
     if options.timeout is not None and options.timeout < 0:
-        opened = _OpenedWatch([])  # it is over already
+        opened = _OpenedWatch([])  # the deadline has passed
     else:
         opened = await _open(call, served, options)
     watch = opened.watch
@@ -82,7 +82,7 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
 
 
 class _OpenedWatch(NamedTuple):
-    """The initial events, and the watch that follows; no watch if nothing can follow.
+    """The initial events, and the watch that follows; None if no event can follow.
 
     `revision` is the resource version of the initial events.
     """
@@ -121,7 +121,7 @@ def _error_event(error: ApiError | CompactedError) -> WatchStreamEvent:
 
 
 def select(change: StorageChange, *, now: bool, before: bool) -> WatchStreamEvent | None:
-    """Return the event for a watch with a selector; `now` and `before` tell whether the selector matches."""
+    """Return the event for a watch with a selector; `now` and `before` report whether the new and old objects match."""
     value, previous = change.value, change.previous
     if value is None:
         return None
@@ -130,14 +130,14 @@ def select(change: StorageChange, *, now: bool, before: bool) -> WatchStreamEven
     if now:
         return WatchStreamEvent("MODIFIED" if before else "ADDED", value)
     if before and previous is not None:
-        # The watcher gets the state that it knows, with the revision at which it lost sight of it.
+        # The event has the last matching state, with the revision of the change.
         meta = {**previous["metadata"], "resourceVersion": value["metadata"]["resourceVersion"]}
         return WatchStreamEvent("DELETED", {**previous, "metadata": meta})
     return None
 
 
 class _Stream:
-    """Lines for one watcher: each chunk is one or more whole lines, as many as were there at once."""
+    """The stream of one watcher: each chunk is the lines of all pending events, up to a limit."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _Stream:
         self._end = self._clock.now() + seconds
 
     async def chunks(self, initial: list[WatchStreamEvent], watch: StorageWatch | None) -> AsyncGenerator[bytes, None]:
-        """Every line in order; ends at the deadline, or when the watch ends."""
+        """Yield the chunks in order until the deadline, or until the watch ends."""
         try:
             for start in range(0, len(initial), _INITIAL_AT_ONCE):
                 if lines := b"".join(map(self._line, initial[start : start + _INITIAL_AT_ONCE])):
@@ -180,7 +180,7 @@ class _Stream:
                 try:
                     changes = [await anext(watch)]
                 except WatchInterruptedError:
-                    # Changes that wait are read before, so no bookmark may overtake them.
+                    # Pending changes are sent first; a bookmark must not overtake them.
                     due = self._clock.now() >= bookmark
                     if due and (line := self._bookmark(watch)):
                         yield line
@@ -190,18 +190,18 @@ class _Stream:
                 except StopAsyncIteration:
                     return
                 except UndecodableObjectError:
-                    # Nothing may be passed over: the stream waits until the object can be read.
+                    # No event may be skipped: the stream waits until the object can be decoded.
                     await self._wait_before_retry()
                     continue
                 except (ApiError, CompactedError) as error:
                     yield self._line(_error_event(error))
                     return
-                # A burst goes out in pieces, not line by line: a system call for each would cost more.
+                # A burst is sent in chunks, because a system call for each line is slow.
                 changes += watch.ready(_AT_ONCE)
                 if lines := b"".join(map(self._changed, changes)):
                     yield lines
                 if len(changes) > _AT_ONCE:
-                    await asyncio.sleep(0)  # a long backlog must not keep the loop from other requests
+                    await asyncio.sleep(0)  # a long backlog must not block other requests
         finally:
             timer.cancel()
 
@@ -222,7 +222,7 @@ class _Stream:
         return min(due, last) if now < last else self._end + 1
 
     def _bookmark(self, watch: StorageWatch) -> bytes:
-        """Return a bookmark of the current revision; nothing while changes wait or the start lies in the future."""
+        """Return a bookmark of the current revision; empty if changes are pending or the revision is too new."""
         revision = watch.progress()
         return (
             b""
@@ -253,7 +253,7 @@ class _Stream:
 
     def _bookmark_object(self, meta: JsonObject) -> JsonObject:
         info = self._served.info
-        # A typed object shows its empty parts; only the metadata means something.
+        # A typed object has its empty fields; only the metadata is meaningful.
         return {"kind": info.kind, "apiVersion": info.kind_api_version, "metadata": meta, **self._served.model.blank}
 
     def _encode(self, kind: str, obj: JsonObject) -> bytes:
@@ -278,7 +278,7 @@ class _Stream:
 
 
 _LIMIT = 256
-"""As many objects as may change before the slowest of those who keep up has heard of it; some KB each."""
+"""Entries per cache, some KB each; enough for the changes between the fastest and the slowest active watcher."""
 _BODIES = IdentityCache[bytes](limit=_LIMIT)
 _FRAMES = IdentityCache[bytes](limit=_LIMIT)
-"""Objects as JSON and as protobuf: made for the first watcher and shared by all."""
+"""Objects as JSON and as protobuf: encoded for the first watcher and shared by all."""

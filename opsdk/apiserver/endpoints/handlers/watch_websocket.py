@@ -16,7 +16,7 @@ from opsdk.http.server.websocket import WebSocket, accept_websocket
 
 
 def events_of(chunk: bytes, *, framed: bool) -> Iterator[bytes | str]:
-    r"""The messages for a piece of the stream, which holds whole lines, or whole frames with their lengths.
+    r"""Yield the messages of a chunk, which has whole lines, or whole length-prefixed frames.
 
     >>> list(events_of(b'{"a":1}\n{"b":2}\n', framed=False))
     ['{"a":1}', '{"b":2}']
@@ -38,7 +38,7 @@ def watch_socket(
 ) -> HttpResponse:
     """Return the response that sends the watch as WebSocket messages; messages of the client are ignored.
 
-    `release` is called in the end, also where it never began.
+    `release` is called at the end, even if the stream never started.
     """
 
     async def send(socket: WebSocket) -> None:

@@ -13,7 +13,7 @@ _REF = "#/definitions/"
 
 
 def filter_spec_by_paths(document: JsonObject, root: str) -> JsonObject:
-    """The part of a document that is about paths below `root`, with the definitions that it refers to."""
+    """Return a document with only the paths below `root` and the definitions that they refer to."""
     paths = {p: item for p, item in (document.get("paths") or {}).items() if p == root or p.startswith(f"{root}/")}
     definitions, reachable = document.get("definitions") or {}, JsonObject()
     waiting = list(_references(paths))

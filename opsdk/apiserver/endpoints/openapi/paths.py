@@ -43,7 +43,7 @@ _NUMBERS = frozenset({"limit", "timeoutSeconds", "gracePeriodSeconds"})
 class _Verb(msgspec.Struct, frozen=True):
     method: str
     word: str
-    """How the names of operations begin."""
+    """The prefix of operation IDs."""
     action: str
     query: tuple[str, ...] = ()
     codes: tuple[str, ...] = ("200",)
@@ -61,12 +61,12 @@ _VERBS = {
 
 
 class OperationNames(msgspec.Struct, frozen=True, kw_only=True):
-    """The schemas of a resource, and the kind of the objects in its paths.
+    """The schemas of a resource's operations.
 
     Attributes:
-        body: what is written and read.
-        many: the list of that.
-        kind: of the objects themselves, where the resource is a part of them.
+        body: the schema name of request and response bodies.
+        list_body: the schema name of the list.
+        kind: the kind of the main resource, also for subresources.
     """
 
     body: str | None
@@ -75,12 +75,12 @@ class OperationNames(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def referring(name: str | None) -> JsonObject:
-    """A schema by its name."""
+    """Return a reference to a schema."""
     return {"$ref": f"{REF}{name}"} if name else {"type": "object"}
 
 
 def paths_of(group: str, installed: InstalledResource, names: OperationNames) -> Iterator[tuple[str, JsonObject]]:
-    """Each path with its operations and its parameters."""
+    """Yield each path with its operations and parameters."""
     for path, verbs in _routes(group, installed):
         item: JsonObject = {
             _VERBS[verb].method: _operation(group, installed, verb, names, all_namespaces="{namespace}" not in path)
@@ -123,7 +123,7 @@ def _operation(
         answers.get(verb, names.body),
     )
     responses: JsonObject = {code: {"description": _DESCRIBED[code], "content": content} for code in verb_info.codes}
-    # Subresources of custom objects have the objects' kind.
+    # Subresources of custom resources have the kind of the main resource.
     gvk = {"group": group, "version": info.version, "kind": names.kind}
     if not installed.custom:
         kind_group = info.group if info.kind_group is None else info.kind_group
@@ -173,7 +173,7 @@ def _operation_id(group: str, installed: InstalledResource, verb: str, kind: str
 
 
 def _group_word(group: str, *, first: Callable[[str], str] = str.upper) -> str:
-    """``rbac.authorization.k8s.io`` as ``RbacAuthorization``."""
+    """Return ``rbac.authorization.k8s.io`` as ``RbacAuthorization``."""
     parts: Sequence[str] = (group.removesuffix(".k8s.io") or "core").split(".")
     word = "".join(map(_capital, parts))
     return first(word[:1]) + word[1:]

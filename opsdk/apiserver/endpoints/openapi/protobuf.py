@@ -1,6 +1,6 @@
 """Encode the OpenAPI v2 document as protobuf (``openapi.v2.Document``), which kubectl and helm request. Pure.
 
-The encoder writes the parts that clients read: schemas, and paths with their operations, query parameters and
+The encoder writes the fields that clients read: schemas, and paths with operations, query parameters and
 extensions. kubectl checks there whether a kind supports ``fieldValidation``.
 
 Upstream: github.com/google/gnostic-models/openapiv2/OpenAPIv2.proto.
@@ -17,18 +17,18 @@ from opsdk.apiserver.serializer.protobuf_writer import chunk, varint
 from opsdk.structured_merge.value import JsonValue
 
 MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-# What clients ask for. The @ is not allowed in a media type, so it is never answered.
+# The media types of client-go. One has an @, which is invalid in a media type, so responses use `MEDIA`.
 _ASKED = (MEDIA, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 _METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
 
 
 def is_asked(accept: str) -> bool:
-    """Whether an Accept header names the protobuf form."""
+    """Report whether an Accept header requests the protobuf form."""
     return any(media in accept for media in _ASKED)
 
 
 def encode_document(document: Mapping[str, JsonValue]) -> bytes:
-    """The bytes of a v2 document."""
+    """Encode a v2 document."""
     info = document["info"]
     encoded = _text(1, document["swagger"])
     encoded += chunk(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
@@ -60,7 +60,7 @@ _COUNTS = {"maxLength": 11, "minLength": 12, "maxItems": 14, "minItems": 15, "ma
 
 
 def _schema(schema: Mapping[str, JsonValue]) -> bytes:
-    """A ``Schema``; what OpenAPI v2 does not know is left out."""
+    """Encode a ``Schema``; keywords that OpenAPI v2 lacks are omitted."""
     encoded = b"".join(_scalar(name, value) or _keyword(name, value) for name, value in schema.items())
     if "items" in schema:
         encoded += chunk(23, chunk(1, _schema(schema["items"])))
@@ -105,7 +105,7 @@ def _extensions(number: int, holder: Mapping[str, JsonValue]) -> bytes:
 
 
 def _any(value: JsonValue) -> bytes:
-    """A value given as YAML; JSON is YAML."""
+    """Encode a value as YAML, of which JSON is a subset."""
     return _text(2, json.dumps(value))
 
 

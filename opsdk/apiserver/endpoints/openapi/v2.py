@@ -9,16 +9,16 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _REF = "#/components/schemas/"
 _UNSAID = frozenset({"oneOf", "anyOf", "allOf", "not", "nullable", "default"})
-"""Keywords that version 2 does not have, or that its readers take for something else."""
+"""Keywords that version 2 lacks, or that its clients misinterpret."""
 _SHAPE = ("type", "properties", "items", "additionalProperties", "required")
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _GVK = "x-kubernetes-group-version-kind"
 
 
 def definition(schema: JsonObject) -> JsonObject:
-    """A schema with a name."""
+    """Convert a named schema."""
     if schema.get(_PRESERVE):
-        # Who allows anything at all has nothing that could be looked up.
+        # A schema that allows unknown fields has no properties in v2.
         return {"type": "object", _GVK: schema[_GVK]} if _GVK in schema else {"type": "object"}
     converted: JsonObject = _schema(schema)
     return converted
@@ -39,14 +39,14 @@ def _schema(schema: JsonValue) -> JsonValue:
         if key in converted:
             converted[key] = _schema(converted[key])
     if schema.get("nullable"):
-        converted.pop("type", None)  # null is no value of any type there
+        converted.pop("type", None)  # v2 has no null type
     for key in _SHAPE if schema.get(_PRESERVE) else ():
         converted.pop(key, None)
     return converted
 
 
 def path_item(item: JsonObject) -> JsonObject:
-    """The operations on one path."""
+    """Convert the operations of a path."""
     converted: JsonObject = {
         method: _operation(operation) for method, operation in item.items() if method != "parameters"
     }
@@ -80,6 +80,6 @@ def _operation(operation: JsonObject) -> JsonObject:
 
 
 def _parameter(parameter: JsonObject) -> JsonObject:
-    """Only bodies have schemas there."""
+    """Inline the schema; in v2 only body parameters have one."""
     converted = {key: value for key, value in parameter.items() if key != "schema"}
     return {**converted, **parameter.get("schema", {})}

@@ -35,14 +35,14 @@ _SELECTABLE = "x-kubernetes-selectable-fields"
 
 
 class SchemaSource(Protocol):
-    """Schemas by name, and the name of a kind's schema."""
+    """Provides schemas by name, and the schema name of a kind."""
 
     def schema(self, name: str) -> JsonObject | None:
-        """One schema; references stand under ``#/components/schemas/``."""
+        """Return a schema, or None; references begin with ``#/components/schemas/``."""
         ...
 
     def name_of(self, served: InstalledResource) -> str | None:
-        """The schema of a resource's kind."""
+        """Return the schema name of a resource's kind, or None."""
         ...
 
 
@@ -67,7 +67,7 @@ class OpenApi:
                 yield f"{prefix}/{served.version}", group.group, served
 
     def _foreign(self) -> Iterator[tuple[str, RemoteDocuments]]:
-        """Documents that other servers have."""
+        """Yield the documents of aggregated servers."""
         for name, _, served in self._all():
             if served.remote_documents is not None:
                 yield name, served.remote_documents
@@ -77,14 +77,14 @@ class OpenApi:
         return [f"/openapi/v3/{path}" for path, _, _ in self._all()]
 
     def answer(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
-        """Answer under ``/openapi``."""
+        """Respond to a path below ``/openapi``; None for an unknown one."""
         if rest[:1] == ["v2"] and len(rest) == 1:
             return self._v2(call)
         if rest[:1] != ["v3"]:
             return None
         if len(rest) == 1:
             index = encode_json({"paths": dict(self._index())})
-            # This one index is JSON under the name of text: so the real server sends it.
+            # Upstream sends this index as JSON with the media type text/plain.
             return HttpResponse(200, [("content-type", "text/plain; charset=utf-8")], index)
         path = "/".join(rest[1:])
         if any(name == path and document.digest for name, document in self._foreign()):
@@ -108,7 +108,7 @@ class OpenApi:
             yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"}
 
     def _plain_paths(self) -> list[str]:
-        """Documents of paths that are no resources."""
+        """Return the names of the documents for non-resource paths."""
         groups = [f"apis/{group.group}" for group in self._groups() if group.group]
         return ["api", "apis", "version", *groups]
 
@@ -215,7 +215,7 @@ class OpenApi:
 
 
 def references(schema: JsonValue) -> Iterator[str]:
-    """The names of the schemas that a schema refers to."""
+    """Yield the names of the schemas that a schema refers to."""
     if isinstance(schema, Mapping):
         target = schema.get("$ref")
         if isinstance(target, str) and target.startswith(REF):
