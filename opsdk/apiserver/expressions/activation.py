@@ -23,7 +23,7 @@ OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no 
 
 
 class OutOfBudgetError(Exception):
-    """The evaluations cost more than they may."""
+    """The evaluations exceeded their cost budget."""
 
     def __init__(self) -> None:
         super().__init__(OUT_OF_BUDGET)
@@ -38,7 +38,7 @@ class CompiledExpression:
 
     @property
     def fault(self) -> str:
-        """Why it does not compile."""
+        """The compilation error; empty without one."""
         return self.program if isinstance(self.program, str) else ""
 
 
@@ -47,8 +47,8 @@ class PolicyCompiler:
     """Compiles the expressions of one policy; each variable is declared for all later ones.
 
     Args:
-        params: whether the policy takes parameters.
-        composed: whether ``variables`` can be referred to.
+        params: whether the policy has a paramKind.
+        composed: whether expressions can use ``variables``.
     """
 
     def __init__(self, *, params: bool, composed: bool) -> None:
@@ -59,7 +59,7 @@ class PolicyCompiler:
         self.variables: dict[str, CompiledExpression] = {}
 
     def variable(self, name: str, text: str) -> CompiledExpression:
-        """Compile the next variable."""
+        """Compile the next variable and declare it."""
         program = self.compile(text, ())
         self._types[name] = DYN if isinstance(program.program, str) else _declared(program.program.type)
         self.variables[name] = program
@@ -68,7 +68,7 @@ class PolicyCompiler:
     def compile(
         self, text: str, return_types: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
     ) -> CompiledExpression:
-        """Compile an expression that gives one of these types."""
+        """Compile an expression that must return one of these types."""
         environment = self._environments.get((authorizer, patches))
         if environment is None:
             environment = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
@@ -95,7 +95,7 @@ _PLAIN: Final = frozenset(
 
 
 def _declared(type_: Type) -> Type:
-    """What of a variable's type others get to know: scalars, and lists and maps of what is known."""
+    """Return the declared type of a variable: scalars, and lists and maps of them; dyn for other types."""
     if type_.kind in _PLAIN:
         return type_
     if type_.kind is TypeKind.LIST and type_.params:
@@ -122,7 +122,7 @@ class _Variables(CelObject):
         return object_of("kubernetes.variables", {})
 
     def find(self, field: str) -> Optional:
-        """See `CelObject`; one that has no value raises the same each time."""
+        """See `CelObject`; an evaluation error is cached too."""
         compiled = self._variables.get(field)
         if compiled is None:
             return Optional.none()
@@ -143,13 +143,13 @@ class _Variables(CelObject):
 
 
 class Activation:
-    """Values of variables for some evaluations, and what these may still cost.
+    """The variable values and the cost budget of several evaluations.
 
     Args:
-        asking: answers the questions to the authorizer.
-        values: of the variables, ``variables`` aside.
-        variables: those of the policy, in their order.
-        budget: what all evaluations together may cost.
+        asking: runs the authorizer checks.
+        values: the values of variables, without ``variables``.
+        variables: the policy's variables, in order.
+        budget: the cost limit of all evaluations together.
     """
 
     def __init__(
@@ -179,11 +179,11 @@ class Activation:
         return outcome.value
 
     async def evaluate(self, compiled: CompiledExpression) -> Value:
-        """The value of an expression.
+        """Evaluate an expression.
 
         Raises:
-            CelEvaluationError: it has none; the message names the expression.
-            OutOfBudgetError: all evaluations together cost too much.
+            CelEvaluationError: the evaluation failed; the message names the expression.
+            OutOfBudgetError: the budget is exceeded.
         """
         program = compiled.program
         if isinstance(program, str):

@@ -70,7 +70,7 @@ NAMESPACE: Final = object_of("kubernetes.Namespace", {"metadata": _METADATA, "sp
 _TYPES: Final = (_KIND, _RESOURCE, _USER, REQUEST, _CONDITION, _METADATA, _SPEC, _STATUS, NAMESPACE)
 
 MATCH_BUDGET: Final = 2_500_000
-"""What all match conditions of one webhook or policy may cost."""
+"""Cost limit of all match conditions of a webhook or policy."""
 
 
 @cache
@@ -106,7 +106,7 @@ def compile_typed(environment: CelEnvironment, expression: str, return_types: tu
 
 
 def runtime_text(type_: Type) -> str:
-    """A type as the server's own messages show it.
+    """Return a type's name as apiserver's own messages print it.
 
     >>> runtime_text(list_of(TIMESTAMP))
     'list(google.protobuf.Timestamp)'
@@ -123,5 +123,5 @@ def compile_condition(expression: str, *, params: bool = False) -> Program | str
 
 
 def request_variable(request: JsonObject) -> JsonObject:
-    """``request``, from the request of an AdmissionReview."""
+    """Return the variable ``request`` from the request of an AdmissionReview."""
     return {key: value for key, value in request.items() if key not in ("uid", "object", "oldObject")}

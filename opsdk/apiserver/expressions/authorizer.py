@@ -28,14 +28,14 @@ RESOURCE_CHECK: Final = opaque(f"{_NAME}.ResourceCheck")
 DECISION: Final = opaque(f"{_NAME}.Decision")
 
 CHECK_COST: Final = 350_000
-"""What asking costs: an expression can ask twice."""
+"""Cost of a check; the limit of one evaluation allows two."""
 
 Ask = Callable[[AuthorizerAttributes], Decision]
-"""Decides. It is called during an evaluation, so it is synchronous."""
+"""Authorizes. It is called during an evaluation, so it is synchronous."""
 
 
 class _Question(Opaque):
-    """A question that is being put together."""
+    """An incomplete authorizer check."""
 
     __slots__ = ("ask", "attributes")
 
@@ -44,19 +44,19 @@ class _Question(Opaque):
         self.attributes = attributes
 
     def equals(self, other: Value) -> bool:
-        """The same question."""
+        """Compare the checks' attributes."""
         return type(self) is type(other) and self.attributes == other.attributes
 
 
 class AuthorizerValue(_Question):
-    """The value of ``authorizer``: checks on behalf of a user."""
+    """The value of ``authorizer``: a builder of checks for a user."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = AUTHORIZER
 
     @classmethod
     def of(cls, ask: Ask, user: User) -> AuthorizerValue:
-        """Asks for this user."""
+        """Return the builder for a user."""
         return cls(ask, AuthorizerAttributes(user=user, verb=""))
 
 
@@ -82,7 +82,7 @@ class ResourceCheck(_Question):
 
     @classmethod
     def of(cls, ask: Ask, attributes: AuthorizerAttributes) -> ResourceCheck:
-        """``authorizer.requestResource``: about the resource of the request itself."""
+        """Return ``authorizer.requestResource``: a check of the request's own resource."""
         return cls(ask, replace(attributes, verb=""))
 
 
@@ -96,7 +96,7 @@ class DecisionValue(Opaque):
         self.decision = decision
 
     def equals(self, other: Value) -> bool:
-        """The same answer."""
+        """Compare the decisions."""
         return isinstance(other, DecisionValue) and self.decision == other.decision
 
 
@@ -122,7 +122,7 @@ def _check(question: _Question, verb: str) -> DecisionValue:
 
 
 _PER_REQUIREMENT: Final = 50
-"""A requirement of a selector is a list and an object; the shortest takes two characters."""
+"""A selector requirement costs a list and an object; the shortest has two characters."""
 
 
 def _selector_range(size: Range) -> Range:

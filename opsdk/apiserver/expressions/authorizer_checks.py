@@ -1,4 +1,4 @@
-"""Answers authorizer checks from synchronous expressions: it awaits missing decisions, then evaluates again."""
+"""Awaits the authorizer checks of synchronous expressions: each missing decision repeats the evaluation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class _UnansweredError(Exception):
 
 @dataclass(slots=True)
 class AuthorizerChecks:
-    """The checks of some evaluations and their decisions; expressions call `ask`."""
+    """The authorizer checks of several evaluations, with their decisions; expressions call `ask`."""
 
     authorizer: Authorizer
     _known: list[tuple[AuthorizerAttributes, Decision]] = field(default_factory=list)
 
     def ask(self, attributes: AuthorizerAttributes) -> Decision:
-        """Return the decision of a check, if it is known already."""
+        """Return the decision of a check; stop the evaluation if it is missing."""
         for known_attributes, decision in self._known:
             if known_attributes == attributes:
                 return decision

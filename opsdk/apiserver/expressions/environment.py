@@ -20,15 +20,15 @@ from opsdk.cel.library.strings import STRINGS_LIBRARY
 from opsdk.cel.library.texts import REGEX_LIBRARY, TWO_VARIABLES_LIBRARY
 
 PER_CALL_LIMIT: Final = 1_000_000
-"""What one evaluation may cost; about a tenth of a second for the real server."""
+"""Cost limit of one evaluation; about a tenth of a second in Go."""
 
 RUNTIME_BUDGET: Final = 10_000_000
-"""What all evaluations on one object may cost."""
+"""Cost limit of all evaluations for one object."""
 
 
 @cache
 def kubernetes_environment() -> CelEnvironment:
-    """The libraries of Kubernetes 1.36, without variables."""
+    """Return the environment of Kubernetes 1.36 libraries, without variables."""
     return CelEnvironment(
         [
             STANDARD_LIBRARY,

@@ -13,7 +13,7 @@ _WORDS: Final = (
     " while"
 )
 RESERVED: Final = frozenset(_WORDS.split())
-"""What no identifier can be."""
+"""Reserved words of CEL."""
 _SYNTAX: Final = frozenset({"false", "in", "null", "true"})
 _ESCAPABLE: Final = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _SPECIAL: Final = re.compile(r"__|[./-]")

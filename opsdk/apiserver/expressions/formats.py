@@ -18,11 +18,11 @@ from opsdk.cel.values import Opaque, Optional
 FORMAT: Final = opaque("kubernetes.NamedFormat")
 
 _LONGEST_REGEX: Final = 128
-"""The size of a format's expression that estimates assume."""
+"""The regex size that cost estimates assume for a format."""
 
 
 class FormatValue(Opaque):
-    """A form that texts may have."""
+    """A named format of strings."""
 
     __slots__ = ("check", "name", "regex_size")
     cel_type: ClassVar[Type] = FORMAT
@@ -33,7 +33,7 @@ class FormatValue(Opaque):
         self.regex_size = regex_size
 
     def equals(self, other: Value) -> bool:
-        """The same format."""
+        """Compare by name."""
         return isinstance(other, FormatValue) and self.name == other.name
 
 
@@ -100,4 +100,4 @@ FORMAT_LIBRARY: Final = Library(
     },
     types={FORMAT.name: FORMAT},
 )
-"""What names, labels and the like look like."""
+"""The named formats."""

@@ -20,7 +20,7 @@ _OBJECT: Final = "Object"
 
 
 class _AnyField(Mapping[str, Type]):
-    """Every field is there, and may be anything."""
+    """A mapping in which every field exists with type dyn."""
 
     def __getitem__(self, name: str) -> Type:
         return DYN
@@ -37,7 +37,7 @@ OBJECT: Final = object_of(_OBJECT, _ANY_FIELD)
 
 
 class _PatchFields(dict[str, Type]):
-    """Other fields may be given, but are of a type without a name, which nothing that is known fits."""
+    """The fields of ``JSONPatch``. Unknown fields have a type that no value is assignable to."""
 
     def get(self, name: str, default: Value = None) -> Value:
         return super().get(name, default or opaque(""))
@@ -47,7 +47,7 @@ JSON_PATCH: Final = object_of("JSONPatch", _PatchFields({"op": STRING, "path": S
 
 
 class _MutationTypes(Mapping[str, Type]):
-    """``JSONPatch``, ``Object`` and the types of whatever may be in an object, named after the path to it."""
+    """``JSONPatch``, ``Object`` and the types of nested objects, named by their paths."""
 
     def __getitem__(self, name: str) -> Type:
         if name == JSON_PATCH.name:
@@ -67,7 +67,7 @@ MUTATION_TYPES: Final = _MutationTypes()
 
 
 class ConstructedObject(CelObject):
-    """An object that an expression made."""
+    """An object that an expression constructs."""
 
     __slots__ = ("_type", "fields")
 
@@ -100,7 +100,7 @@ class ConstructedObject(CelObject):
 
 
 def construct(type_: Type, fields: JsonObject) -> ConstructedObject:
-    """Make an object; see `opsdk.cel.evaluate.Construct`."""
+    """Construct an object; see `opsdk.cel.evaluate.Construct`."""
     if type_.name == JSON_PATCH.name:
         for name in ("op", "path", "from"):
             if not isinstance(fields.get(name, ""), str):
@@ -108,9 +108,9 @@ def construct(type_: Type, fields: JsonObject) -> ConstructedObject:
     return ConstructedObject(type_, fields)
 
 
-# ------------------------------------------------------------------ what becomes of them
+# ------------------------------------------------------------------ conversion
 def misnamed(value: Value, path: str) -> Iterator[str]:
-    """Yield the paths of objects whose type name does not match their path; list and map elements add nothing."""
+    """Yield the paths of objects whose type name differs from their path; lists and maps add no segment."""
     if isinstance(value, ConstructedObject):
         name = value.cel_type.name
         if name != path:
@@ -127,10 +127,10 @@ def misnamed(value: Value, path: str) -> Iterator[str]:
 
 
 def check_names(value: Value) -> None:
-    """See that the types of objects within an object are named after their places.
+    """Check that nested objects have the type names of their paths.
 
     Raises:
-        PatchError: they are not.
+        PatchError: a type name differs.
     """
     misnamed_fields = list(misnamed(value, value.cel_type.name)) if isinstance(value, ConstructedObject) else []
     if misnamed_fields:
@@ -141,16 +141,16 @@ def as_tree(value: Value) -> Value:
     """Convert an apply configuration to JSON.
 
     Raises:
-        PatchError: something in it has no form there.
+        PatchError: a value has no JSON form.
     """
     return _tree(value, _key, _plain)
 
 
 def as_json(value: Value) -> Value:
-    """The value of an operation of a JSON patch: whole numbers that floats do not hold become texts.
+    """Convert the value of a JSON patch operation to JSON: integers beyond float precision become strings.
 
     Raises:
-        PatchError: something in it has no JSON form.
+        PatchError: a value has no JSON form.
     """
     try:
         return _tree(value, _json_key, _json_scalar)
@@ -201,7 +201,7 @@ def _plain(value: Value) -> Value:
 
 
 _SAFE: Final = 2**53
-"""Whole numbers below are exact as floats."""
+"""Smaller integers are exact as floats."""
 
 
 def _json_scalar(value: Value) -> Value:

@@ -19,21 +19,21 @@ from opsdk.structured_merge.value import JsonValue
 Schema = Mapping[str, JsonValue]
 
 MAX_REQUEST: Final = 3 * 1024 * 1024
-"""The bytes that a request can have, and so the most of anything in it."""
+"""Largest request in bytes, which bounds the size of all values."""
 
 _STRING: Final = {"type": "string"}
 _META: Final = {"type": "object", "properties": {"name": _STRING, "generateName": _STRING}}
 
 
 class SchemaDeclarations(msgspec.Struct, frozen=True):
-    """The type of a schema.
+    """A schema's CEL type with size bounds.
 
     Attributes:
-        type: as expressions see it.
-        most: how many characters, elements or entries a value has at most.
-        least_bytes: how short the JSON of a value can be.
-        element: what a list or a map contains.
-        fields: of an object, by their escaped names.
+        type: the CEL type.
+        max_elements: most characters, elements or entries of a value.
+        min_serialized_size: fewest bytes of a value's JSON.
+        element: the declarations of list elements or map values.
+        fields: the declarations of an object's fields, by escaped name.
     """
 
     type: Type
@@ -71,7 +71,7 @@ def with_metadata(schema: Schema) -> Schema:
 
 
 def declare(schema: Schema, name: str, *, resource: bool = False) -> SchemaDeclarations | None:
-    """Declare a schema's CEL type, its objects named after `name`; None if it has none."""
+    """Declare a schema's CEL type and name its objects after `name`. Return None if it has no type."""
     if schema.get("x-kubernetes-int-or-string"):
         return SchemaDeclarations(types.DYN, _longest_string(schema), 1)
     if resource or schema.get("x-kubernetes-embedded-resource"):
@@ -146,7 +146,7 @@ def _string(schema: Schema) -> SchemaDeclarations:
 
 
 def _longest_string(schema: Schema) -> int:
-    """In bytes: a character may need four."""
+    """Return the most bytes of a string: a character may take four."""
     longest = schema.get("maxLength")
     return MAX_REQUEST - 2 if longest is None else max(int(longest), 0) * 4
 

@@ -22,11 +22,11 @@ from opsdk.structured_merge.go_format import go_typename
 from opsdk.structured_merge.value import JsonValue
 
 Convert = Callable[[Value], Value]
-"""Makes a value of a JSON tree."""
+"""Converts JSON to a CEL value."""
 
 
 class SchemaObject(CelObject):
-    """An object of which only the declared fields are seen."""
+    """An object that exposes only its declared fields."""
 
     __slots__ = ("_shape", "tree")
 
@@ -40,7 +40,7 @@ class SchemaObject(CelObject):
         return self._shape.type
 
     def find(self, field: str) -> Optional:
-        """See `CelObject`; null is nothing."""
+        """See `CelObject`; a null field is absent."""
         field_shape = self._shape.fields.get(field)
         if field_shape is None:
             return Optional.none()
@@ -70,7 +70,7 @@ class SchemaObject(CelObject):
 
 
 class _ObjectShape:
-    """What objects of one schema have in common."""
+    """The parts of objects that depend on the schema only."""
 
     __slots__ = ("fields", "type")
 
@@ -108,11 +108,11 @@ class SchemaList(ListView):
         return map(self._convert, self.tree)
 
     def equals(self, other: Value) -> bool:
-        """See `ListView`: element by element."""
+        """See `ListView`: compares in order."""
         return isinstance(other, Listed) and len(self) == len(other) and all(map(equal, self, other))
 
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
-        """See `ListView`: one after the other."""
+        """See `ListView`."""
         return [*self, *other]
 
 
@@ -122,7 +122,7 @@ class SchemaSet(SchemaList):
     __slots__ = ()
 
     def equals(self, other: Value) -> bool:
-        """The same elements in any order."""
+        """Report whether both have the same elements in any order."""
         return isinstance(other, Listed) and len(self) == len(other) and all(contains(other, one) for one in self)
 
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
@@ -147,7 +147,7 @@ class SchemaMapList(SchemaList):
         return next((index for index, one in enumerate(elements) if equal(self._key(one), key)), None)
 
     def equals(self, other: Value) -> bool:
-        """The same elements by the same keys, in any order."""
+        """Report whether both have equal elements for the same keys, in any order."""
         if not isinstance(other, Listed) or len(self) != len(other):
             return False
         others = list(other)
@@ -241,7 +241,7 @@ def _itself(tree: JsonValue) -> JsonValue:
 
 
 def _only(python: type, convert: Convert) -> Convert:
-    """Converts what has the form that the schema asks for; nulls, and what was stored under another schema, stay."""
+    """Convert only values of the expected type; null and values of an older schema are unchanged."""
     if convert is _itself:
         return convert
     return lambda tree: convert(tree) if isinstance(tree, python) else tree
@@ -272,7 +272,7 @@ def _date(text: str) -> JsonValue:
 _WORDS: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _SECOND: Final = 10**9
 _LONGEST: Final = 1000
-"""How long the text of a duration may be; more digits say nothing."""
+"""Most characters of a duration."""
 _UNITS: Final = (
     (("ns",), "nano", 1),
     (("us", "µs"), "micro", 10**3),
@@ -283,7 +283,7 @@ _UNITS: Final = (
     (("d",), "day", 86400 * _SECOND),
     (("w", "wk"), "week", 7 * 86400 * _SECOND),
 )
-"""Short names, how long ones begin, and nanoseconds."""
+"""Short names, prefix of long names, nanoseconds."""
 
 
 def _duration(text: str) -> Duration:
@@ -321,7 +321,7 @@ _STRINGS: Final[dict[str, Convert]] = {
 }
 
 
-# ------------------------------------------------------------------ what was stored under another schema
+# ------------------------------------------------------------------ type mismatches of stored objects
 _SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
     "string": ("string", (str,)),
     "boolean": ("bool", (bool,)),
@@ -331,7 +331,7 @@ _SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
 
 
 def type_mismatch(tree: JsonValue, schema: Schema) -> str:
-    """Why expressions cannot see a value, because it is not of the type that the schema says.
+    """Return the error of a value whose type differs from its schema; empty if it matches.
 
     >>> type_mismatch(True, {"type": "string"})
     'invalid data, expected string, got bool'

@@ -23,7 +23,7 @@ class ApplyConflict(msgspec.Struct, frozen=True):
 
 
 def conflicts_of(sets: Mapping[ManagerKey, FieldSet]) -> list[ApplyConflict]:
-    """One conflict per field, by manager."""
+    """Return one conflict for each field, sorted by manager."""
     return [ApplyConflict(key, path) for key in sorted(sets) for path in sets[key]]
 
 

@@ -34,16 +34,16 @@ from opsdk.structured_merge.typed import check_typed
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_UPDATE_MANAGERS: Final = 10
-"""More updaters than this are folded: an object must not grow with the number of its writers."""
+"""Most update entries; older ones are merged, so that objects do not grow with the number of writers."""
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
-"""Owns what an object without owners had when it was first applied to."""
+"""Manager of the fields of an unmanaged object before its first apply."""
 
 ANCIENT_CHANGES: Final = "ancient-changes"
-"""Owns what the folded updaters owned."""
+"""Manager of the merged update entries."""
 
 _STRUCTURES_LIMIT: Final = 128
-"""So many structures of new objects are remembered, each a few KB at most."""
+"""Most cached structures of new objects; a few KB each."""
 
 _SMD: Final = " to smd typed"
 
@@ -51,20 +51,20 @@ Object = Mapping[str, JsonValue]
 
 
 class FieldManager:
-    """Field ownership at one endpoint of one resource.
+    """Manages field ownership at one endpoint of a resource.
 
     Args:
-        shape: the shape of the objects.
-        api_version: the version that requests at this endpoint use, e.g. "apps/v1".
+        shape: the schema of the objects.
+        api_version: the apiVersion of requests at this endpoint, e.g. "apps/v1".
         subresource: "" for the resource itself, else e.g. "status".
-        reset_fields: what cannot be changed through this endpoint, e.g. ``f:status`` through the main one.
+        reset_fields: fields that this endpoint cannot change, e.g. ``f:status`` for the main resource.
         reset_in: the version whose fields are reset; None for all versions.
-        convert: gives an object in another apiVersion; by default only ``apiVersion`` differs.
-        shapes: the shapes of the other served versions, by apiVersion. If given, owners by versions that are neither
-            here nor `api_version` are dropped; if None, owners by other versions are kept as they are.
-        unconvertible: the server cannot convert what it makes itself of these objects: applies that change something
-            fail, as those to scales of custom resources do.
-        live_may_be_invalid: what is stored may not fit `shape`, as after a change of the schema.
+        convert: converts an object to another apiVersion; by default only ``apiVersion`` differs.
+        shapes: the schemas of the other served versions, by apiVersion. If given, entries of versions without
+            schema are dropped; if None, they are kept unchanged.
+        unconvertible: the server cannot convert the objects that it creates: applies with a change fail, as for
+            scales of custom resources.
+        live_may_be_invalid: stored objects may not fit `shape`, e.g. after a change of the schema.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class FieldManager:
         self._updater = OwnershipUpdater(versions, ignored=reset_fields, ignored_in=reset_in)
 
     def update(self, live: Object | None, new: Object, *, manager: str, now: str) -> JsonObject:
-        """`new` with the owners it has after `manager` wrote it over `live` (None: created it).
+        """Return `new` with its managedFields after `manager` wrote it over `live` (None: created it).
 
-        Owners are taken from `new`, so that a client may edit them, or from `live` if `new` has none that can be read.
-        An empty list, or one empty entry, resets them: no field has an owner until the next apply.
+        Entries come from `new`, so that clients can edit them, or from `live` if `new` has no valid ones.
+        An empty list, or one empty entry, resets them: no field has a manager until the next apply.
         """
         managed = self._owners_for_update(live, new)
         bare = without_entries(new)
@@ -107,12 +107,12 @@ class FieldManager:
                 check_typed(before, self._shape, allow_duplicates=True)
             owners = self._record(before, bare, managed, manager, now)
         except (ApiError, PatchError):
-            return bare  # an object that fits no type of its owners must be writable: better no owners than wrong ones
+            return bare  # an object that does not fit its schema stays writable: rather no managers than wrong ones
         result = with_entries(bare, owners)
         return keep_times(live, result) if live is not None else result
 
     def _create(self, new: JsonObject, manager: str, now: str) -> JsonObject:
-        """`new` as created by `manager`, who owns all of its fields."""
+        """Return `new` with `manager` as the owner of all its fields."""
         try:
             fields = self._fields_of_new(new)
         except (ApiError, PatchError):
@@ -140,8 +140,8 @@ class FieldManager:
 
         Raises:
             BadRequestError: `config` has managedFields or is of another version.
-            ApiError: 500, `config` does not fit the type.
-            ConflictError: others own fields with other values, and `force` is off.
+            ApiError: 500, `config` does not fit the schema.
+            ConflictError: other managers own fields with other values, and `force` is off.
         """
         self._check_config(config)
         managed = self._owners(live) if live is not None else {}
@@ -195,7 +195,7 @@ class FieldManager:
         return fold_updaters(self._updater.update(before, after, managed, key, now=now))
 
     def _zero(self, like: Object) -> JsonObject:
-        """The object before anybody set anything."""
+        """Return the object without any set field."""
         zero = self._shape.zero(like)
         names = {name: like[name] for name in ("apiVersion", "kind") if name in like}
         return {**(zero if isinstance(zero, dict) else {}), **names}
@@ -203,7 +203,7 @@ class FieldManager:
     def _owners_for_update(self, live: Object | None, new: Object) -> Managed:
         entries, before = entries_of(new), entries_of(live) if live is not None else None
         if entries == before:
-            entries = before  # most clients send them back as they were; these here are decoded already
+            entries = before  # most clients return them unchanged; these are decoded already
         if not self._subresource:
             if entries is not None and (not entries or entries == [{}]):
                 return {}
@@ -244,7 +244,7 @@ def describe_object(obj: Object) -> str:
     """Return an object's name in messages: ``namespace/name; group/version, Kind=kind``."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
-        metadata = {}  # objects that are wrong are described too
+        metadata = {}  # invalid objects get a name too
     version = obj.get("apiVersion") or ""
     group_version = version if "/" in version else f"/{version}"
     space, name = (text if isinstance(text := metadata.get(key), str) else "" for key in ("namespace", "name"))
@@ -252,7 +252,7 @@ def describe_object(obj: Object) -> str:
 
 
 def fold_updaters(managed: Managed) -> Managed:
-    """At most `MAX_UPDATE_MANAGERS` updaters: the oldest of each version become one, `ANCIENT_CHANGES`."""
+    """Merge the oldest update entries of each version into `ANCIENT_CHANGES` if there are too many."""
     if len(managed) <= MAX_UPDATE_MANAGERS:
         return managed
     updaters = sorted((key for key in managed if key.operation == UPDATE), key=lambda key: (managed[key].time, *key))

@@ -18,23 +18,23 @@ from opsdk.structured_merge.typed import compare, to_field_set
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MANAGER = "kubectl"
-"""The only manager for which this is done."""
+"""The only manager that is migrated."""
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def last_applied(obj: Mapping[str, JsonValue]) -> JsonObject | None:
-    """The configuration in the annotation, or None."""
+    """Return the configuration of the annotation, or None."""
     text = get_path(obj, ["metadata", "annotations", ANNOTATION], None)
     try:
         value = json.loads(text) if isinstance(text, str) else None
     except ValueError:
-        return None  # another client's format: ignored
+        return None  # the format of another client
     return value if isinstance(value, dict) else None
 
 
 def own_fields(live: Mapping[str, JsonValue], shape: Schema, api_version: str) -> FieldSet:
-    """The fields that the annotation accounts for: set there, and still the same in the live object."""
+    """Return the fields of the annotation whose live values are unchanged."""
     config = last_applied(live)
     if config is None or config.get("apiVersion") != api_version:
         return EMPTY
@@ -43,7 +43,7 @@ def own_fields(live: Mapping[str, JsonValue], shape: Schema, api_version: str) -
 
 
 def renew(obj: Mapping[str, JsonValue], config: Mapping[str, JsonValue]) -> JsonObject:
-    """`obj` with `config` in the annotation, if it has the annotation."""
+    """Return `obj` with `config` in the annotation; unchanged if it has no annotation."""
     annotations = get_path(obj, ["metadata", "annotations"], None)
     if not isinstance(annotations, dict) or ANNOTATION not in annotations:
         return dict(obj)

@@ -30,7 +30,7 @@ class ManagerKey(NamedTuple):
 
     @classmethod
     def of(cls, manager: str, operation: str, api_version: str, subresource: str) -> ManagerKey:
-        """The key of an entry."""
+        """Return the key of an entry."""
         return cls(manager, operation, "" if operation == APPLY else api_version, subresource)
 
 
@@ -39,7 +39,7 @@ class ManagedFieldsEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         fields: the owned fields, as paths of objects in `api_version`.
-        time: RFC 3339 text of the last change, "" when it never changed the object.
+        time: RFC 3339 time of the last change; empty if the manager never changed the object.
     """
 
     fields: FieldSet
@@ -47,7 +47,7 @@ class ManagedFieldsEntry(msgspec.Struct, frozen=True, kw_only=True):
     time: str = ""
 
     def with_fields(self, fields: FieldSet) -> ManagedFieldsEntry:
-        """The same owner with other fields."""
+        """Return the entry with other fields."""
         return replace(self, fields=fields)
 
 
@@ -55,10 +55,10 @@ Managed = dict[ManagerKey, ManagedFieldsEntry]
 
 
 def decode_entries(entries: Iterable[JsonValue] | None) -> Managed:
-    """The owners in a ``managedFields`` list.
+    """Decode a ``managedFields`` list.
 
     Raises:
-        DecodeError: an entry is no such thing.
+        DecodeError: an entry is invalid.
     """
     managed: Managed = {}
     for entry in entries or ():
@@ -77,7 +77,7 @@ def decode_entries(entries: Iterable[JsonValue] | None) -> Managed:
 
 
 def encode_entries(managed: Managed) -> list[JsonObject]:
-    """The ``managedFields`` list: appliers before updaters, then by time, then by name."""
+    """Encode a ``managedFields`` list: appliers before updaters, then by time, then by name."""
 
     def order(item: tuple[ManagerKey, ManagedFieldsEntry]) -> tuple[str, ...]:
         key, owner = item
@@ -102,7 +102,7 @@ def entries_of(obj: Mapping[str, JsonValue]) -> list[JsonValue] | None:
 
 
 def without_entries(obj: Mapping[str, JsonValue]) -> JsonObject:
-    """The object without ``managedFields``."""
+    """Return the object without ``managedFields``."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
         return dict(obj)
@@ -110,7 +110,7 @@ def without_entries(obj: Mapping[str, JsonValue]) -> JsonObject:
 
 
 def with_entries(obj: Mapping[str, JsonValue], managed: Managed) -> JsonObject:
-    """Return the object with these entries; without ``managedFields`` if there is none."""
+    """Return the object with these entries; without ``managedFields`` if there are none."""
     if not managed:
         return without_entries(obj)
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name != "managedFields"}
@@ -124,9 +124,9 @@ _SERVER_SET = frozenset(
 
 
 def keep_times(live: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> JsonObject:
-    """Return `new`, with the times of `live` if only times differ.
+    """Return `new`; with the times of `live` if it differs only in times.
 
-    Otherwise a write that changes nothing would still be a new revision, and wake every watcher.
+    Otherwise a write without a change would be a new revision, and an event for every watch.
     """
     before, after = entries_of(live) or [], entries_of(new) or []
     same_owners = deep_equal([{**entry, "time": ""} for entry in before], [{**entry, "time": ""} for entry in after])
@@ -136,6 +136,6 @@ def keep_times(live: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> J
 
 
 def _content(obj: Mapping[str, JsonValue]) -> JsonObject:
-    """The object without what the server sets and what no client could mean."""
+    """Return the object without the fields that only the server sets."""
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _SERVER_SET}
     return {**obj, "metadata": metadata}

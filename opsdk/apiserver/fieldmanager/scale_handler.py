@@ -23,9 +23,9 @@ _REPLICAS_IN_SCALE: Final = FieldSet.of(_REPLICAS)
 
 
 def owners_of_scale(entries: Iterable[JsonValue] | None, replicas: Mapping[str, Path]) -> list[JsonObject]:
-    """The ``managedFields`` of the Scale of an object with these `entries`.
+    """Return the ``managedFields`` of the Scale of an object with these `entries`.
 
-    `replicas` is the path of the number of replicas in the object, by apiVersion.
+    `replicas` is the path of the replicas field in the object, by apiVersion.
     """
     managed: Managed = {}
     for key, owner in decode_entries(entries).items():
@@ -41,13 +41,13 @@ def owners_of_scaled(
     replicas: Mapping[str, Path],
     api_version: str,
 ) -> list[JsonObject]:
-    """The object's ``managedFields`` after its Scale was written, through an object in `api_version`."""
+    """Return the object's ``managedFields`` after a write to its Scale; the Scale was read in `api_version`."""
     scaled = {key: owner for key, owner in decode_entries(scale_entries).items() if owner.fields.contains(_REPLICAS)}
     result: Managed = {}
     for key, owner in decode_entries(entries).items():
         path = replicas.get(owner.api_version)
         if path is None:
-            continue  # a version that is not served any more
+            continue  # a version that is no longer served
         if owner.fields.contains(path) and key not in scaled:
             rest = owner.fields.difference(FieldSet.of(path))
             if rest:

@@ -1,7 +1,7 @@
-"""The structure of an object: all that the fields of a new object depend on. Pure.
+"""The structure of an object: everything that determines the fields of a new object. Pure.
 
-Objects of a kind differ in values more than in fields. Two objects with equal structures set the same fields, so the
-fields of the second are looked up.
+Objects of a kind differ in values more than in fields. Two objects with equal structures have the same field set, so
+the field set of the second is cached.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from opsdk.structured_merge.value import JsonValue
 
 _TEXT_LIMIT: Final = 256
 _LIST_LIMIT: Final = 64
-"""A structure contains the texts in lists; objects with more or longer ones are compared field by field."""
+"""Most strings of a list, and longest one, in a structure. Objects beyond it are compared field by field."""
 _PRESENT: Final = 1
 
 
 class UnboundedStructureError(ValueError):
-    """The structure is too large to be remembered."""
+    """The structure is too large to cache."""
 
 
 def structure_of(value: JsonValue, *, in_list: bool = False) -> Hashable:
     """Return the keys of objects, the elements of lists, and whether scalars are empty.
 
-    A list element is identified by its values, so inside a list scalars count by value. Elsewhere a scalar matters only
-    where it may equal the type's zero value, which is empty.
+    A list element is identified by its values, so scalars in lists count by value. Elsewhere a scalar matters only if
+    it may equal the type's zero value, which is empty.
 
     Raises:
-        UnboundedStructureError: a list or a text in a list is long.
+        UnboundedStructureError: a list, or a string in a list, is too long.
 
     >>> structure_of({"a": "x", "b": ""}) == structure_of({"a": "y", "b": ""})
     True
@@ -49,7 +49,7 @@ def structure_of(value: JsonValue, *, in_list: bool = False) -> Hashable:
 def _structure_of_map(value: Mapping[str, JsonValue], *, in_list: bool) -> Hashable:
     parts: list[Hashable] = [*value]
     for item in value.values():
-        # Most values are texts that are not empty: no call for them.
+        # Most values are non-empty strings; this avoids a call for them.
         if type(item) is str and item and not in_list:
             parts.append(_PRESENT)
         else:

@@ -28,14 +28,14 @@ Object = Mapping[str, JsonValue]
 
 
 class OwnershipUpdater:
-    """The rules, for one resource seen in one version."""
+    """The ownership rules of one resource in one version."""
 
     def __init__(
         self, versions: VersionConverter, *, ignored: FieldSet | None = None, ignored_in: str | None = None
     ) -> None:
-        """`ignored` fields, and those below them, can be neither changed nor owned through this endpoint.
+        """`ignored` fields, and fields below them, can be neither changed nor owned through this endpoint.
 
-        Owners by other versions than `ignored_in` (None: any) lose them even so, where the request has other values.
+        Managers in other versions than `ignored_in` (None: any) lose these fields if the request changes them.
         """
         self._versions = versions
         self._version = versions.api_version
@@ -44,7 +44,7 @@ class OwnershipUpdater:
         self._ignored_in = ignored_in
 
     def update(self, live: Object, new: Object, managed: Managed, key: ManagerKey, *, now: str) -> Managed:
-        """Return the owners after `key` updated `live` to `new`: it alone owns the changed fields."""
+        """Return the managers after `key` updated `live` to `new`: the changed fields belong to `key` only."""
         self._check_versions(live, managed)
         rest, change = self._move(live, new, managed, skip=None, force=True)
         taken = self._taken(change)
@@ -54,7 +54,7 @@ class OwnershipUpdater:
         return {**rest, key: ManagedFieldsEntry(fields=before.union(taken), api_version=self._version, time=now)}
 
     def fields_of_new(self, zero: Object, new: Object) -> FieldSet:
-        """Return the fields that the creator of `new` owns; `zero` is the object before anything was set."""
+        """Return the fields that the creator of `new` owns; `zero` is the object without any set field."""
         return self._taken(compare(zero, new, self._shape).without(self._ignored))
 
     def _taken(self, change: Comparison) -> FieldSet:
@@ -85,14 +85,14 @@ class OwnershipUpdater:
         return (None if deep_equal(live, result) else result), owners
 
     def _check_versions(self, live: Object, managed: Managed) -> None:
-        """Whoever owns something must be able to see it in the version by which he owns it."""
+        """Raise unless the live object converts to the version of each manager."""
         versions = {
             owner.api_version: None for owner in managed.values() if self._versions.can_convert_to(owner.api_version)
         }
         for version in versions:
             self._versions.convert(live, self._version, version, "")
 
-    # -------------------------------------------------------------- others lose what changes
+    # -------------------------------------------------------------- removal of changed fields from other managers
     def _move(
         self,
         live: Object,
@@ -103,7 +103,7 @@ class OwnershipUpdater:
         force: bool,
         exempt: FieldSet = EMPTY,
     ) -> tuple[Managed, Comparison]:
-        """Take what changed away from everybody but `skip`."""
+        """Remove the changed fields from all managers but `skip`."""
         changes = {self._version: compare(live, new, self._shape).without(self._ignored)}
         conflicts: dict[ManagerKey, FieldSet] = {}
         owners: Managed = {}
@@ -130,13 +130,13 @@ class OwnershipUpdater:
         change = compare(before, after, self._versions.shape(version))
         return change.without(self._ignored) if self._ignored_in in (None, version) else change
 
-    # -------------------------------------------------------------- what is no longer applied goes
+    # -------------------------------------------------------------- pruning
     def _prune(self, merged: Object, managed: Managed, last: ManagedFieldsEntry | None, applied: FieldSet) -> Object:
-        """`merged` without what only the last apply of this manager had set."""
+        """Return `merged` without the fields that only the last apply of this manager set."""
         if last is None or not last.fields or not self._versions.can_convert_to(last.api_version):
             return merged
-        # Usually everything of the last apply is applied again, and nothing is pruned. An object with managers in
-        # several versions takes the long way, because its conversion may fail.
+        # Usually an apply repeats all fields of the last one, and nothing is pruned. An object with managers in
+        # several versions is converted in any case, because the conversion may fail.
         versions = {owner.api_version for owner in managed.values()}
         known_versions = {v for v in versions if self._versions.can_convert_to(v)} | {last.api_version}
         if known_versions == {self._version} and not last.fields.difference(applied):
@@ -153,7 +153,7 @@ class OwnershipUpdater:
         return self._versions.convert(pruned, version, self._version, "pruned object")
 
     def _add_back_owned(self, merged: Object, pruned: Object, pruned_in: str, managed: Managed) -> Object:
-        """Give back what others, or the new configuration, own; first in the version that is at hand."""
+        """Restore the pruned fields that a manager owns, first those of the version `pruned_in`."""
         owned: dict[str, FieldSet] = {}
         for owner in managed.values():
             if self._versions.can_convert_to(owner.api_version):
@@ -189,4 +189,4 @@ NEVER_OWNED = FieldSet.of(
     ("f:metadata",),
     *(("f:metadata", f"f:{name}") for name in _METADATA),
 )
-"""Fields without owners: identity, and what only the server writes."""
+"""Fields without managers: identity, and fields that only the server sets."""

@@ -13,23 +13,23 @@ from opsdk.structured_merge.typed import check_typed
 from opsdk.structured_merge.value import JsonValue
 
 Convert = Callable[[Mapping[str, JsonValue], str], Mapping[str, JsonValue]]
-"""Gives an object in another apiVersion."""
+"""Converts an object to another apiVersion."""
 
 
 class VersionConverter:
-    """The versions of one resource, as seen from a request in one of them."""
+    """The versions of one resource, from the version of a request."""
 
     def __init__(
         self, shape: Schema, api_version: str, *, convert: Convert | None, shapes: Mapping[str, Schema] | None
     ) -> None:
-        """`shapes` holds the other served versions; None means that nothing is known about others."""
+        """`shapes` are the schemas of the other served versions; None if they are unknown."""
         self.api_version = api_version
         self._shapes = {**(shapes or {}), api_version: shape}
         self._convert = convert
         self._complete = shapes is not None
 
     def shape(self, api_version: str) -> Schema:
-        """The shape of objects in this version."""
+        """Return the schema of this version."""
         return self._shapes[api_version]
 
     def can_convert_to(self, api_version: str) -> bool:
@@ -46,7 +46,7 @@ class VersionConverter:
         """Convert `obj` from version `source` to `target`; errors call it `description`.
 
         Raises:
-            ApiError: it has no such form.
+            ApiError: the object cannot be converted.
         """
         if source == target:
             return obj

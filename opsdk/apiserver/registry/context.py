@@ -17,10 +17,10 @@ class Context(msgspec.Struct, kw_only=True):
     """The context of a registry call.
 
     Attributes:
-        namespace: of the path; empty for cluster-scoped objects and for all namespaces.
-        dry_run: everything happens but the write.
-        warn: takes a warning for the client.
-        manager: who owns the fields that a store writes on the caller's behalf.
+        namespace: the namespace of the path; empty for cluster-scoped objects and for all namespaces.
+        dry_run: run all steps but the write.
+        warn: adds a warning to the response.
+        manager: the field manager of fields that a store writes for the request.
     """
 
     user: User = LOOPBACK
@@ -36,7 +36,7 @@ class Context(msgspec.Struct, kw_only=True):
         return rfc3339(self.clock.wall())
 
     def new_uid(self) -> str:
-        """A fresh random uid."""
+        """Return a random UID."""
         return uuid4_of(self.rng)
 
 

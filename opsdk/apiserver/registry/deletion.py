@@ -22,7 +22,7 @@ _FINALIZER_OF = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 
 
 def in_namespace(context: Context, namespace: str) -> Context:
-    """The same call in another namespace."""
+    """Return the context with another namespace."""
     return replace(context, namespace=namespace)
 
 

@@ -1,4 +1,4 @@
-"""The generic store of a storage in this process, which controllers and admission read without waiting."""
+"""The generic store of a storage in this process, with synchronous reads for controllers and admission."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class LocalStore(GenericStore):
     storage: LocalStorage
 
     def list_now(self, namespace: str = "") -> Sequence[JsonObject]:
-        """Return the objects of a namespace (empty: of all) in the version in which they are stored."""
+        """Return the objects of a namespace (empty: of all) in their storage version."""
         return [value for _, value in self.storage.list_now(self.key_prefix(namespace)).items]

@@ -22,12 +22,12 @@ _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def generated_name(prefix: str, rng: random.Random) -> str:
-    """`prefix` and five random characters, 63 together at most."""
+    """Return `prefix` and five random characters, together at most 63."""
     return prefix[:58] + "".join(rng.choice(_RANDOM) for _ in range(5))
 
 
 def wipe(meta: JsonObject) -> None:
-    """Drop what only the server sets."""
+    """Remove the fields that only the server sets."""
     for key in _SERVER_SET:
         if key in meta:
             del meta[key]
@@ -114,12 +114,12 @@ def _labels(values: Mapping[str, str], field: str) -> Iterator[Cause]:
 
 
 _CACHED_LENGTH = 256
-"""Longer labels are rare, and would fill the memory."""
+"""Longer labels are not cached: they are rare and large."""
 
 
 @lru_cache(maxsize=4096)
 def _is_label(key: str, value: str) -> bool:
-    """Whether a label is valid; cached, because many objects have the same labels."""
+    """Report whether a label is valid; cached, because many objects have the same labels."""
     return not validation.qualified_name(key) and not validation.label_value(value)
 
 
@@ -182,7 +182,7 @@ def restore(meta: JsonObject, old: JsonObject) -> None:
 def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> list[Cause]:
     """Return the errors in an update's metadata.
 
-    The server checks metadata once for all kinds and once or twice for each kind, and tells of all.
+    Upstream validates metadata once in general and again for each kind, and reports all errors.
     """
     causes = [
         api_errors.invalid_value(f"metadata.{key}", meta.get(key), "field is immutable")
@@ -204,7 +204,7 @@ def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> li
 
 
 def duplicate_owners(meta: JsonObject, *, admitted: bool) -> list[str]:
-    """Drop duplicate owner references; return the warnings. `admitted` tells whether admission ran already."""
+    """Drop duplicate owner references; return the warnings. `admitted` means that admission has run."""
     owners = meta.get("ownerReferences")
     if not owners:
         return []

@@ -1,4 +1,4 @@
-"""REST protocols of a storage; they decide its verbs, routes, discovery and OpenAPI.
+"""REST protocols of a storage, which determine its verbs, routes, discovery and OpenAPI.
 
 Upstream: k8s.io/apiserver/pkg/registry/rest/rest.go (v1.36).
 """
@@ -32,7 +32,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A list: which objects, of which revision (None: now), from which key on, how many at most (0: all).
+    """A list query: selection, revision (None: the current one), start key and limit (0: none).
 
     The key is relative to the prefix of the list.
     """
@@ -53,22 +53,22 @@ class ListResult(msgspec.Struct, frozen=True):
 
 
 Validate = Callable[[JsonObject, JsonObject | None], Awaitable[None]]
-"""Admission's last word on a new object and the old one; raises to refuse."""
+"""Validates an admitted object with its old state. Raises `ApiError` to reject it."""
 
 Transform = Callable[[JsonObject | None], Awaitable[JsonObject]]
-"""From the stored object (None: absent) to the wanted one."""
+"""Returns the desired object for the stored one (None: absent)."""
 
 
 async def accept(obj: JsonObject, old: JsonObject | None) -> None:
-    """No objection."""
+    """Accept all objects."""
 
 
 class DeleteRequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The DeleteOptions of a request.
 
     Attributes:
-        grace: seconds the object may take to end; None leaves it to the kind.
-        propagation: ``Orphan``, ``Background``, ``Foreground``; empty is the kind's default.
+        grace: grace period in seconds; None for the kind's default.
+        propagation: ``Orphan``, ``Background``, ``Foreground``; empty for the kind's default.
     """
 
     grace: int | None = None
@@ -77,7 +77,7 @@ class DeleteRequestOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteResult(msgspec.Struct, frozen=True):
-    """The object's last state, and whether it is gone (or only marked)."""
+    """The last state of the object, and whether it was removed or only marked."""
 
     obj: JsonObject
     deleted_immediately: bool
@@ -88,25 +88,25 @@ class Getter(Protocol):
     """Reads one object."""
 
     async def get(self, context: Context, name: str) -> JsonObject:
-        """The object, else `NotFoundError`."""
+        """Return the object. Raises `NotFoundError`."""
         ...
 
 
 @runtime_checkable
 class Lister(Protocol):
-    """Reads many."""
+    """Lists objects."""
 
     async def list(self, context: Context, query: ListQuery) -> ListResult:
-        """The selected objects."""
+        """Return the selected objects."""
         ...
 
 
 @runtime_checkable
 class Creater(Protocol):
-    """Makes objects. `name` is that of the path for subresources such as ``pods/binding``, else empty."""
+    """Creates objects. `name` is that of the path for subresources such as ``pods/binding``, else empty."""
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """The created object."""
+        """Return the created object."""
         ...
 
 
@@ -119,7 +119,7 @@ class UpdateArguments(TypedDict, total=False):
 
 @runtime_checkable
 class Updater(Protocol):
-    """Replaces objects, for PUT and PATCH requests."""
+    """Updates objects, for PUT and PATCH requests."""
 
     async def update(
         self,
@@ -131,27 +131,27 @@ class Updater(Protocol):
         force_create: bool = False,
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
-        """The stored object, and whether it was created (where the kind, or `force_create`, allows that).
+        """Return the stored object, and whether it was created (if the kind or `force_create` allows it).
 
-        A `uid` that is not the stored object's is a conflict.
+        A `uid` that differs from the stored object's is a conflict.
         """
         ...
 
 
 @runtime_checkable
 class Deleter(Protocol):
-    """Removes one object."""
+    """Deletes one object."""
 
     async def delete(
         self, context: Context, name: str, options: DeleteRequestOptions, validate: Validate = accept
     ) -> DeleteResult:
-        """Remove or mark it."""
+        """Remove the object or mark it as deleted."""
         ...
 
 
 @runtime_checkable
 class CollectionDeleter(Protocol):
-    """Removes many."""
+    """Deletes a collection."""
 
     async def delete_collection(
         self, context: Context, options: DeleteRequestOptions, query: ListQuery, validate: Validate = accept
@@ -162,29 +162,29 @@ class CollectionDeleter(Protocol):
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Tells of changes."""
+    """Watches objects."""
 
     async def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
-        """Raw changes after `revision` (None: from now); `name` restricts them to one object."""
+        """Watch changes after `revision` (None: from now); `name` restricts the watch to one object."""
         ...
 
     def matches(self, selection: Selection, obj: JsonObject) -> bool:
-        """Whether an object is selected."""
+        """Report whether the selection matches an object."""
         ...
 
 
 @runtime_checkable
 class Connecter(Protocol):
-    """Talks HTTP itself."""
+    """Handles HTTP itself."""
 
     @property
     def connect_methods(self) -> tuple[str, ...]:
-        """The methods it takes."""
+        """The supported HTTP methods."""
         ...
 
     @property
     def connect_verbs(self) -> tuple[str, ...]:
-        """The verbs that discovery lists."""
+        """The verbs in discovery."""
         ...
 
     async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
@@ -202,13 +202,13 @@ class ConnectHandler(Protocol):
 
 
 def verbs_of(storage: Any) -> tuple[str, ...]:
-    """The verbs that a storage can do, as discovery lists them."""
+    """Return the verbs that a storage supports, in discovery order."""
     return _verbs_of_type(storage.__class__)
 
 
 @cache
 def _verbs_of_type(storage: type) -> tuple[str, ...]:
-    """Asked once for each class: protocol checks were a third of the time that a server takes to start."""
+    """Cached by class: protocol checks took a third of a server's startup time."""
     able = {
         "get": issubclass(storage, Getter),
         "list": issubclass(storage, Lister),

@@ -18,30 +18,30 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class StorageCodec(Protocol):
-    """Converts objects from and to the storage version. Raises `ApiError`. Does not change its arguments."""
+    """Converts objects from and to the storage version. Raises `ApiError`. Arguments are not changed."""
 
     async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-        """Kept objects, each of the version it was written in, in the store's version."""
+        """Convert stored objects, which may have different versions, to the store's version."""
         ...
 
     async def write(self, obj: JsonObject) -> JsonObject:
-        """An object of the store's version, in the version that is kept."""
+        """Convert an object of the store's version to the storage version."""
         ...
 
     @property
     def decoded_objects(self) -> IdentityCache[asyncio.Future[JsonObject]]:
-        """The converted objects, for `recall`."""
+        """The cache of converted objects, for `recall`."""
         ...
 
 
 class UndecodableObjectError(Exception):
-    """A watch event's object cannot be converted; the next attempt reads it again."""
+    """The object of a watch event cannot be converted; the next read tries again."""
 
 
 async def recall(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """Convert as `StorageCodec.read`, with a cache; all missing objects take one call.
+    """Convert as `StorageCodec.read` does, with a cache; one call converts all missing objects.
 
-    Who comes while another converts an object waits for that.
+    Concurrent calls for an object wait for the same conversion.
     """
     decoded = codec.decoded_objects
     while True:
@@ -73,7 +73,7 @@ async def _read(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[
 class DecodingWatch:
     """A watch that converts its objects to the store's version.
 
-    Raises `UndecodableObjectError` if conversion fails. No event may be skipped, so the next call tries the same event.
+    Raises `UndecodableObjectError` if a conversion fails. No event is skipped: the next read tries it again.
     """
 
     def __init__(self, inner: StorageWatch, codec: StorageCodec) -> None:
@@ -98,7 +98,7 @@ class DecodingWatch:
         return replace(change, value=value, previous=previous)
 
     def ready(self, limit: int) -> list[StorageChange]:
-        """Nothing: a conversion may have to wait."""
+        """Return no changes, because a conversion is asynchronous."""
         del limit
         return []
 
@@ -112,7 +112,7 @@ class DecodingWatch:
         return None if self._change is not None else self._inner.progress()
 
     def interrupt(self) -> None:
-        """See `StorageWatch`; a conversion is not interrupted, but the next wait is."""
+        """See `StorageWatch`; a running conversion is not interrupted, but the next wait is."""
         self._inner.interrupt()
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ _NAME_TRIES = 8
 _CHUNK = 500
 
 
-class _DryRunStop(Exception):  # noqa: N818 - no error: carries the outcome past the write
+class _DryRunStop(Exception):  # noqa: N818 - not an error: leaves the update before the write
     def __init__(self, result: JsonObject) -> None:
         self.outcome = result
 
@@ -117,7 +117,7 @@ class GenericStore:
         return await self._read(entry)
 
     async def list(self, context: Context, query: ListQuery) -> ListResult:
-        """See `Lister`; raises `CompactedError` and `FutureRevisionError` of the storage as they are."""
+        """See `Lister`. Raises `CompactedError` and `FutureRevisionError` of the storage."""
         self.check_fields(query.selection)
         prefix = self.key_prefix(context.namespace)
         if self.codec is not None:
@@ -158,13 +158,13 @@ class GenericStore:
                 return ListResult(objects, revision)
 
     def check_fields(self, selection: Selection) -> None:
-        """Refuse field selectors that the kind does not know."""
+        """Raise a 400 for a field selector that the kind does not support."""
         strategy = self.strategy
         for requirement in selection.fields.requirements:
             key = requirement.field
             selectable = key == "metadata.name" or key in strategy.selectable
             if key == "metadata.namespace":
-                # Kinds with fields of their own select by namespace only if they have one.
+                # Kinds with their own selectable fields support metadata.namespace only if they are namespaced.
                 selectable = strategy.namespaced or not (strategy.selectable or strategy.custom)
             if not selectable:
                 raise strategy.unknown_field(key)
@@ -188,7 +188,7 @@ class GenericStore:
 
     # -------------------------------------------------------------- creating
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
-        """See `Creater`; `obj` is the caller's to give away."""
+        """See `Creater`; the store may change `obj`."""
         meta = obj.setdefault("metadata", {})
         generate = not meta.get("name") and meta.get("generateName")
         for attempt in range(_NAME_TRIES if generate else 1):
@@ -227,7 +227,7 @@ class GenericStore:
         if self.strategy.has_generation:
             meta["generation"] = 1
         if self._create_errors(context, obj):
-            # Messages show parts of objects in the order of their types, which only matters where there are some.
+            # Messages print objects in the field order of their types, which costs time only in case of errors.
             arranged = self.strategy.arrange(obj)
             self._refuse(arranged, self._create_errors(context, arranged))
         self.strategy.canonicalize(obj)
@@ -235,14 +235,14 @@ class GenericStore:
             context.warn(warning)
 
     def _create_errors(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """What is wrong with a new object."""
+        """Return the errors in a new object."""
         return [
             *metadata.validate(self.strategy, obj["metadata"], context.namespace),
             *self.strategy.validate(context, obj),
         ]
 
     def _update_errors(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """What is wrong with an object that replaces another one."""
+        """Return the errors in an updated object."""
         return [
             *metadata.validate_update(self.strategy, obj["metadata"], old["metadata"]),
             *self.strategy.validate_update(context, obj, old),
@@ -256,14 +256,14 @@ class GenericStore:
     async def _insert(self, context: Context, obj: JsonObject) -> JsonObject:
         meta = obj["metadata"]
         if not context.dry_run:
-            # Upstream: etcd3/store.go checks it, which DryRunnableStorage.Create does not reach.
+            # Upstream: etcd3/store.go has this check, and DryRunnableStorage.Create does not reach it.
             version = meta.get("resourceVersion") or "0"
             if version.isdecimal() and int(version):
                 raise api_errors.plain("resourceVersion should not be set on objects to be created")
             meta.pop("resourceVersion", None)
         key = self.key(context.namespace, meta["name"])
         allocates = type(self.strategy).before_create is not Strategy.before_create
-        if context.dry_run or allocates or self.codec is not None:  # else the storage's own check comes in time
+        if context.dry_run or allocates or self.codec is not None:  # otherwise the storage checks it
             await self._check_absent(key)
         if context.dry_run:
             return await self._read(await self._write(obj))
@@ -358,7 +358,7 @@ class GenericStore:
             if not self.strategy.allow_unconditional_update:
                 text = "Invalid value: 0: must be specified for an update"
                 cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
-                # The generic part of the server speaks of the resource where others speak of the kind.
+                # This error names the resource, unlike most errors, which name the kind.
                 raise api_errors.invalid(self.info.resource, self.info.group, name, [cause])
             meta["resourceVersion"] = old_meta["resourceVersion"]
         elif not version.isdigit():
@@ -395,7 +395,7 @@ class GenericStore:
             raise api_errors.conflict(self.info, name, reason)
 
     def _check_preconditions(self, name: str, options: DeleteRequestOptions, current: JsonObject) -> None:
-        """Upstream: REST.Delete of namespaces and of CustomResourceDefinitions."""
+        """Check the preconditions. Upstream: REST.Delete of namespaces and of CustomResourceDefinitions."""
         preconditions, meta = options.preconditions, current["metadata"]
         for word, expected, actual in (
             ("UID", preconditions.uid, meta.get("uid", "")),
@@ -438,7 +438,7 @@ class GenericStore:
         except _DryRunStop as stop:
             return DeleteResult(stop.outcome, gone)
         if not gone and deletion.finished(stored, self.strategy):
-            # Marked and done in one request: watchers see both, and the response has the revision of the removal.
+            # Marked and removed in one request: watches get both, and the response has the revision of the removal.
             stored = await self.storage.delete(self.key(context.namespace, name))
             gone = True
         if gone:
@@ -450,9 +450,9 @@ class GenericStore:
     async def delete_collection(
         self, context: Context, options: DeleteRequestOptions, query: ListQuery, validate: Validate = accept
     ) -> ListResult:
-        """See `CollectionDeleter`; answers with the objects as they were.
+        """See `CollectionDeleter`; returns the objects as listed.
 
-        Objects that vanish meanwhile are passed over.
+        Objects that are removed concurrently are skipped.
         """
         listing = await self.list(context, query)
         deleted: list[JsonObject] = []
@@ -468,23 +468,23 @@ class GenericStore:
 
 
 def _start(prefix: str, query: ListQuery) -> str:
-    """The key from which a list goes on."""
+    """Return the key where a list starts."""
     return f"{prefix}{query.start}" if query.start else ""
 
 
 def _after(prefix: str, page: StoragePage) -> str:
-    """Where the list goes on after this page, if it does: right behind its last key."""
+    """Return the start of the next page, right after this page's last key; empty if it is the last page."""
     return f"{page.items[-1][0].removeprefix(prefix)}\0" if page.next_key else ""
 
 
 def _rest(prefix: str, page: StoragePage, index: int) -> str:
-    """Where a list goes on that has enough, if anything follows: whether it matches is not looked at."""
+    """Return the start after a full result; empty at the end. The rest may have no match."""
     at_end = index == len(page.items) - 1 and not page.next_key
     return "" if at_end else f"{page.items[index][0].removeprefix(prefix)}\0"
 
 
 class StatusStore:
-    """The status of the objects of another store: get and update."""
+    """Gets and updates the status of another store's objects."""
 
     def __init__(self, main: GenericStore, strategy: Strategy | None = None, info: ResourceInfo | None = None) -> None:
         self.main = main
@@ -493,7 +493,7 @@ class StatusStore:
 
     @property
     def strategy(self) -> Strategy:
-        """The rules of this subresource."""
+        """The strategy of the main store."""
         return self._store.strategy
 
     async def get(self, context: Context, name: str) -> JsonObject:

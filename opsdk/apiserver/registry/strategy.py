@@ -3,7 +3,7 @@
 Upstream: k8s.io/apiserver/pkg/registry/rest/create.go, update.go, delete.go (v1.36).
 """
 
-# ruff: noqa: ARG002 - hooks receive all arguments of the store, and some kinds need none of them
+# ruff: noqa: ARG002 - store hooks receive all arguments; some implementations use none
 
 from __future__ import annotations
 
@@ -23,19 +23,17 @@ class Strategy:
     """The rules of a kind. Methods may change `obj`, never `old`.
 
     Attributes:
-        namespaced: whether its objects live in namespaces.
+        namespaced: whether the kind is namespaced.
         has_status: the main resource ignores ``status``; a status resource exists.
         has_generation: ``metadata.generation`` counts changes outside metadata and status.
         allow_create_on_update: PUT on a missing object creates it.
         allow_unconditional_update: PUT without a resourceVersion overwrites.
-        graceful: objects are marked before they go, even if they may go at once.
-        returns_deleted: DELETE answers with the object rather than with a Status.
-        name_rule: returns why a name is bad, or nothing.
-        status_keeps: metadata that an update of the status leaves as it is.
-        core_metadata: finalizers must be known by name where they are not qualified, as those of the core kinds.
-        selectable: field selectors besides name and namespace.
-        checks_preconditions: the kind's own REST handler checks preconditions of a deletion, in words of its own.
-        missing_version_text: how an absent resourceVersion is shown.
+        graceful: objects are marked as deleted before their removal, even without a grace period.
+        returns_deleted: DELETE returns the object instead of a Status.
+        status_keeps: metadata fields that a status update does not change.
+        core_metadata: unqualified finalizers must be known, as for core kinds.
+        selectable: field selectors besides metadata.name and metadata.namespace.
+        checks_preconditions: the kind's own REST handler checks the preconditions of a deletion, with its own messages.
     """
 
     namespaced: bool = True
@@ -57,15 +55,15 @@ class Strategy:
         return ("status",) if self.has_status else ()
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Why `name` (or the `prefix` of one) may not be used."""
+        """Return the errors in a name, or in the `prefix` of a generated one."""
         return validation.dns_subdomain(name, prefix=prefix)
 
     def error_group(self, group: str) -> str:
-        """The group that errors name."""
+        """Return the API group in errors."""
         return group
 
     def unknown_field(self, key: str) -> ApiError:
-        """The answer to a field selector that the kind does not know."""
+        """Return the error of an unsupported field selector."""
         if self.selectable:
             return api_errors.bad_request(f"field label not supported: {key}")
         return api_errors.bad_request(
@@ -81,7 +79,7 @@ class Strategy:
         """Set the fields that the server controls."""
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Restore what this write may not change."""
+        """Restore the fields that this write must not change."""
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """Return the errors in a new object."""
@@ -96,21 +94,21 @@ class Strategy:
         return obj
 
     def canonicalize(self, obj: JsonObject) -> None:
-        """Give a valid object the form in which it is kept."""
+        """Convert a valid object to its canonical form for storage."""
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
         """Return the warnings for the client."""
         return ()
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """Whether an update counts as a change of the wish."""
+        """Report whether an update increments ``metadata.generation``."""
         skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
         keys = (obj.keys() | old.keys()) - skip
         return any(obj.get(k) != old.get(k) for k in keys)
 
     # -------------------------------------------------------------- deleting
     def check_delete(self, context: Context, obj: JsonObject) -> None:
-        """Raise where this object must stay."""
+        """Raise `ApiError` to reject the deletion of this object."""
 
     def propagation(self, context: Context, obj: JsonObject, requested: str) -> str:
         """Return the propagation policy: the requested one, else the kind's default."""
@@ -121,11 +119,11 @@ class Strategy:
         return 0
 
     def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
-        """Finalizers that a deletion adds."""
+        """Return the finalizers that a deletion adds."""
         return ()
 
     def mark_deleted(self, context: Context, obj: JsonObject) -> None:
-        """Change what follows from being marked, e.g. a phase."""
+        """Change fields that depend on the deletion timestamp, e.g. a phase."""
 
     def removable(self, obj: JsonObject) -> bool:
         """Report whether the kind allows to remove a marked object."""
@@ -133,23 +131,23 @@ class Strategy:
 
     # -------------------------------------------------------------- side effects
     async def after_create(self, context: Context, obj: JsonObject) -> None:
-        """The object is stored."""
+        """Called after the object is stored."""
 
     def before_create(self, context: Context, obj: JsonObject) -> None:
-        """The object is valid and about to be stored: allocate."""
+        """Called for a valid object before it is stored, e.g. to allocate addresses."""
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """The object was replaced."""
+        """Called after the object was replaced."""
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """The object is gone: release."""
+        """Called after the object was removed, e.g. to release addresses."""
 
 
 class StatusStrategy(Strategy):
     """The strategy of the status subresource: only the status changes.
 
-    Attributes:
-        keep_metadata: custom resources keep all of their metadata; built-in ones let labels and the like change.
+    Args:
+        field: the name of the status field.
     """
 
     def __init__(self, main: Strategy, *, field: str = "status") -> None:
@@ -165,17 +163,17 @@ class StatusStrategy(Strategy):
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Everything but the status, and metadata that may be changed with it."""
+        """Everything but the status and the mutable metadata."""
         if self.custom:
             return ("spec", "metadata")
         return ("spec", *(f"metadata.{key}" for key in self.main.status_keeps if key != "ownerReferences"))
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """As for the main resource."""
+        """See the main strategy."""
         return self.main.name_rule(name, prefix=prefix)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Only the status counts."""
+        """Restore everything but the status and the mutable metadata."""
         for key in [k for k in obj if k not in (self.field, "metadata", "apiVersion", "kind")]:
             del obj[key]
         obj.update({k: v for k, v in old.items() if k not in (self.field, "metadata")})
@@ -192,40 +190,40 @@ class StatusStrategy(Strategy):
             self.main.prepare_status(context, obj, old)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The kind's rules for a status."""
+        """Return the errors in the status, by the kind's rules."""
         return self.main.validate_status(context, obj, old) if isinstance(self.main, HasStatusRules) else ()
 
     def as_read(self, obj: JsonObject) -> JsonObject:
-        """As the main resource."""
+        """See the main strategy."""
         return self.main.as_read(obj)
 
     def canonicalize(self, obj: JsonObject) -> None:
-        """As the main resource."""
+        """See the main strategy."""
         self.main.canonicalize(obj)
 
     def arrange(self, obj: JsonObject) -> JsonObject:
-        """As for the main resource."""
+        """See the main strategy."""
         return self.main.arrange(obj)
 
     def mark_deleted(self, context: Context, obj: JsonObject) -> None:
-        """As for the main resource."""
+        """See the main strategy."""
         self.main.mark_deleted(context, obj)
 
     def removable(self, obj: JsonObject) -> bool:
-        """As for the main resource."""
+        """See the main strategy."""
         return self.main.removable(obj)
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """As for the main resource."""
+        """See the main strategy."""
         await self.main.after_update(context, obj, old)
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """As for the main resource."""
+        """See the main strategy."""
         await self.main.after_delete(context, obj)
 
 
 class HasStatusRules(Strategy):
-    """A strategy that checks the status too."""
+    """A strategy that validates the status too."""
 
     def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Restore the fields that a status update cannot remove."""

@@ -1,6 +1,6 @@
 """Parse JSON request bodies, with Go's error messages and strict-decoding warnings. Pure.
 
-The standard parser accepts or rejects a document. A slower pass runs only to word the error, to name duplicate keys,
+The standard parser accepts or rejects a document. A slower pass runs only for error messages, for duplicate keys,
 and for long numbers and surrogate escapes, which Go reads differently.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/json, sigs.k8s.io/yaml.
@@ -21,7 +21,7 @@ from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_DEPTH: Final = 200
-"""The deepest nesting of objects and lists; no Kubernetes API has objects this deep."""
+"""Deepest nesting of objects and lists; no Kubernetes API nests this deep."""
 
 _LONG_NUMBER = re.compile(rb"\d{18}|[eE]\+?\d{3}")
 HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -42,8 +42,8 @@ class ParsedDocument(msgspec.Struct, frozen=True):
     """A parsed document and its duplicate keys.
 
     Attributes:
-        complaints: one text each.
-        yaml: the document was YAML, where strict reading tells of all complaints in one text.
+        complaints: the strict-decoding errors.
+        yaml: the document was YAML, for which strict decoding joins all errors into one text.
         raw: the bytes, for error messages that show them.
     """
 
@@ -54,14 +54,14 @@ class ParsedDocument(msgspec.Struct, frozen=True):
 
     @property
     def strict(self) -> tuple[str, ...]:
-        """The complaints as an error has them."""
+        """The strict-decoding errors in the form of error messages."""
         if not self.yaml or not self.complaints:
             return self.complaints
         return ("\n  ".join(("yaml: unmarshal errors:", *self.complaints)),)
 
 
 def json_kind(value: JsonValue) -> str:
-    """The decoder's word for the type of a JSON value."""
+    """Return Go's name of a JSON value's type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -73,11 +73,11 @@ def json_kind(value: JsonValue) -> str:
 
 # ------------------------------------------------------------------ JSON
 class _Pairs(list[tuple[str, JsonValue]]):
-    """An object with all its keys, also those that stand twice."""
+    """An object with all its members, including duplicate keys."""
 
 
 def parse_json(raw: bytes) -> ParsedDocument:
-    """JSON, telling of keys that occur twice."""
+    """Parse JSON and report duplicate keys."""
     tree = _parse_canonical(raw)
     if tree is not None:
         return ParsedDocument(tree)
@@ -100,7 +100,7 @@ def parse_json(raw: bytes) -> ParsedDocument:
         return tree
 
     careful: Any = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
-    # Bytes that are no UTF-8 become replacement characters, as with the real decoder.
+    # Invalid UTF-8 becomes replacement characters, as in Go.
     text = raw.decode("utf-8", "replace")
     try:
         tree = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant, **careful)
@@ -113,10 +113,10 @@ def parse_json(raw: bytes) -> ParsedDocument:
 
 
 def _parse_canonical(raw: bytes) -> JsonObject | None:
-    """Return the object in the compact form that Go's and opsdk's clients send; None for any other text.
+    """Return the object of compact JSON, as Go's and opsdk's clients send it; None for any other text.
 
-    What is encoded to the same bytes has no key twice, no escape and no number that Go reads in another way. Decoding
-    and encoding is several times as fast as the parser that reports all that.
+    Text that encodes to the same bytes has no duplicate key, no escape, and no number that Go reads differently.
+    Decoding and encoding is several times as fast as the parser that reports all that.
     """
     if raw[:1] != b"{" or raw.count(b"{") + raw.count(b"[") > MAX_DEPTH or _LONG_NUMBER.search(raw):
         return None
@@ -144,7 +144,7 @@ def _float(text: str) -> float:
 
 
 def _repeated(value: JsonValue, path: str = "") -> Iterator[str]:
-    """The paths of keys that stand twice, in the order of the document."""
+    """Yield the paths of duplicate keys in document order."""
     if isinstance(value, _Pairs):
         keys: set[str] = set()
         reported: set[str] = set()
@@ -161,7 +161,7 @@ def _repeated(value: JsonValue, path: str = "") -> Iterator[str]:
 
 
 def _without_surrogates(value: JsonValue) -> JsonValue:
-    """Halves of characters, which escapes can write, become replacement characters."""
+    """Replace lone surrogates by replacement characters."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):

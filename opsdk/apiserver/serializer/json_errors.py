@@ -14,13 +14,13 @@ from typing import Any, Final
 MAX_DEPTH: Final = 10_000
 _SPACE = b" \t\r\n"
 _Step = Callable[[], Any]
-"""One step of the scan: it gives the next one, None at the end. So depth costs no stack."""
+"""One step of the scan. It returns the next step, or None at the end, so nesting uses no stack."""
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _END = "unexpected end of JSON input"
 
 
 class _FaultError(Exception):
-    """The scan is over; the text says why."""
+    """The scan found an error; the text is the message."""
 
 
 def first_fault(raw: bytes) -> str | None:
@@ -58,7 +58,7 @@ class _Scanner:
         self._open: list[int] = []
 
     def document(self) -> None:
-        """One value and nothing after it."""
+        """Scan one value and the end of the document."""
         step: _Step | None = self._value
         while step is not None:
             step = step()
@@ -111,7 +111,7 @@ class _Scanner:
         return self._value
 
     def _after(self) -> _Step | None:
-        """What follows a value."""
+        """Scan the token after a value."""
         if not self._open:
             return None
         inside_object = self._open[-1] == ord("{")

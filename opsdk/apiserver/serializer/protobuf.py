@@ -1,4 +1,4 @@
-"""Decodes Kubernetes protobuf bodies to JSON trees, by tables of messages. Pure.
+"""Decodes Kubernetes protobuf bodies to JSON values, by tables of messages. Pure.
 
 A body is four magic bytes and a ``runtime.Unknown``, which holds the kind and the bytes of the object.
 
@@ -25,9 +25,9 @@ VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "bool"})
 
 
 class ProtobufField(msgspec.Struct, frozen=True):
-    """One field of a message; the type of a map is those of its keys and values with a comma between.
+    """A field of a message; the type of a map is its key and value types with a comma between.
 
-    The fields of an `inline` message stand beside the others in JSON.
+    The fields of an `inline` message are members of the outer JSON object.
     """
 
     name: str
@@ -38,11 +38,11 @@ class ProtobufField(msgspec.Struct, frozen=True):
 
 
 Messages = Callable[[str], Mapping[int, ProtobufField] | None]
-"""The fields of a message by number; None where there is no such message."""
+"""Returns the fields of a message by number; None for an unknown message."""
 
 
 class RuntimeUnknown(msgspec.Struct, frozen=True):
-    """The envelope."""
+    """The envelope ``runtime.Unknown``."""
 
     api_version: str
     kind: str
@@ -63,7 +63,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, int, JsonValue]]:
-    """Field number, wire type and value of each part."""
+    """Yield field number, wire type and value of each part."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
@@ -87,19 +87,19 @@ def _parts(data: bytes) -> Iterator[tuple[int, int, JsonValue]]:
 
 
 def _chunk(value: JsonValue, field: str) -> bytes:
-    """A part that must be bytes."""
+    """Return the value. Raises `DecodeError` unless it is bytes."""
     if isinstance(value, bytes):
         return value
     raise DecodeError(f"proto: wrong wireType = 0 for field {field}")
 
 
 def _text(value: JsonValue, field: str) -> str:
-    # Whatever the bytes are: Go's strings may hold anything, and what is no UTF-8 is replaced when it is written.
+    # Go strings may hold any bytes; its JSON encoder replaces invalid UTF-8.
     return _chunk(value, field).decode(errors="replace")
 
 
 def _number(value: JsonValue, field: str) -> int:
-    """A part that must be a number; big ones are negative."""
+    """Return a number as signed int64. Raises `DecodeError` for bytes."""
     if isinstance(value, int):
         return value - (1 << 64) if value >= 1 << 63 else value
     raise DecodeError(f"proto: wrong wireType = 2 for field {field}")
@@ -170,11 +170,11 @@ _SPECIAL: Mapping[str, Callable[[bytes], JsonValue]] = {
 
 
 class ProtobufReader:
-    """Reads messages by a table.
+    """Decodes messages by a table.
 
     Args:
-        messages: the fields of a message by their numbers.
-        is_plain: whether zero in a field of a message means that nothing was given; elsewhere a zero is kept.
+        messages: returns the fields of a message by number.
+        is_plain: reports whether a zero in a field of a message is omitted; otherwise it is kept.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class ProtobufReader:
         """Decode one message; unknown fields are skipped.
 
         Raises:
-            DecodeError: the bytes are no such message.
+            DecodeError: the bytes are not this message.
         """
         try:
             return self._read(data, message)
@@ -217,7 +217,7 @@ class ProtobufReader:
         return tree
 
     def _values(self, raw: JsonValue, wire: int, known: ProtobufField) -> Iterator[JsonValue]:
-        """One element, or several numbers packed into one field."""
+        """Yield one element, or all numbers of a packed field."""
         if wire != 2 or known.type not in VARINTS:
             yield self._value(raw, known.type, known.name)
             return
@@ -250,7 +250,7 @@ class ProtobufReader:
                 if len(data) != 8:
                     raise DecodeError(f"proto: wrong wireType = 2 for field {field}")
                 number = struct.unpack("<d", data)[0]
-                # As Go's JSON: whole numbers have no fraction until they need an exponent.
+                # Go's JSON prints whole floats without a fraction below 1e21.
                 return int(number) if number.is_integer() and abs(number) < 1e21 else number
         special = _SPECIAL.get(kind)
         return special(data) if special is not None else self._message(data, kind)

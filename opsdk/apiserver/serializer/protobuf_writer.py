@@ -1,6 +1,6 @@
 """Encodes JSON values as Kubernetes protobuf, by tables of messages. Pure.
 
-The encoder omits absent fields; a reader takes the zero value for them.
+The encoder omits absent fields; a decoder takes the zero value for them.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go (v1.36).
 """
@@ -35,25 +35,25 @@ _SMALL = [bytes([n]) for n in range(128)]
 
 
 def chunk(number: int, value: bytes) -> bytes:
-    """A field of bytes: a text or a message."""
+    """Encode a length-delimited field: a string or a message."""
     size = len(value)
     head = _SMALL[number << 3 | 2] if number < 16 else varint(number << 3 | 2)
     return head + (_SMALL[size] if size < 128 else varint(size)) + value
 
 
 def _text(number: int, value: str) -> bytes:
-    # Half of a surrogate pair has no bytes.
+    # A lone surrogate has no UTF-8 form.
     return chunk(number, value.encode(errors="replace"))
 
 
 def enveloped(api_version: str, kind: str, raw: bytes) -> bytes:
-    """A body: the magic bytes and a ``runtime.Unknown``."""
+    """Return a body: the magic bytes and a ``runtime.Unknown``."""
     meta = _text(1, api_version) + _text(2, kind)
     return MAGIC + chunk(1, meta) + chunk(2, raw) + chunk(3, b"") + chunk(4, b"")
 
 
 def watch_frame(kind: str, body: bytes) -> bytes:
-    """One event of a stream: its length in four bytes, then a ``WatchEvent`` with an enveloped object."""
+    """Return one watch event: its length in four bytes, then a ``WatchEvent`` with an enveloped object."""
     event = _text(1, kind) + chunk(2, chunk(1, body))
     return len(event).to_bytes(4, "big") + event
 
@@ -71,7 +71,7 @@ def _int_or_string(value: int | str) -> bytes:
 
 
 def _raw_json(value: JsonValue) -> bytes:
-    # Null is no text to Go.
+    # In Go, null is no string.
     return b"" if value is None else _text(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
@@ -92,21 +92,21 @@ _SPECIAL_SHORT: Mapping[str, Callable[[JsonValue], bytes]] = {"JSON": _raw_json,
 
 
 Encode = Callable[[JsonValue], bytes]
-"""A value as a field, or as all the elements of one."""
+"""Encodes a value as a field, or a list as a repeated field."""
 
 
 class ProtobufWriter:
-    """Writes messages by a table: the fields of a message by their numbers. How is worked out once for each message."""
+    """Encodes messages by a table of their fields. The encoder of a message is built once."""
 
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
         self._known: dict[str, _Message] = {}
 
     def write(self, tree: Mapping[str, JsonValue], message: str) -> bytes:
-        """The bytes of one message, fields in the order of their numbers.
+        """Encode one message, with its fields in numerical order.
 
         Raises:
-            EncodeError: the table does not know the message, or a value does not fit its field.
+            EncodeError: the message is unknown, or a value does not fit its field.
         """
         compiled = self._known.get(message)
         if compiled is None:
@@ -132,7 +132,7 @@ class ProtobufWriter:
         if known.map:
             kind = known.type.partition(",")[2]
             one = self._one(2, kind)
-            # What is null in a map is there all the same, and empty.
+            # A null map value is encoded as an empty value.
             empty = varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
 
             def write(value: Mapping[str, JsonValue]) -> bytes:
@@ -182,8 +182,8 @@ class ProtobufWriter:
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """What is known of a message."""
+    """The encoder of a message."""
 
     fields: Mapping[str, tuple[int, Encode]]
     inline: tuple[tuple[int, str], ...]
-    """Numbers and messages of the parts whose fields stand beside the others."""
+    """Numbers and messages of the inlined fields."""

@@ -1,6 +1,6 @@
 """``RawExtension`` fields, which keep the JSON text of the request. Pure.
 
-Two such values differ when only their white space differs. A patch rewrites them without white space.
+Two such values differ even if only their white space differs. A patch rewrites them without white space.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/extension.go (v1.36).
 """
@@ -55,7 +55,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def keep_text(tree: JsonObject, key: str, body: bytes) -> None:
-    """Let the member `key` of a JSON body know its text."""
+    """Keep the original text of member `key` of a JSON body."""
     value = tree.get(key)
     if isinstance(value, dict):
         text = member(body.decode("utf-8", "replace"), key)
@@ -64,7 +64,7 @@ def keep_text(tree: JsonObject, key: str, body: bytes) -> None:
 
 
 def forget_text(tree: JsonObject, key: str, before: JsonObject | None) -> None:
-    """Drop the text of member `key`, so that it is encoded anew; sort its keys if the patch changed it."""
+    """Drop the text of member `key`, so that it is encoded again; sort its keys if the patch changed it."""
     value = tree.get(key)
     if not isinstance(value, dict):
         return
@@ -73,7 +73,7 @@ def forget_text(tree: JsonObject, key: str, before: JsonObject | None) -> None:
 
 
 def raw_text(value: JsonValue) -> str:
-    """The text that is compared."""
+    """Return the text for comparison."""
     if isinstance(value, RawExtension):
         return value.text
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_HTML)

@@ -33,8 +33,8 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
     """Parse YAML as JSON: keys become strings, times stay strings. Only the first document is read."""
     text = _yaml_text(raw)
     if raw[:1] == b"{" and b"\t" not in raw and not HALF_CHARACTER.search(raw):
-        # Most clients apply JSON, whose parser is fifty times faster. Where it fails, YAML may still be right, or has
-        # the words for it; tabs and halves of characters are YAML's to refuse. So is a key that stands twice.
+        # Most clients apply JSON, whose parser is fifty times faster. The YAML parser reads invalid JSON again, for its own
+        # messages, and JSON with tabs, lone surrogates or duplicate keys.
         try:
             parsed = parse_json(raw)
         except SyntaxProblemError:
@@ -48,14 +48,14 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
         tree = None
         while tree is None and loader.check_data():  # type: ignore[no-untyped-call]
             tree = loader.get_data()
-        # Whole floats are integers in the JSON that is made of YAML.
+        # Conversion from YAML to JSON turns whole floats into integers.
         return ParsedDocument(whole_numbers(_Plain(_MOST_NODES + len(raw)).of(tree)), tuple(loader.repeated), yaml=True)
     except yaml.YAMLError as error:
         raise SyntaxProblemError(f"yaml: {yaml_words(error)}") from None
     except RecursionError:
         raise SyntaxProblemError("yaml: exceeded max depth") from None
     except ValueError as error:
-        # Dates and numbers that match the pattern and do not convert.
+        # Dates and numbers that match the pattern but are invalid.
         raise SyntaxProblemError(f"yaml: {error}") from None
     finally:
         if loader is not None:
@@ -63,7 +63,7 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
 
 
 def _yaml_text(raw: bytes) -> str:
-    """The characters of a document, whose first bytes may say how they are written."""
+    """Decode a document; a byte order mark determines the encoding."""
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16", "replace")
     try:
@@ -73,7 +73,7 @@ def _yaml_text(raw: bytes) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Timestamps are strings in JSON; keys that stand twice are remembered."""
+    """Loads timestamps as strings, and records duplicate keys."""
 
     bool_values: ClassVar[dict[str, bool]] = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
@@ -84,7 +84,7 @@ class _Loader(yaml.SafeLoader):
         self._merged_left = _MOST_NODES + len(text)
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """With a bound on the depth."""
+        """Limit the nesting depth."""
         self._depth += 1
         try:
             if self._depth > MAX_DEPTH:
@@ -94,14 +94,14 @@ class _Loader(yaml.SafeLoader):
             self._depth -= 1
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Resolve ``<<`` keys, with a bound on the result: a chain of them can double it with each link."""
-        super().flatten_mapping(node)  # flattens the merged mappings first, with this method
+        """Resolve ``<<`` keys, with a limit for the result: each link of a chain can double its size."""
+        super().flatten_mapping(node)  # flattens the merged mappings recursively
         self._merged_left -= len(node.value)
         if self._merged_left < 0:
             raise yaml.YAMLError("document contains excessive aliasing")
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[JsonValue, JsonValue]:
-        """With text for keys, as JSON has it: 1 and true are two of them."""
+        """Convert keys to strings, as in JSON; 1 and true are then strings too."""
         self.flatten_mapping(node)
         mapping: dict[JsonValue, JsonValue] = {}
         for key_node, value_node in node.value:
@@ -119,19 +119,19 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
-        """An int64, with octal numbers of both kinds; else a float; text if it is not decimal and 64 bits do not do."""
+        """Return an int64 or a float; the text of a prefixed number beyond 64 bits."""
         scalar = str(self.construct_scalar(node))
         text = scalar.replace("_", "")
         sign, digits = (-1 if text[:1] == "-" else 1), text.lstrip("+-")
         base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits[0] == "0" else 10)
-        # 67 digits: 64 bits and a prefix. Python refuses to convert thousands of decimal digits.
+        # 67 digits hold 64 bits and a prefix. Python refuses to convert thousands of decimal digits.
         number = sign * int(digits, base) if len(digits) <= 67 else None
         if number is not None and -(1 << 63) <= number < 1 << 64:
             return number if number < 1 << 63 else float(number)
         return float(text) if digits.isdecimal() else scalar
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
-        """The text that ``!!binary`` stands for."""
+        """Decode ``!!binary``."""
         try:
             return base64.b64decode(str(self.construct_scalar(node)), validate=True).decode("utf-8", "replace")
         except ValueError:
@@ -148,7 +148,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _resolvers(loader: type[yaml.SafeLoader]) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Which plain scalars are what: numbers and truth values as the server reads them; times are text."""
+    """Return the patterns of plain scalars: numbers and booleans as goyaml reads them; no timestamps."""
     changed = {f"{_TAG}{name}" for name in ("timestamp", *(name for name, _, _ in _SCALARS))}
     resolvers = {
         first: [(tag, pattern) for tag, pattern in candidates if tag not in changed]
@@ -183,17 +183,17 @@ _Loader.add_constructor(f"{_TAG}int", _Loader.construct_number)
 _Loader.add_constructor(f"{_TAG}binary", _Loader.construct_text)
 _Loader.add_constructor(None, _Loader.construct_untagged)
 AMBIGUOUS: Final = _SCALARS
-"""Scalars, with their first characters, that a text is taken for where it is written without quotes."""
+"""Patterns of plain scalars that are not strings, with their first characters."""
 
 
 class _Plain:
-    """Writes out what aliases stand for, up to a number of values: a few of them can stand for terabytes."""
+    """Expands aliases, up to a number of values: a few aliases can expand to terabytes."""
 
     def __init__(self, max_nodes: int) -> None:
         self._left = max_nodes
 
     def of(self, value: JsonValue) -> JsonValue:
-        """A copy that shares nothing within itself."""
+        """Return a copy that shares no values."""
         self._left -= 1
         if self._left < 0:
             raise yaml.YAMLError("document contains excessive aliasing")

@@ -37,10 +37,9 @@ _BLOCKS = {
 
 
 def yaml_words(error: yaml.YAMLError) -> str:
-    """The text after ``yaml: ``.
+    """Return the error text after ``yaml: ``.
 
-    Lines count from zero in what the parser says and from one in what the scanner says, and the first line goes
-    without saying: so it is there.
+    As in goyaml, lines count from zero in parser errors and from one in scanner errors, and line zero is omitted.
     """
     if isinstance(error, yaml.reader.ReaderError):
         return "control characters are not allowed"
@@ -62,7 +61,7 @@ def yaml_words(error: yaml.YAMLError) -> str:
 
 
 def _line(mark: yaml.Mark) -> int:
-    """Counted from zero; for the parser, the end of the text is on a line of its own."""
+    """Return the line, counted from zero; at the end of the text, the parser is on the next line."""
     ended = mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] in ("", "\0")
     return int(mark.line) + (ended and mark.column > 0)
 

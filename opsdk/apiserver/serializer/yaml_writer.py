@@ -1,4 +1,4 @@
-"""Writes YAML as the server does: sorted, with quotes where a reader would take a text for something else.
+"""Encodes YAML as kube-apiserver does: sorted keys, and quotes around strings that look like another type.
 
 Upstream: sigs.k8s.io/yaml/goyaml.v2.
 """
@@ -12,13 +12,13 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class _Dumper(yaml.SafeDumper):
-    """Parts that are shared in memory are written out each time."""
+    """Writes shared values in full instead of aliases."""
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the shape of the hook
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - the hook's signature
         return True
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        """Double quotes around what would be something else without them; several lines as they are."""
+        """Quote a string that would have another type without quotes; write several lines as a block."""
         style: str | None = '"'
         if _OTHER_ENDS.isdisjoint(text):
             if "\n" in text:
@@ -30,13 +30,13 @@ class _Dumper(yaml.SafeDumper):
 
 _TEXT = "tag:yaml.org,2002:str"
 _OTHER_ENDS = frozenset("\r\x85\u2028\u2029")
-"""Ends of lines that readers make others of, where they stand as they are."""
+"""Line breaks that a parser would normalize in a block."""
 _Dumper.add_representer(str, _Dumper.represent_text)
 for _name, _firsts, _pattern in AMBIGUOUS:
     _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, list(_firsts))
 
 
 def write_yaml(value: JsonObject) -> str:
-    """Return a document."""
+    """Encode a document."""
     text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True)
     return text

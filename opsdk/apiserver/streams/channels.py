@@ -17,7 +17,7 @@ import msgspec
 from opsdk.structured_merge.value import JsonObject
 
 _CLOSE = 255
-"""The channel on which a client names another one that has ended."""
+"""The channel on which a client closes another one."""
 
 
 class Channel(IntEnum):
@@ -35,8 +35,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         text: messages are text: a digit and base64.
-        status: a Status says how it ended.
-        closing: clients can end a stream.
+        status: the final status is a Status object.
+        closing: clients can close a stream.
     """
 
     text: bool = False
@@ -44,7 +44,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     closing: bool = False
 
     def write(self, channel: int, data: bytes) -> bytes | str:
-        """The message that carries some bytes."""
+        """Encode bytes of a channel as a message."""
         if self.text:
             return f"{channel}{base64.b64encode(data).decode()}"
         return bytes((channel,)) + data
@@ -82,13 +82,13 @@ COMMANDS = {
     "base64.channel.k8s.io": Dialect(text=True),
     "": Dialect(),
 }
-"""By subprotocol, for commands and for attaching."""
+"""Dialects of exec and attach by subprotocol."""
 PORTS = {
     "v4.channel.k8s.io": Dialect(),
     "v4.base64.channel.k8s.io": Dialect(text=True),
     "": Dialect(),
 }
-"""By subprotocol, for forwarded ports."""
+"""Dialects of port-forward by subprotocol."""
 
 
 def exit_status(code: int) -> JsonObject:
@@ -105,14 +105,14 @@ def exit_status(code: int) -> JsonObject:
 
 
 def failure(text: str) -> JsonObject:
-    """Return the Status of a command that failed for another reason than its exit code."""
+    """Return the Status of a command that failed without an exit code."""
     message = f"Internal error occurred: {text}"
     status = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError"}
     return {**status, "details": {"causes": [{"message": text}]}, "code": 500}
 
 
 def encode_status(status: JsonObject, *, as_object: bool) -> bytes:
-    """Encode the end of a command for the error channel.
+    """Encode the final status for the error channel.
 
     Protocols before v4 send the message as text, and nothing on success; later ones send the Status `as_object`.
     """

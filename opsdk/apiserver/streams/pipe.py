@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 _KEPT = 256 * 1024
-"""Bytes of input that wait to be read before the client is slowed down."""
+"""Most buffered bytes of input before `feed` waits."""
 
 
 class Pipe:
     """A pair of streams: one inbound, one outbound.
 
     Attributes:
-        size: columns and rows of the client's terminal, as far as they are known.
+        size: columns and rows of the client's terminal, or None.
     """
 
     def __init__(self, send: Callable[[int, bytes], Awaitable[None]], *, out: int, errors: int) -> None:
@@ -35,14 +35,14 @@ class Pipe:
             return data
 
     async def read_all(self) -> bytes:
-        """Everything up to the end."""
+        """Wait for all input and return it."""
         data = bytearray()
         while piece := await self.read():
             data += piece
         return bytes(data)
 
     async def write(self, data: bytes | str) -> None:
-        """Write to the standard output, or to the client of the port."""
+        """Write to stdout, or to the client of the port."""
         await self._send(self._out, data.encode() if isinstance(data, str) else data)
 
     async def write_error(self, data: bytes | str) -> None:
@@ -50,14 +50,14 @@ class Pipe:
         await self._send(self._errors, data.encode() if isinstance(data, str) else data)
 
     async def feed(self, data: bytes) -> None:
-        """Add input; waits while much of it is unread."""
+        """Add input; waits while the buffer is full."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._waiting) < _KEPT or self._ended)
             self._waiting += data
             self._changed.notify_all()
 
     async def end(self) -> None:
-        """There will be no more input."""
+        """Mark the end of input."""
         async with self._changed:
             self._ended = True
             self._changed.notify_all()

@@ -23,7 +23,7 @@ class RemoteCommandStream(Protocol):
     """The channels of one client.
 
     Attributes:
-        status: a Status tells how a command ended; else words do.
+        status: whether the final status is a Status object; otherwise it is text.
     """
 
     status: bool
@@ -32,7 +32,7 @@ class RemoteCommandStream(Protocol):
         """Send data on a channel; waits while the client does not read.
 
         Raises:
-            ConnectionLostError: the client has gone.
+            ConnectionLostError: the client has disconnected.
         """
         ...
 
@@ -41,7 +41,7 @@ class RemoteCommandStream(Protocol):
         ...
 
     async def close(self) -> None:
-        """Nothing more will be sent."""
+        """Close the stream after all sent data."""
         ...
 
 
@@ -72,10 +72,10 @@ class WebSocketStream:
 async def command(
     line: RemoteCommandStream, run: Callable[[Pipe], Awaitable[int | None]], *, stdin: bool, first: int | None = None
 ) -> None:
-    """Run something for a client: returns when it has ended, or when the client has gone.
+    """Run a command for a client. Return when it has ended, or the client has disconnected.
 
-    `run` returns the exit code; an exception is sent as an internal error. `first` is the channel on which clients of
-    WebSockets are told that the connection is there.
+    `run` returns the exit code; an exception is sent as an internal error. `first` is the channel on which WebSocket
+    clients get an empty message when the connection is established.
     """
     pipe = Pipe(line.send, out=Channel.STDOUT, errors=Channel.STDERR)
     if not stdin:
@@ -105,12 +105,12 @@ async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> Js
         return exit_status(await run(pipe) or 0)
     except ConnectionLostError:
         raise
-    except Exception as error:  # noqa: BLE001 - the client gets any error of a test's container
+    except Exception as error:  # noqa: BLE001 - any error of a simulated container is sent to the client
         return failure(f"error executing command in container: {error}")
 
 
 async def ports(line: RemoteCommandStream, run: Callable[[int, Pipe], Awaitable[None]], numbers: Sequence[int]) -> None:
-    """Connect a client to ports, one connection each; return when all have ended or the client is gone."""
+    """Connect a client to ports, one connection each. Return when all have ended, or the client has disconnected."""
     pipes = [Pipe(line.send, out=2 * i, errors=2 * i + 1) for i in range(len(numbers))]
 
     async def take(piece: Piece) -> None:
@@ -120,7 +120,7 @@ async def ports(line: RemoteCommandStream, run: Callable[[int, Pipe], Awaitable[
 
     async def work() -> None:
         for i, number in enumerate(numbers):
-            # Both channels of a port begin with its number.
+            # Both channels of a port begin with the port number.
             for channel in (2 * i, 2 * i + 1):
                 await line.send(channel, number.to_bytes(2, "little"))
         await asyncio.gather(*(forward(run, number, pipe) for number, pipe in zip(numbers, pipes, strict=True)))
@@ -148,7 +148,7 @@ async def _until_done(
     take: Callable[[Piece], Awaitable[None]],
     end: Callable[[], Awaitable[None]],
 ) -> None:
-    """Work while the client listens."""
+    """Run `work` until it ends, or the client disconnects."""
 
     async def listen() -> None:
         while (piece := await line.receive()) is not None:

@@ -22,7 +22,7 @@ _WORD = struct.Struct(">I")
 _CONTROL = 0x8000_0000
 _FIN = 1
 _MOST = 1 << 20
-"""Bytes of one frame; clients send pieces of some 32 KiB."""
+"""Largest frame in bytes; clients send frames of about 32 KiB."""
 _MOST_HEADERS = 64 << 10
 
 _WORDS = (
@@ -45,7 +45,7 @@ _REST = (
 _DICTIONARY = (
     b"".join(_WORD.pack(len(word)) + word.encode() for word in (*_WORDS.split(), *_MORE_WORDS)) + _REST.encode()
 )
-"""What the compression of headers starts from, as the protocol says."""
+"""The initial dictionary of header compression, from the SPDY specification."""
 
 
 class FrameType(IntEnum):
@@ -90,7 +90,7 @@ class Ping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GoAway(msgspec.Struct, frozen=True, kw_only=True):
-    """The client will begin no more streams."""
+    """GOAWAY: the client opens no more streams."""
 
 
 Event = SynStream | Data | RstStream | Ping | GoAway
@@ -104,10 +104,10 @@ class SpdyReader:
         self._unpack = zlib.decompressobj(zdict=_DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Add bytes; return the events that are complete.
+        """Add bytes; return the complete events.
 
         Raises:
-            BadRequestError: it is no SPDY/3.1, or too much at once; there is no going on.
+            BadRequestError: the bytes are not SPDY/3.1, or a frame is too large. The reader is unusable then.
         """
         self._kept += data
         while len(self._kept) >= _HEAD.size:
@@ -134,7 +134,7 @@ class SpdyReader:
                 case FrameType.SYN_STREAM:
                     return SynStream(stream=_number(body), headers=self._headers(body[10:]), ends=ends)
                 case FrameType.HEADERS:
-                    self._headers(body[4:])  # what follows is compressed with what came before
+                    self._headers(body[4:])  # the compression state depends on all previous headers
                     return Data(stream=_number(body), ends=True) if ends else None
                 case FrameType.RST_STREAM:
                     return RstStream(stream=_number(body))
@@ -175,11 +175,11 @@ class SpdyWriter:
         self._pack = zlib.compressobj(zdict=_DICTIONARY)
 
     def open(self, stream: int, headers: Mapping[str, str], *, ends: bool = False) -> bytes:
-        """Begin a stream, as a client does."""
+        """Return a SYN_STREAM frame, as clients send."""
         return _control(FrameType.SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + self._block(headers), ends=ends)
 
     def reply(self, stream: int) -> bytes:
-        """Accept a stream."""
+        """Return a SYN_REPLY frame, which accepts a stream."""
         return _control(FrameType.SYN_REPLY, _WORD.pack(stream) + self._block({}))
 
     def _block(self, headers: Mapping[str, str]) -> bytes:
@@ -189,7 +189,7 @@ class SpdyWriter:
 
 
 def carry(stream: int, data: bytes = b"", *, ends: bool = False) -> bytes:
-    """Return a stream's bytes as data frames of at most the clients' size; `ends` sets FLAG_FIN."""
+    """Return data frames of at most 32 KiB; `ends` sets FLAG_FIN."""
     step = 32 << 10
     pieces = [data[offset : offset + step] for offset in range(0, len(data), step)] or [b""]
     frames = [_HEAD.pack(stream, len(piece)) + piece for piece in pieces[:-1]]
@@ -198,12 +198,12 @@ def carry(stream: int, data: bytes = b"", *, ends: bool = False) -> bytes:
 
 
 def refuse(stream: int) -> bytes:
-    """Do not accept a stream."""
+    """Return a RST_STREAM frame, which refuses a stream."""
     return _control(FrameType.RST_STREAM, struct.pack(">II", stream, 3))
 
 
 def pong(number: int) -> bytes:
-    """Answer a ping."""
+    """Return the reply to a ping."""
     return _control(FrameType.PING, _WORD.pack(number))
 
 

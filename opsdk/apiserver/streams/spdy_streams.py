@@ -20,15 +20,15 @@ from opsdk.apiserver.streams.remote_command import forward
 from opsdk.errors import BadRequestError, ConnectionLostError
 
 _PATIENCE = 30.0
-"""Seconds in which a client begins the streams it wants."""
+"""Seconds for a client to open the requested streams."""
 _MOST_STREAMS = 256
-"""That one client may have open."""
+"""Most open streams of one client."""
 LAST_PORT = 65535
 _SIZED = ("v4.channel.k8s.io", "v3.channel.k8s.io")
 
 
 def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> frozenset[str]:
-    """The streams that a client begins for a command.
+    """Return the types of the streams that a client opens for a command.
 
     >>> sorted(stream_types("v4.channel.k8s.io", stdin=False, stdout=True, stderr=False, tty=True))
     ['error', 'resize', 'stdout']
@@ -38,7 +38,7 @@ def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: 
 
 
 class SpdyConnection:
-    """The server's side of a SPDY connection; it replies to pings. One reader, any number of writers."""
+    """The server's side of a SPDY connection, which replies to pings. It has one reader and any number of writers."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]]) -> None:
         self._read = read
@@ -51,7 +51,7 @@ class SpdyConnection:
         self._garbled = False
 
     async def receive(self) -> spdy.Event | None:
-        """Return the next event; None when the client has gone or breaks the protocol."""
+        """Return the next event; None after a disconnect or a protocol error."""
         while True:
             while self._events:
                 event = self._events.popleft()
@@ -65,10 +65,10 @@ class SpdyConnection:
             try:
                 self._events.extend(self._reader.feed(data))
             except BadRequestError:
-                self._garbled = True  # what came before is still worth something
+                self._garbled = True  # earlier events are still returned
 
     async def accept(self, stream: int) -> bool:
-        """Accept a stream that the client has opened; False if it has too many."""
+        """Accept a stream that the client opens. Return False if it has too many."""
         if stream in self._open or len(self._open) >= _MOST_STREAMS:
             await self.refuse(stream)
             return False
@@ -78,7 +78,7 @@ class SpdyConnection:
         return True
 
     async def refuse(self, stream: int) -> None:
-        """Do not take a stream."""
+        """Refuse a stream."""
         await self._write(spdy.refuse(stream))
 
     async def send(self, stream: int, data: bytes) -> None:
@@ -97,11 +97,11 @@ class SpdyConnection:
             await self._write(spdy.carry(stream, ends=True))
 
     def drop_stream(self, stream: int) -> None:
-        """Drop the state of a stream that the client has aborted."""
+        """Drop the state of an aborted stream."""
         self._open.discard(stream)
 
     async def close(self) -> None:
-        """Close every stream with GOAWAY; ignores a client that has gone."""
+        """Close every stream with GOAWAY; does nothing after a disconnect."""
         with contextlib.suppress(ConnectionLostError):
             for stream in sorted(self._open):
                 await self.end(stream)
@@ -128,7 +128,7 @@ class SpdyStream:
         self.status = status
 
     async def open(self, types: AbstractSet[str]) -> bool:
-        """Wait until the client has opened all requested streams; False if it does not."""
+        """Wait until the client has opened all requested streams. Return False after a timeout."""
         missing = set(types)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
@@ -145,7 +145,7 @@ class SpdyStream:
         return not missing
 
     async def send(self, channel: int, data: bytes) -> None:
-        """See `RemoteCommandStream`; what the client did not ask for is dropped."""
+        """See `RemoteCommandStream`; data for channels that the client did not request is dropped."""
         if channel in self._streams:
             await self._connection.send(self._streams[channel], data)
 
@@ -171,7 +171,7 @@ class SpdyStream:
 
 # ------------------------------------------------------------------ ports
 class _Pair(msgspec.Struct):
-    """The two streams of one connection to a port."""
+    """The two streams of a port connection."""
 
     port: int
     data: int = 0
@@ -179,7 +179,7 @@ class _Pair(msgspec.Struct):
 
 
 class Forwarding:
-    """Connections to the ports of a pod, as many as the client begins, until it leaves."""
+    """The port connections of a client to a pod."""
 
     def __init__(self, connection: SpdyConnection, run: Callable[[int, Pipe], Awaitable[None]]) -> None:
         self._connection = connection
@@ -189,7 +189,7 @@ class Forwarding:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self) -> None:
-        """Returns when the client has left."""
+        """Return when the client has disconnected."""
         try:
             while (event := await self._connection.receive()) is not None:
                 match event:

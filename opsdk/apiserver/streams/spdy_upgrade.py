@@ -22,10 +22,10 @@ VERSIONS = {
     "v2.channel.k8s.io": False,
     "channel.k8s.io": False,
 }
-"""Of commands: whether a Status says how they ended."""
+"""Protocol versions of commands; whether the final status is a Status object."""
 PORTS = "portforward.k8s.io"
 TUNNEL = f"{PROTOCOL}+{PORTS}"
-"""The subprotocol of a WebSocket whose messages are the bytes of such a connection."""
+"""The WebSocket subprotocol that tunnels a SPDY connection."""
 _VERSION_HEADER = "x-stream-protocol-version"
 
 
@@ -39,7 +39,7 @@ def accept_command(
 ) -> HttpResponse:
     """Return the response that upgrades to SPDY and runs a command.
 
-    `streams` tells for each of stdin, stdout, stderr and tty whether the client requests it.
+    `streams` are the flags stdin, stdout, stderr and tty of the request.
     """
     version = _negotiated_version(request, list(VERSIONS))
     if version is None:
@@ -56,7 +56,7 @@ def accept_command(
 
 
 def accept_ports(request: HttpRequest, run: Callable[[int, Pipe], Awaitable[None]]) -> HttpResponse:
-    """The answer that upgrades to SPDY and forwards ports."""
+    """Return the response that upgrades to SPDY and forwards ports."""
     version = _negotiated_version(request, [PORTS])
     if version is None:
         return _refused(request, [PORTS])
@@ -70,7 +70,7 @@ def accept_ports(request: HttpRequest, run: Callable[[int, Pipe], Awaitable[None
 
 
 async def tunnel_ports(socket: WebSocket, run: Callable[[int, Pipe], Awaitable[None]]) -> None:
-    """Forward ports over SPDY that is tunneled in WebSocket messages."""
+    """Forward ports over SPDY inside WebSocket messages."""
 
     async def read() -> bytes:
         while (message := await socket.receive()) is not None:

@@ -29,13 +29,13 @@ with on_first_use:
     from opsdk.apiserver.serializer import yaml_documents
 
 MAX_ANSWER = 32 << 20
-"""Bytes of an answer that are read; a conversion of ten thousand objects is about as large."""
+"""Largest response in bytes; a conversion of ten thousand objects has about this size."""
 AGENT = "kube-apiserver-admission"
 _MAX_YAML = 64 << 10
-"""Bytes of an answer that is no JSON and yet read: YAML takes long."""
+"""Largest YAML response in bytes, because parsing YAML is slow."""
 
 Resolve = Callable[[str, str, int], tuple[str, int]]
-"""Maps namespace, name and port of a Service to an address and its port. Raises `WebhookCallError` without one."""
+"""Maps namespace, name and port of a Service to an address and its port. Raises `WebhookCallError`."""
 
 
 class WebhookCallError(Exception):
@@ -43,7 +43,7 @@ class WebhookCallError(Exception):
 
 
 def no_services(_: str, name: str, __: int) -> tuple[str, int]:
-    """A `Resolve` that knows none."""
+    """A `Resolve` without any Service."""
     raise WebhookCallError(f'service "{name}" not found')
 
 
@@ -57,12 +57,12 @@ class _Response(msgspec.Struct, frozen=True):
 
 
 class WebhookClient(Closing):
-    """Calls webhooks over pooled connections. A closed client refuses calls.
+    """Calls webhooks over pooled connections. After `aclose`, calls fail.
 
     Args:
-        apps: applications of this process by authority, such as ``127.0.0.1:9443`` or ``name.namespace.svc:443``:
+        apps: applications of this process by authority, e.g. ``127.0.0.1:9443`` or ``name.namespace.svc:443``;
             they are called without sockets.
-        resolve: finds the addresses of Services.
+        resolve: resolves a Service to an address.
     """
 
     def __init__(self, *, apps: Mapping[str, App] | None = None, resolve: Resolve = no_services) -> None:
@@ -73,8 +73,8 @@ class WebhookClient(Closing):
     def __repr__(self) -> str:
         return f"<WebhookClient by {self._lines!r}>"
 
-    async def post(self, target: ClientConfigTarget, tree: JsonObject, *, timeout: int) -> JsonObject:  # noqa: ASYNC109 - it is sent along
-        """Post an object and return the response's; `timeout` covers all attempts, in seconds."""
+    async def post(self, target: ClientConfigTarget, tree: JsonObject, *, timeout: int) -> JsonObject:  # noqa: ASYNC109 - it is a parameter of the request
+        """Post an object and return the response object; `timeout` covers all attempts, in seconds."""
         hop = first_hop(target, timeout)
         try:
             async with asyncio.timeout(timeout):
@@ -102,7 +102,7 @@ class WebhookClient(Closing):
         return decoded
 
     async def _send_with_retries(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Response:
-        """Follow redirects, and retry as often as the server asks for it."""
+        """Follow redirects, and retry while the server sends ``Retry-After``."""
         tried = 0
         while True:
             place = hop
@@ -139,7 +139,7 @@ class WebhookClient(Closing):
             raise RedirectError(hop.url, str(error)) from None
 
     async def aclose(self) -> None:
-        """End every call and connection; idempotent."""
+        """Cancel all calls and close all connections; idempotent."""
         await self._lines.aclose()
 
 

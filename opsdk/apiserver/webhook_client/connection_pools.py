@@ -25,7 +25,7 @@ from opsdk.http.client.upgrade import UpgradeConnection, upgrade
 
 MAX_POOLS = 64
 DIAL_TIMEOUT = 30.0
-"""Seconds until a connection has to be there."""
+"""Seconds to establish a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Endpoint:
     """The address and trust of a server to call.
 
     Attributes:
-        authority: as applications of this process are known, e.g. ``name.namespace.svc:443``.
-        host: the name that the certificate has to be for.
-        ca: PEM certificates to trust; empty means those that the system trusts.
+        authority: the key of applications in this process, e.g. ``name.namespace.svc:443``.
+        host: the DNS name that its certificate must have.
+        ca: PEM certificates to trust; empty for the system's.
         insecure: do not verify the server's certificate.
     """
 
@@ -56,15 +56,15 @@ class Endpoint:
 
     @property
     def joined(self) -> str:
-        """Address and port as messages have them."""
+        """Address and port as in messages."""
         return joined(self.address, self.port)
 
 
 class ConnectionPools(Closing):
-    """Connection pools by endpoint. Closed pools refuse calls.
+    """Connection pools by endpoint. After `aclose`, requests fail.
 
     Args:
-        apps: applications of this process by authority: they are called without sockets. Shared with the caller.
+        apps: applications of this process by authority, called without sockets. The mapping is shared with the caller.
         identity: returns the client certificate; called on first use.
     """
 
@@ -79,7 +79,7 @@ class ConnectionPools(Closing):
         return f"<ConnectionPools with {len(self._pools)} pools>"
 
     def inside(self, authority: str) -> bool:
-        """Whether an application of this process answers there."""
+        """Report whether an application of this process serves the authority."""
         return authority in self._apps
 
     async def exchange(
@@ -97,7 +97,7 @@ class ConnectionPools(Closing):
         With `retry_if_closed` the request is sent again if an idle connection turns out to be closed by the peer.
 
         Raises:
-            ClientConfigError: the CA cannot be read.
+            ClientConfigError: the CA cannot be parsed.
         """
         backend = self._backend_for(endpoint)
         reused = retry_if_closed and isinstance(backend, ConnectionPool) and backend.idle > 0
@@ -155,7 +155,7 @@ class ConnectionPools(Closing):
         return context
 
     async def aclose(self) -> None:
-        """End every call and connection; idempotent."""
+        """Cancel all calls and close all connections; idempotent."""
         pools, self._pools = list(self._pools.values()), OrderedDict()
         apps, self._local = list(self._local.values()), {}
         for pool in pools:
@@ -173,7 +173,7 @@ class _Origin:
 
 
 def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
-    """Return a client's TLS context that trusts `ca`, else the system's CAs; with `insecure`, any certificate."""
+    """Return a client's TLS context that trusts `ca`, else the system's CAs; `insecure` skips verification."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -184,7 +184,7 @@ def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
     if not ca:
         context.load_default_certs()
         return context
-    # A bundle may hold the server's own certificate, signed by another CA.
+    # A bundle may contain the server's own certificate instead of its CA.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=ca.decode("ascii"))
@@ -194,7 +194,7 @@ def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
 
 
 def show(context: ssl.SSLContext, identity: ClientCertificate) -> None:
-    """Have the context show a client certificate."""
+    """Load a client certificate into the context."""
     # The standard library reads certificates from files only.
     with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
         cert, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
@@ -210,5 +210,5 @@ async def _dial(endpoint: Endpoint, context: ssl.SSLContext, make: Callable[[], 
 
 
 def joined(address: str, port: int) -> str:
-    """``address:port``, with brackets for IPv6."""
+    """Return ``address:port``, with brackets for IPv6."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

@@ -24,8 +24,8 @@ class ClientConfigTarget:
 
     Attributes:
         authority: as in the URL, e.g. ``127.0.0.1:9443`` or ``name.namespace.svc:443``.
-        ca: PEM certificates to trust; empty means those that the system trusts.
-        service: namespace and name, where it is a Service.
+        ca: PEM certificates to trust; empty for the system's.
+        service: namespace and name of the Service, or None for a URL.
     """
 
     authority: str
@@ -41,7 +41,7 @@ class ClientConfigTarget:
 
 
 def target_of(config: JsonObject) -> ClientConfigTarget:
-    """Read a ``clientConfig`` that passed validation.
+    """Parse a validated ``clientConfig``.
 
     >>> target_of({"service": {"name": "hooks", "namespace": "ops", "path": "/check"}}).target(10)
     '/check?timeout=10s'
@@ -69,5 +69,5 @@ def target_of(config: JsonObject) -> ClientConfigTarget:
 
 
 def _path(path: str) -> str:
-    """With one slash in front and none at the end."""
+    """Return the path with one leading slash and no trailing one."""
     return "/" + "/".join(part for part in path.split("/") if part)

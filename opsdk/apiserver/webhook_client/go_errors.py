@@ -15,7 +15,7 @@ from opsdk.http.client.errors import PARSE_ERRORS
 from opsdk.structured_merge.value import JsonValue
 
 MAX_TEXT = 2048
-"""Bytes of an unstructured answer that messages repeat."""
+"""Most bytes of a response body in error messages."""
 
 _UNTRUSTED = frozenset({2, 18, 19, 20, 21, 24, 26})
 _DATES = frozenset({9, 10})
@@ -97,7 +97,7 @@ def refusal(status: int, content_type: str, body: bytes) -> str:
 
 
 def _status_message(body: bytes) -> str:
-    """The message of a Status object, where the body is one."""
+    """Return the message of a Status object; empty for other bodies."""
     try:
         status = json.loads(body)
     except ValueError:
@@ -146,5 +146,5 @@ def unreadable(reason: str) -> str:
 
 
 def not_an_object(value: JsonValue) -> str:
-    """The words for an answer that is JSON or YAML, but no object."""
+    """Return Go's message for a response that is JSON or YAML, but not an object."""
     return unreadable(f"json: cannot unmarshal {go_type(value)} into Go value of type {_META}")

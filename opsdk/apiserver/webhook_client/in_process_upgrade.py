@@ -21,12 +21,12 @@ class BidirectionalStream(ResponseStream, Protocol):
         ...
 
     def abort(self) -> None:
-        """End at once; idempotent."""
+        """Close the connection immediately; idempotent."""
         ...
 
 
 class _Wire:
-    """One direction between two tunnels: what is written to one comes out of the other."""
+    """One direction between two streams: writes to one are reads of the other."""
 
     def __init__(self) -> None:
         self.to: UpgradedStream | None = None
@@ -53,7 +53,7 @@ class _Wire:
             self.back.flowing.clear()
 
     def close(self) -> None:
-        """End both directions."""
+        """Close both directions."""
         for wire in (self, self.back):
             assert wire is not None
             assert wire.to is not None
@@ -63,7 +63,7 @@ class _Wire:
 
 
 def tunnels() -> tuple[UpgradedStream, UpgradedStream]:
-    """Two ends of a connection without sockets."""
+    """Return the two ends of an in-memory connection."""
     there, back = _Wire(), _Wire()
     there.back, back.back = back, there
     near, far = UpgradedStream(there, there.close), UpgradedStream(back, back.close)
@@ -72,7 +72,7 @@ def tunnels() -> tuple[UpgradedStream, UpgradedStream]:
 
 
 class _Inside:
-    """See `BidirectionalStream`: what an application answered, with the tunnel to it where it has switched."""
+    """A `BidirectionalStream` to an application: its response, and the connection after an upgrade."""
 
     def __init__(self, backend: AsgiBackend, asking: asyncio.Task[ResponseStream]) -> None:
         self._backend = backend
@@ -82,7 +82,7 @@ class _Inside:
         self.headers: dict[str, str] = {}
 
     def upgrade(self, headers: list[tuple[bytes, bytes]]) -> UpgradedStream:
-        """See `UPGRADE`; the application's end."""
+        """See `UPGRADE`; returns the application's end."""
         far, self._tunnel = tunnels()
         self.status = 101
         self.headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers}
@@ -110,7 +110,7 @@ class _Inside:
 async def upgrade_in_process(
     make_backend: Callable[[Mapping[str, Any]], AsgiBackend], method: str, target: str, headers: Pairs
 ) -> BidirectionalStream:
-    """Upgrade a connection to an application in this process; `make_backend` gets the extensions to add."""
+    """Send an upgrade request to an application in this process; `make_backend` takes the additional extensions."""
     switched = asyncio.Event()
     exchange: _Inside
 

@@ -12,18 +12,18 @@ import msgspec
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 
 MAX_HOPS = 10
-"""Requests of one call, before its redirects are taken for a loop."""
+"""Most requests of one call, as a limit for redirects."""
 MAX_RETRIES = 10
-"""How often a server may ask to come again."""
+"""Most retries after ``Retry-After``."""
 _AS_GET = frozenset({301, 302, 303})
 _AS_BEFORE = frozenset({307, 308})
 
 
 class RedirectError(Exception):
-    """A redirect that leads nowhere.
+    """A redirect that cannot be followed.
 
     Attributes:
-        url: what messages name.
+        url: the URL in the error message.
     """
 
     def __init__(self, url: str, text: str) -> None:
@@ -35,8 +35,8 @@ class Redirect(msgspec.Struct, frozen=True, kw_only=True):
     """One request of a call.
 
     Attributes:
-        service: namespace and name, where the authority is that of a Service.
-        count: requests before this one.
+        service: namespace and name of the Service of the authority, if any.
+        count: the number of previous requests.
     """
 
     method: str

@@ -9,7 +9,7 @@ from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
-"""As the real server names what its webhooks' answers are read with."""
+"""The source position of the scheme in Go's messages."""
 _VERSIONS = ("v1", "v1beta1")
 
 
