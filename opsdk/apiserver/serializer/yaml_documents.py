@@ -33,8 +33,8 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
     """Parse YAML as JSON: keys become strings, times stay strings. Only the first document is read."""
     text = _yaml_text(raw)
     if raw[:1] == b"{" and b"\t" not in raw and not HALF_CHARACTER.search(raw):
-        # Most clients apply JSON, whose parser is fifty times faster. The YAML parser reads invalid JSON again, for its own
-        # messages, and JSON with tabs, lone surrogates or duplicate keys.
+        # Most clients apply JSON, whose parser is fifty times faster. The YAML parser reads invalid JSON again for its
+        # own messages, and JSON with tabs, lone surrogates or duplicate keys.
         try:
             parsed = parse_json(raw)
         except SyntaxProblemError:

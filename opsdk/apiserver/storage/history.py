@@ -1,7 +1,7 @@
 """The history of one bucket: a window of changes. Pure.
 
 The window contains every change after its *floor*. A watch may start at any revision from the floor on. The state at
-such a revision follows from undoing later changes.
+such a revision is computed by undoing later changes.
 
 Upstream: k8s.io/apiserver/pkg/storage/cacher/watch_cache.go (v1.36).
 """
@@ -37,26 +37,26 @@ class History:
             self.floor = self._changes.popleft().revision
 
     def compact(self, revision: int) -> None:
-        """Forget every change up to `revision`, included."""
+        """Drop all changes up to and including `revision`."""
         while self._changes and self._changes[0].revision <= revision:
             self._changes.popleft()
         self.floor = max(self.floor, revision)
 
     def check(self, revision: int, current: int) -> None:
-        """Raise where `revision` lies before the floor or after `current`."""
+        """Raise if `revision` is before the floor or after `current`."""
         if revision < self.floor:
             raise CompactedError(revision, self.floor)
         if revision > current:
             raise FutureRevisionError(revision, current)
 
     def since(self, revision: int) -> Iterator[StorageChange]:
-        """The changes after `revision`, oldest first."""
+        """Return the changes after `revision`, oldest first."""
         start = bisect.bisect_right(self._changes, revision, key=lambda change: change.revision)
         for index in range(start, len(self._changes)):
             yield self._changes[index]
 
     def undo(self, state: Mapping[str, JsonObject], revision: int) -> dict[str, JsonObject]:
-        """The bucket as it was at `revision`, given its present `state`."""
+        """Return the bucket's state at `revision`; `state` is the current one."""
         past = dict(state)
         for change in reversed(self._changes):
             if change.revision <= revision:
@@ -69,7 +69,7 @@ class History:
 
 
 def put(key: str, revision: int, value: JsonObject, previous: JsonObject | None) -> StorageChange:
-    """A creation or replacement."""
+    """Return a creation or replacement."""
     return StorageChange(ChangeType.PUT, key, revision, value, previous)
 
 

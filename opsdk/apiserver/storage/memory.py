@@ -27,41 +27,41 @@ from opsdk.apiserver.storage.watch import QueueWatch
 from opsdk.structured_merge.value import JsonObject
 
 Journal = Callable[[Sequence[StorageChange], int], None]
-"""Makes changes and the revision after them durable, all or none, before they are visible; raises if it cannot."""
+"""Persists changes and the new revision before they are visible, all or none. Raises if it cannot."""
 
 
 Listener = Callable[[StorageChange], None]
 
 
 class _Bucket(msgspec.Struct):
-    """One resource: its objects, their keys in order, what happened lately, and who watches."""
+    """One resource: its objects, sorted keys, history and watches."""
 
     history: History
     objects: dict[str, JsonObject] = msgspec.field(default_factory=dict)
     keys: list[str] = msgspec.field(default_factory=list)
     watches: set[QueueWatch] = msgspec.field(default_factory=set)
     listeners: tuple[Listener, ...] | None = None
-    """The listeners to this bucket; None until the next change selects them."""
+    """The listeners of this bucket; None until the next change."""
     shared: bool = False
-    """Whether a snapshot holds the same objects: they are copied before the next change."""
+    """Whether a snapshot shares the objects; then the next change copies them."""
 
     def own(self) -> None:
-        """Before a change: leave what is shared to the snapshots."""
+        """Copy objects that a snapshot shares, before a change."""
         if self.shared:
             self.objects, self.keys, self.shared = dict(self.objects), list(self.keys), False
 
     def replace_all(self, entry: SnapshotEntry, *, floor: int, limit: int) -> None:
-        """Have these objects from now on, and no past."""
+        """Replace all objects and drop the history."""
         self.objects, self.keys, self.shared = entry.objects, entry.keys, True
         self.history = History(floor=floor, limit=limit)
 
 
 class MemoryStorage:
-    """A `LocalStorage`: no method waits, except for the step of an update, so each is atomic.
+    """A `LocalStorage`. Every method is atomic, because only the step of an update awaits.
 
     Attributes:
-        history_limit: changes remembered for each bucket; older watches get `CompactedError`.
-        watch_limit: changes that may wait for a slow watcher before it is cut off.
+        history_limit: changes kept for each bucket; older watches get `CompactedError`.
+        watch_limit: most pending changes of a slow watcher before it is closed.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class MemoryStorage:
         return self._revision
 
     def load(self, key: str, value: JsonObject, *, floor: int) -> None:
-        """Put an object that an earlier process stored; watches may start at `floor` at the earliest."""
+        """Load an object of an earlier process; watches can start at `floor` at the earliest."""
         self._floor = max(self._floor, floor)
         bucket = self._bucket(key)
         bucket.own()
@@ -263,7 +263,7 @@ class MemoryStorage:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> MemoryStorage:
-        """A new storage that begins where a snapshot was taken."""
+        """Return a new storage with the state of a snapshot."""
         storage = MemoryStorage(revision=snapshot.revision)
         storage._floor = snapshot.revision
         for name, held in snapshot.buckets.items():
@@ -288,7 +288,7 @@ class MemoryStorage:
         return changes
 
     def _difference(self, name: str, snapshot: Snapshot, revision: int) -> Iterator[StorageChange]:
-        """What leads from the present to the snapshot, in one bucket."""
+        """Yield the changes from the current state of a bucket to the snapshot's."""
         now, then = self._bucket(f"{name}/").objects, snapshot.buckets.get(name, NOTHING).objects
         if now is then:
             return
@@ -301,7 +301,7 @@ class MemoryStorage:
                 yield put(key, revision, value, before)
 
     def fail_watches(self, error: Callable[[QueueWatch], Exception]) -> None:
-        """End every watch with an error; new ones may begin."""
+        """Fail every watch with an error; new ones can start."""
         for bucket in self._buckets.values():
             for watch in tuple(bucket.watches):
                 watch.fail(error(watch))
@@ -320,7 +320,7 @@ class MemoryStorage:
             bucket.listeners = None
 
     def _listeners_of(self, bucket: _Bucket, key: str) -> tuple[Listener, ...]:
-        """Return the listeners to the bucket of a key; selected once, because most follow one bucket of a hundred."""
+        """Return the listeners of a key's bucket. They are cached, because most listen to one bucket of a hundred."""
         if bucket.listeners is None:
             whole = f"{bucket_of(key)}/"
             bucket.listeners = tuple(

@@ -6,7 +6,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def bucket_of(key: str) -> str:
-    """The first two parts of a key, or of a prefix such as ``group/``."""
+    """Return the first two parts of a key, or of a prefix such as ``group/``."""
     group, resource, *_ = key.split("/", 2)
     return f"{group}/{resource}"
 
@@ -20,7 +20,7 @@ def with_revision(value: JsonObject, revision: int) -> JsonObject:
     for key, part in old.items():
         meta[key] = part
         if key == "uid":
-            # Its place on the wire.
+            # The position of resourceVersion in JSON.
             meta["resourceVersion"] = str(revision)
     meta.setdefault("resourceVersion", str(revision))
     return {**value, "metadata": meta}
@@ -34,7 +34,7 @@ def same_but_revision(a: JsonObject, b: JsonObject) -> bool:
 
 
 def _same_types(a: object, b: object) -> bool:
-    """JSON equality is finer than Python's: 1, 1.0 and true are equal there."""
+    """Compare types too, because in Python 1, 1.0 and True are equal."""
     if isinstance(a, dict) and isinstance(b, dict):
         return all(_same_types(value, b[key]) for key, value in a.items())
     if isinstance(a, list) and isinstance(b, list):

@@ -35,7 +35,7 @@ class PreconditionError(StorageError):
 
 
 class CompactedError(StorageError):
-    """The revision is older than the history of the storage; `oldest` is None where only the storage knows it."""
+    """The revision is older than the storage's history. `oldest` is None if it is unknown."""
 
     def __init__(self, requested: int, oldest: int | None) -> None:
         self.requested = requested
@@ -64,11 +64,11 @@ class ChangeType(enum.Enum):
     DELETE = "delete"
     """The object was removed."""
     BOOKMARK = "bookmark"
-    """Nothing happened; the watcher has seen everything up to this revision."""
+    """No change: all events up to this revision were sent."""
 
 
 class StorageChange(msgspec.Struct, frozen=True):
-    """One event: `value` is the new state (the last one, with the revision of the removal, for DELETE)."""
+    """One event: `value` is the new state (for DELETE the last one, with the revision of the removal)."""
 
     kind: ChangeType
     key: str
@@ -83,7 +83,7 @@ class StorageChange(msgspec.Struct, frozen=True):
 
 
 class StoragePage(msgspec.Struct, frozen=True):
-    """Part of a snapshot: `next_key` starts the next page ("" at the end), `remaining` counts what follows."""
+    """A page of a snapshot; `next_key` starts the next page (empty at the end), `remaining` counts later objects."""
 
     items: Sequence[tuple[str, JsonObject]]
     revision: int
@@ -98,7 +98,7 @@ class StoragePreconditions(msgspec.Struct, frozen=True, kw_only=True):
     resource_version: str | None = None
 
     def check(self, value: JsonObject) -> None:
-        """Raise `PreconditionError` where `value` is another object or another version."""
+        """Raise `PreconditionError` if the UID or resourceVersion of `value` differs."""
         meta = value.get("metadata") or {}
         uid, version = meta.get("uid", ""), meta.get("resourceVersion", "")
         if self.uid is not None and self.uid != uid:
@@ -116,29 +116,29 @@ class StoragePreconditions(msgspec.Struct, frozen=True, kw_only=True):
 class Remove(msgspec.Struct, frozen=True):
     """The result of an update step that removes the object.
 
-    Watchers see the state before; `last` is what the update would have made of it, for the one who asked.
+    Watchers get the state before; `last` is the updated state, for the response.
     """
 
     last: JsonObject
 
 
 Update = Callable[[JsonObject | None], Awaitable["JsonObject | Remove"]]
-"""Current value (None: absent) to the new one. May run again when someone else was faster."""
+"""Maps the current value (None: absent) to the new one. It runs again after a concurrent write."""
 
 
 class StorageWatch(Protocol):
-    """A stream of changes: an async iterator that ends when it is closed or too far behind."""
+    """A stream of changes: an async iterator that ends when it is closed, or fails if its reader is too slow."""
 
     def __aiter__(self) -> StorageWatch:
-        """Itself."""
+        """Return the watch."""
         ...
 
     async def __anext__(self) -> StorageChange:
-        """The next change, in revision order."""
+        """Return the next change, in revision order."""
         ...
 
     def ready(self, limit: int) -> list[StorageChange]:
-        """Read up to `limit` waiting changes without blocking."""
+        """Return up to `limit` pending changes without blocking."""
         ...
 
     @property
@@ -147,25 +147,25 @@ class StorageWatch(Protocol):
         ...
 
     def progress(self) -> int | None:
-        """The revision up to which all changes were read; None while some are waiting."""
+        """Return the revision up to which all changes were read; None if changes are pending."""
         ...
 
     def interrupt(self) -> None:
-        """Make the wait for the next change, or the next such wait, raise `WatchInterruptedError`.
+        """Make the current or next wait for a change raise `WatchInterruptedError`.
 
-        A reader with a deadline waits without a task of its own in this way. Changes that wait are returned first.
+        A reader with a deadline needs no extra task then. Pending changes are returned first.
         """
         ...
 
     def close(self) -> None:
-        """End; idempotent."""
+        """Close the watch; idempotent."""
         ...
 
 
 class Storage(Protocol):
-    """One store with one revision counter, perhaps at the other end of a network.
+    """One store with one revision counter, local or remote.
 
-    Besides `StorageError`, a remote storage raises `ApiError`: 503 when no server is reachable, 504 when the outcome of
+    Besides `StorageError`, a remote storage raises `ApiError`: 503 if no server is reachable, 504 if the outcome of
     a write is unknown. A cancelled call may have written.
     """
 
@@ -174,13 +174,13 @@ class Storage(Protocol):
         ...
 
     async def get(self, key: str) -> JsonObject:
-        """Return the object as the last acknowledged write left it. Raises `KeyNotFoundError`."""
+        """Return the object of the last acknowledged write. Raises `KeyNotFoundError`."""
         ...
 
     async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
-        """Objects below `prefix` in key order, from key `start` on, as they were at `revision` (None: now).
+        """List objects below `prefix` in key order, from key `start` on, at `revision` (None: the current one).
 
-        A `limit` of 0 means all. `CompactedError` and `FutureRevisionError` tell of revisions that cannot be had.
+        A `limit` of 0 means all. Raises `CompactedError` or `FutureRevisionError` for an unavailable revision.
         """
         ...
 
@@ -189,10 +189,10 @@ class Storage(Protocol):
         ...
 
     async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
-        """Replace the object by what `update` makes of it, as one step.
+        """Replace the object by the result of `update`, atomically.
 
-        `update` runs again when the object changed meanwhile. An equal result writes nothing and keeps the revision.
-        Returns the stored object, or the one before with the revision of its removal where `update` asked for that.
+        `update` runs again if the object changed meanwhile. An equal result writes nothing and keeps the revision.
+        Return the stored object. If `update` returned `Remove`, return its `last` with the revision of the removal.
         """
         ...
 
@@ -203,12 +203,12 @@ class Storage(Protocol):
     async def watch(self, prefix: str, revision: int | None = None) -> StorageWatch:
         """Watch changes below `prefix` after `revision` (None: the current one). Raises `CompactedError`.
 
-        A revision that has not happened yet is waited for.
+        A future revision is awaited.
         """
         ...
 
     def end_watches(self) -> None:
-        """End every watch of this process; new ones may begin."""
+        """End every watch of this process; new ones can start."""
         ...
 
     async def aclose(self) -> None:
@@ -217,9 +217,9 @@ class Storage(Protocol):
 
 
 class LocalStorage(Storage, Protocol):
-    """A storage inside this process: each method is one atomic step, so controllers and caches need not wait.
+    """A storage in this process: each method is atomic, so controllers and caches read synchronously.
 
-    The methods with ``_now`` are those of `Storage` without a wait.
+    The methods with ``_now`` are synchronous versions of those of `Storage`.
     """
 
     @property
@@ -248,21 +248,21 @@ class LocalStorage(Storage, Protocol):
         ...
 
     def drop_history(self, prefix: str) -> None:
-        """Forget the history of the bucket that `prefix` lies in, and end its watches: readers list again."""
+        """Drop the history of the bucket of `prefix`, and end its watches, so that readers list again."""
         ...
 
     def compact(self, revision: int, *, watches: bool = True) -> None:
         """Drop the history up to and including `revision`; the current state stays.
 
-        Lists at older revisions raise `CompactedError`. With `watches` off, watches may still start there, as on the
-        watch cache of kube-apiserver.
+        Lists at older revisions raise `CompactedError`. With `watches` off, watches can still start there, as with
+        kube-apiserver's watch cache.
         """
         ...
 
     def subscribe(self, listener: Callable[[StorageChange], None], *prefixes: str) -> None:
-        """Call `listener` with every change in the buckets of `prefixes` (none: of all), in order.
+        """Call `listener` with each change in the buckets of `prefixes` (none: of all), in order.
 
-        A bucket may hold keys without that prefix too. The listener must not block or raise.
+        A bucket may have keys without that prefix too. The listener must not block or raise.
         """
         ...
 

@@ -19,11 +19,11 @@ class SnapshotEntry(msgspec.Struct, frozen=True):
 
 
 NOTHING = SnapshotEntry()
-"""A bucket that was not there yet."""
+"""The entry of a bucket that did not exist."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Every object at `revision`, by bucket."""
+    """All objects at `revision`, by bucket."""
 
     revision: int
     buckets: Mapping[str, SnapshotEntry]
@@ -43,7 +43,7 @@ class Snapshots(Protocol):
     def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
         """Restore a snapshot's objects in one write; return the changes.
 
-        The revision goes on from the present one, or is that of the snapshot again with `reset`. Listeners hear of
-        every object that changed. History before it is forgotten, and every watch ends with `CompactedError`.
+        The revision increases, or is the snapshot's with `reset`. Listeners get each changed object. The history before
+        it is dropped, and every watch fails with `CompactedError`.
         """
         ...

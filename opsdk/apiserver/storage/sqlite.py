@@ -1,4 +1,4 @@
-"""A durable storage: memory in front, SQLite behind.
+"""A durable storage: objects in memory, with SQLite behind.
 
 Each change is in the write-ahead log before it is visible, so an acknowledged write survives ``kill -9``. Opening loads
 the objects but no history, so watches from before a restart must list again.
@@ -33,7 +33,7 @@ class SqliteStorage(MemoryStorage):
             db = sqlite3.connect(path, isolation_level=None, timeout=2)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
-            # One server for one file: a second one would hand out the same revisions.
+            # One process for one file: a second one would issue the same revisions.
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.executescript(_SCHEMA)
             self._db: sqlite3.Connection | None = db
@@ -60,7 +60,7 @@ class SqliteStorage(MemoryStorage):
             db.execute("UPDATE revision SET number = ?", (revision,))
 
     def close(self) -> None:
-        """See `LocalStorage.close`; the log is folded into the file."""
+        """See `LocalStorage.close`; checkpoints the write-ahead log."""
         super().close()
         db, self._db = self._db, None
         if db is not None:

@@ -13,7 +13,7 @@ from opsdk.apiserver.storage.ports import StorageChange, WatchInterruptedError
 
 
 class QueueWatch:
-    """A watch that never blocks the writer; a reader more than `limit` changes behind is ended."""
+    """A watch that never blocks the writer; it ends if its reader is more than `limit` changes behind."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class QueueWatch:
         self.prefix = prefix
         self.overflowed = False
         self._queue: deque[StorageChange] = deque(backlog)
-        # The backlog was there before the reader had a chance to be slow.
+        # The backlog does not count against the reader.
         self._limit = limit + len(self._queue)
         self.after = after
         self._failure: Exception | None = None
@@ -42,7 +42,7 @@ class QueueWatch:
         return f"<QueueWatch of {self.prefix}: {state}, {len(self._queue)} waiting>"
 
     def offer(self, change: StorageChange) -> None:
-        """Called by the writer for each change below the prefix."""
+        """Add a change; the writer calls it for each change below the prefix."""
         if change.revision <= self.after:
             return  # the watch starts at a later revision
         if len(self._queue) >= self._limit:
@@ -54,12 +54,12 @@ class QueueWatch:
         self._wake.set()
 
     def ready(self, limit: int) -> list[StorageChange]:
-        """See `Watch.ready`."""
+        """See `StorageWatch.ready`."""
         queue = self._queue
         return [queue.popleft() for _ in range(min(limit, len(queue)))]
 
     def progress(self) -> int | None:
-        """The store's revision if nothing waits."""
+        """See `StorageWatch.progress`: the storage's revision if no change is pending."""
         return None if self._queue or self._failure is not None else self._current()
 
     def interrupt(self) -> None:
@@ -68,14 +68,14 @@ class QueueWatch:
         self._wake.set()
 
     def fail(self, error: Exception) -> None:
-        """End with an error; waiting changes are dropped."""
+        """End with an error and drop pending changes."""
         if not self._closed:
             self._failure = error
             self._queue.clear()
             self.close()
 
     def close(self) -> None:
-        """End the iteration after the waiting changes."""
+        """End the iteration after the pending changes."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

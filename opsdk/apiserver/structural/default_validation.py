@@ -24,7 +24,7 @@ _OWNED = frozenset({"apiVersion", "kind", "metadata"})
 def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
     """Yield the errors in the defaults of an object's `schema`.
 
-    Those of arbitrary entries (``additionalProperties``) are not looked at.
+    Defaults below ``additionalProperties`` are not validated.
     """
     yield from _check(schema, path, resource=True)
 
@@ -32,7 +32,7 @@ def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
 def _check(
     schema: Schema, path: FieldPath, *, resource: bool = False, wrap: Callable[[JsonValue], JsonValue] | None = None
 ) -> Iterator[FieldError]:
-    """`wrap` builds an object around a part of its type or metadata."""
+    """`wrap` builds an object around a part of its apiVersion, kind or metadata."""
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     resource = resource or embedded
     if schema.get("default") is not None:
@@ -85,13 +85,13 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
         return
     yield from errors
     if not errors and has_rules(schema):
-        from opsdk.apiserver.structural.rules import CompiledRules  # noqa: PLC0415 - schemas without rules need no CEL
+        from opsdk.apiserver.structural.rules import CompiledRules  # noqa: PLC0415 - CEL is slow to import
 
         yield from CompiledRules(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
 
 
 def _record_object(obj: JsonObject, path: str, objects: JsonObject) -> JsonObject:
-    """Note an object, as it is without what no metadata has."""
+    """Record an object without unknown metadata fields."""
     pruned_object: JsonObject = obj
     if isinstance(obj.get("metadata"), dict):
         pruned = Pruner().prune({"metadata": obj["metadata"]}, None, resource=True)

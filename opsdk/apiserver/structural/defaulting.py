@@ -13,7 +13,7 @@ from opsdk.structured_merge.value import JsonValue
 
 
 def apply_defaults(value: JsonValue, node: SchemaNode | None) -> JsonValue:
-    """Return `value` with defaults for absent fields and for nulls that are not nullable; it shares the rest."""
+    """Return `value` with defaults for absent fields and for non-nullable nulls; unchanged parts are shared."""
     if node is None or not node.fills:
         return value
     if isinstance(value, dict):
@@ -40,7 +40,7 @@ def _entry(item: JsonValue, node: SchemaNode | None) -> JsonValue:
 def drop_nulls(value: JsonValue, node: SchemaNode | None) -> JsonValue:
     """Return `value` without nulls of fields that are not nullable.
 
-    What stays is shared, so most often the result is `value` itself.
+    Unchanged parts are shared, so the result is usually `value` itself.
     """
     if node is None:
         return value

@@ -21,7 +21,7 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Change = Callable[[JsonObject, str], JsonObject]
-"""An object at a place, and what it becomes."""
+"""Maps an object and its path to the new object."""
 
 
 def change_embedded(value: JsonValue, node: SchemaNode | None, change: Change, path: str = "") -> JsonValue:

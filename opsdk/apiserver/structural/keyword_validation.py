@@ -18,7 +18,7 @@ Errors = Iterator[FieldError]
 
 TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 UNSUPPORTED: Final = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
-"""Keywords of other schemas, in the order of their errors."""
+"""JSON schema keywords that CRDs do not support, in the order of their errors."""
 
 LIST_TYPE: Final = "x-kubernetes-list-type"
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"
@@ -44,7 +44,7 @@ _ENTRIES: Final = "inside additionalProperties applying to object metadata"
 
 
 def _check(schema: Schema, path: FieldPath, owner: str | None = None, *, top: bool = False) -> Errors:
-    """`owner` says, inside of what every object has, where that is, if nothing there may have a default."""
+    """`owner` is the end of the error text inside metadata, where no default is allowed."""
     kind = schema.get("type")
     if kind and kind not in TYPES:
         yield not_supported(path.child("type"), kind, TYPES)
@@ -66,13 +66,13 @@ def _check(schema: Schema, path: FieldPath, owner: str | None = None, *, top: bo
     yield from _check_children(schema, path, owner, top=top)
     yield from _check_extensions(schema, path)
     if schema.get(RULES):
-        from opsdk.apiserver.structural.rule_text_validation import check_rule_texts  # noqa: PLC0415 - seldom there
+        from opsdk.apiserver.structural.rule_text_validation import check_rule_texts  # noqa: PLC0415 - rarely needed
 
         yield from check_rule_texts(schema, path)
 
 
 def _check_children(schema: Schema, path: FieldPath, owner: str | None, *, top: bool) -> Errors:
-    """All schemas directly below this one."""
+    """Yield the errors in all direct subschemas."""
     if isinstance(schema.get("additionalProperties"), Mapping):
         entries = None if owner is None else _ENTRIES
         yield from _check(schema["additionalProperties"], path.child("additionalProperties"), entries)
@@ -133,7 +133,7 @@ def _require_type(path: FieldPath, kind: str, expected: str, because: str) -> Er
 
 
 def _check_set(schema: Schema, path: FieldPath) -> Errors:
-    """Lists and objects in a set are compared as a whole."""
+    """Check that the list and object items of a set are atomic."""
     items = schema.get("items")
     if not isinstance(items, Mapping):
         return
@@ -143,7 +143,7 @@ def _check_set(schema: Schema, path: FieldPath) -> Errors:
     )
     if loose:
         items_path = path.child("items").child(MAP_TYPE if kind == "object" else LIST_TYPE)
-        # For objects, too, the list type is what the server shows.
+        # Upstream reports the list type for objects too.
         yield invalid(items_path, items.get(LIST_TYPE), f"must be atomic as item of a list with {LIST_TYPE}=set")
 
 
@@ -164,7 +164,7 @@ def _check_map(schema: Schema, path: FieldPath) -> Errors:
         kind = (properties.get(key) or {}).get("type")
         if kind in ("array", "object"):
             text = f"must be a scalar type if parent array's {LIST_TYPE} is map"
-            # What the element is, is what the server shows.
+            # Upstream reports the type of the item.
             yield invalid(items_path.child("properties").key(key).child("type"), items["type"], text)
     if len(set(keys)) < len(keys):
         yield invalid(path.child(LIST_KEYS), keys, "must not contain duplicate entries")

@@ -46,5 +46,5 @@ def _duplicates(items: list[JsonValue], node: SchemaNode, path: FieldPath) -> It
 
 
 def element_key(item: Mapping[str, JsonValue], keys: Sequence[str]) -> str:
-    """Return the identity of an element of a list map."""
+    """Return the key values of a map list's element."""
     return go_json([item.get(key) for key in keys])

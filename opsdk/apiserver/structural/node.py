@@ -13,7 +13,7 @@ from opsdk.cel.regex import Pattern, compile_regex
 from opsdk.structured_merge.value import JsonValue
 
 META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
-"""What every object has, whatever its schema says."""
+"""Fields of every object, also without a schema."""
 
 
 class SchemaNode:
@@ -21,18 +21,18 @@ class SchemaNode:
 
     Attributes:
         types: the allowed JSON types; empty allows all.
-        format: the format, where the type can have it.
+        format: the format if it applies to the type.
         properties: the declared fields.
-        additional: the schema of other entries; None when there is none.
+        additional: the schema of other entries, or None.
         open: whether other entries are allowed without a schema (``additionalProperties: true``).
         items: the schema of list elements.
-        preserve: whether unknown fields stay.
+        preserve: whether unknown fields are kept.
         embedded: whether the value is an object with apiVersion, kind and metadata.
-        nests: whether such an object is here or anywhere below.
-        logical: whether it says anything by allOf, anyOf, oneOf or not.
-        fills: whether there is a default here or anywhere below.
-        unique: whether there is a set or a map of list elements here or anywhere below.
-        schema: the schema as it was written.
+        nests: whether this or a nested schema is an embedded resource.
+        logical: whether it has allOf, anyOf, oneOf or not.
+        fills: whether this or a nested schema has a default.
+        unique: whether this or a nested schema is a set or map list.
+        schema: the original schema.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class SchemaNode:
     )
 
     def __init__(self, schema: Mapping[str, JsonValue], *, mixed: bool = False) -> None:
-        """Compile a schema and all below it; with `mixed`, integers or strings may be anything."""
+        """Compile a schema with all nested ones. `mixed` allows all types for int-or-string, as in defaults."""
         self.schema = schema
         self.types: tuple[str, ...]
         if schema.get("x-kubernetes-int-or-string"):
@@ -110,5 +110,5 @@ class SchemaNode:
         return self.properties.get(name) or self.additional
 
     def limit(self, keyword: str) -> JsonValue:
-        """The value of a keyword such as ``maxLength``, or None."""
+        """Return the value of a keyword such as ``maxLength``, or None."""
         return self.schema.get(keyword)

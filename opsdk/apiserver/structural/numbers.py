@@ -20,7 +20,7 @@ _BITS: Final = {"int32": (-(2**31), 2**31), "uint32": (0, 2**32), "uint64": (0, 
 
 
 def nearly_whole(value: float) -> bool:
-    """Whether a float is an integer, or a little more than one.
+    """Report whether a float is an integer, within Go's tolerance.
 
     >>> nearly_whole(3.0000000001), nearly_whole(2.9), nearly_whole(1e20)
     (True, False, False)
@@ -50,9 +50,9 @@ class NumberRules(msgspec.Struct, frozen=True, kw_only=True):
     """The numeric keywords of a schema.
 
     Attributes:
-        kind: the type, where there is but one.
+        kind: the type, if there is exactly one.
         form: the format.
-        limit: gives the value of a keyword.
+        limit: returns the value of a keyword.
     """
 
     kind: str
@@ -65,10 +65,10 @@ class NumberRules(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.limit(keyword) is not None for keyword, _, _ in _CHECKS)
 
     def faults(self, value: float, name: str, at: str) -> Iterator[FieldError | str]:
-        """Yield a number's errors; plain texts are those that the server reports without a field.
+        """Yield a number's errors; the errors that upstream reports without a field are plain strings.
 
-        A bound that does not fit the type is wrong for every value, and then the two are compared as floats; otherwise
-        an integer is compared with what is whole in a bound.
+        A bound that does not fit the type is an error for each value, and both are compared as floats then. Otherwise
+        an integer is compared with the integer part of a bound.
         """
         yield from self._range(value, "Checked", name)
         for keyword, what, check in _CHECKS:
@@ -92,7 +92,7 @@ class NumberRules(msgspec.Struct, frozen=True, kw_only=True):
 _Found = tuple[float, str] | None
 
 
-def _check_multiple_of(value: float, step: float, limit: Callable[[str], Any]) -> _Found:  # noqa: ARG001 - one shape for all
+def _check_multiple_of(value: float, step: float, limit: Callable[[str], Any]) -> _Found:  # noqa: ARG001 - one signature for all
     if step <= 0:
         return step, f"factor MultipleOf declared for %s must be positive: {go_scalar(step)}"
     if isinstance(value, int):
@@ -119,4 +119,4 @@ _CHECKS: Final = (
     ("minimum", "Minimum boundary", _check_minimum),
     ("maximum", "Maximum boundary", _check_maximum),
 )
-"""In the server's order: keywords, what messages call them, and how values are compared with them."""
+"""In upstream's order: keywords, their names in messages, and their checks."""

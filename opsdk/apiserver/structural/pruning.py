@@ -25,7 +25,7 @@ _METADATA: Final = SchemaNode(
 
 
 _Place = tuple["_Place | None", str | int]
-"""Where a value stands: the place above, and its name or index there. Only what is dropped has its path written."""
+"""The path of a value as a linked list: parent, and name or index. Only paths of dropped fields are formatted."""
 
 
 def _format_path(place: _Place | None) -> FieldPath:
@@ -39,7 +39,7 @@ class Pruner:
     """Prunes one object; `unknown` collects the paths of dropped fields."""
 
     def __init__(self) -> None:
-        """Nothing dropped yet."""
+        """Create a pruner without dropped fields."""
         self.unknown: list[str] = []
 
     def prune(
@@ -47,7 +47,7 @@ class Pruner:
     ) -> JsonValue:
         """Return `value` without unknown fields; with `resource` it is an object with metadata.
 
-        The result shares with `value` what stays as it is, so most often it is `value` itself.
+        Unchanged parts are shared, so the result is usually `value` itself.
         """
         if isinstance(value, dict):
             resource = resource or (node is not None and node.embedded)

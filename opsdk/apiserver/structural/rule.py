@@ -26,7 +26,7 @@ REASONS: Final = {
     "FieldValueInvalid": FieldErrorType.INVALID,
     "FieldValueRequired": FieldErrorType.REQUIRED,
 }
-"""What a broken rule may be reported as."""
+"""The allowed reasons of rules."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class CompiledRule:
 
     Attributes:
         written: the entry of the schema.
-        declared: the type of ``self``.
+        declared: the type declaration of ``self``.
         schema: the schema that has the rule.
     """
 
@@ -73,7 +73,7 @@ class CompiledRule:
     # -------------------------------------------------------------- programs
     @cached_property
     def _compiled(self) -> Program | str | None:
-        """The program, what is wrong with it, or None if there is no rule."""
+        """Return the program, the compilation error, or None for an empty rule."""
         if not self.expression.strip():
             return None
         return self._compile(self.expression, TypeKind.BOOL, "cel expression must evaluate to a bool", prefix="")
@@ -87,7 +87,7 @@ class CompiledRule:
         return self._compile(text, TypeKind.STRING, wrong, prefix="messageExpression ")
 
     def _compile(self, text: str, kind: TypeKind, type_fault: str, *, prefix: str) -> Program | str:
-        """The program of an expression; one of another kind is `wrong` before its constants are looked at."""
+        """Compile an expression. A wrong result type is reported before invalid constants."""
         self_type = self.declared.type
         old_type = optional_of(self_type) if self.optional_old else self_type
         environment = kubernetes_environment().extend(variables={"self": self_type, "oldSelf": old_type})
@@ -147,7 +147,7 @@ class CompiledRule:
         return path.child(str(parse_field_path(text, self.schema))) if text else path
 
 
-# ------------------------------------------------------------------ where to report
+# ------------------------------------------------------------------ field paths
 _TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+")
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
@@ -156,7 +156,7 @@ def parse_field_path(text: str, schema: Mapping[str, JsonValue]) -> FieldPath:
     """Parse a fieldPath such as ``.field['key']`` against a schema.
 
     Raises:
-        UsageError: it is no path, or leads to nothing that the schema knows.
+        UsageError: the path is invalid, or the schema has no such field.
 
     >>> str(parse_field_path(".a['b.c']", {"properties": {"a": {"properties": {"b.c": {}}}}}))
     'a.b.c'

@@ -1,4 +1,4 @@
-"""Finds the levels of a schema that have rules."""
+"""Finds the parts of a schema that have rules."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ Schema = Mapping[str, JsonValue]
 Errors = Iterator[FieldError]
 
 RULE_LIMIT: Final = 10_000_000
-"""What one rule may cost for a whole object, by its estimate."""
+"""Limit of the estimated cost of one rule for a whole object."""
 
 SCHEMA_LIMIT: Final = 100_000_000
-"""What all rules of a schema may cost together."""
+"""Limit of the estimated cost of all rules of a schema."""
 
 _MOST_SHOWN: Final = 4
 _HINT: Final = (
@@ -35,10 +35,10 @@ _HINT: Final = (
 )
 
 
-# ------------------------------------------------------------------ what rules mean
+# ------------------------------------------------------------------ cost limits
 @dataclass(slots=True)
 class _Total:
-    """The cost of all rules, and those that make most of it."""
+    """The cost of all rules, and the most expensive ones."""
 
     cost: int = 0
     expensive: list[tuple[int, FieldPath]] = field(default_factory=list)
@@ -53,13 +53,13 @@ class _Total:
 
 @dataclass(frozen=True, slots=True)
 class _CelContext:
-    """Where a schema stands.
+    """The context of a schema.
 
     Attributes:
-        times: how many values of it one object can have; None if there is no bound.
-        loose: the list or map whose elements cannot be found again, around this.
-        resource: whether values are whole objects.
-        doubtful: whether there may be something wrong with a schema besides its rules.
+        max_cardinality: most values of the schema in one object; None if unbounded.
+        uncorrelatable_path: the enclosing list or map whose elements cannot be matched with old ones.
+        resource: whether the values are whole objects.
+        has_schema_errors: whether the schema may have errors besides its rules.
     """
 
     path: FieldPath
@@ -83,7 +83,7 @@ class _CelContext:
 def check_rules(schema: Schema, path: FieldPath, *, has_schema_errors: bool = False) -> list[FieldError]:
     """Return the errors in the rules of a whole structural schema.
 
-    With `has_schema_errors`, a rule is checked only if the schema that it stands in has no error.
+    With `has_schema_errors`, a rule is checked only if its own schema has no error.
     """
     total = _Total()
     errors = list(_check(schema, _CelContext(path, resource=True, has_schema_errors=has_schema_errors), total))

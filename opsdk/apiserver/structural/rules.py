@@ -28,16 +28,16 @@ from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LONGEST_MESSAGE: Final = 5 * 1024
-"""How many bytes a message that an expression made may have."""
+"""Most bytes of a message from messageExpression."""
 
 
 class _SpentError(Exception):
-    """The budget is used up, or a rule cannot be trusted: nothing more is evaluated."""
+    """The budget is exceeded, or a rule has failed: stop the evaluation."""
 
 
-# ------------------------------------------------------------------ what was there before
+# ------------------------------------------------------------------ comparison with the old object
 class _Was:
-    """A value and the one that was in its place."""
+    """A value and its old value."""
 
     def __init__(self, new: JsonValue, old: JsonValue, schema: Schema) -> None:
         self._new = new
@@ -46,11 +46,11 @@ class _Was:
 
     @cached_property
     def same(self) -> bool:
-        """Whether nothing changed."""
+        """Whether the value is unchanged."""
         return deep_equal(self._new, self._old)
 
     def key(self, name: str) -> _Was | None:
-        """The value of an entry, if there was one."""
+        """Return the value of an entry, if it existed before."""
         if not isinstance(self._old, dict) or name not in self._old:
             return None
         below = (self._schema.get("properties") or {}).get(name) or self._schema.get("additionalProperties")
@@ -61,7 +61,7 @@ class _Was:
         return old_elements(self._old, self._schema)
 
     def index(self, at: int) -> _Was | None:
-        """An element of a list with keys, if there was one with the same."""
+        """Return an element of a map list, if its key existed before."""
         old = self._old_element(self._new[at])
         return None if old is None else _Was(self._new[at], old, self._schema.get("items") or {})
 
@@ -77,18 +77,18 @@ def old_elements(old: JsonValue, schema: Schema) -> Callable[[JsonValue], JsonVa
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What a value is compared with to see whether it may stay wrong: itself before, or what is nearest."""
+    """The old value for ratcheting: that of the value itself, else of its nearest parent."""
 
     current: _Was | None = None
     nearest: _Was | None = None
 
     def unchanged(self) -> bool:
-        """Whether an error here was there before."""
+        """Report whether the value is unchanged, so that errors are tolerated."""
         node = self.current or self.nearest
         return node is not None and node.same
 
     def key(self, name: str) -> _Before:
-        """Of an entry."""
+        """Return the old value of an entry."""
         if self.current is None:
             return self
         if self.nearest is None and name in ("apiVersion", "kind"):
@@ -96,17 +96,17 @@ class _Before:
         return _Before(self.current.key(name), self.current)
 
     def index(self, at: int) -> _Before:
-        """Of an element."""
+        """Return the old value of an element."""
         return self if self.current is None else _Before(self.current.index(at), self.current)
 
 
 # ------------------------------------------------------------------ the tree of rules
 class CompiledRules:
-    """The rules of a schema and of all below it.
+    """The rules of a schema and its nested schemas.
 
     Args:
-        schema: has types and rules.
-        resource: whether values are whole objects.
+        schema: the schema with types and rules.
+        resource: whether the values are whole objects.
     """
 
     def __init__(self, schema: Schema, *, resource: bool = False) -> None:
@@ -124,7 +124,7 @@ class CompiledRules:
 
     @cached_property
     def rules(self) -> Sequence[CompiledRule]:
-        """The rules of this level."""
+        """The rules of this schema."""
         written = self._schema.get(RULES) or ()
         if not written or self._declared is None:
             return ()
@@ -181,7 +181,7 @@ class CompiledRules:
             _Evaluation(rule, value, path, before, run).apply(variables)
 
     def _cel_value(self, value: JsonValue) -> JsonValue:
-        """What rules see of a value; an error, where it is not what the schema says."""
+        """Convert a value for rules. Return an error if it does not match the schema."""
         wrong = type_mismatch(value, self._schema)
         if wrong:
             return CelEvaluationError(wrong)
@@ -198,7 +198,7 @@ def _tree(schema: JsonValue) -> CompiledRules | None:
 
 
 class _Run:
-    """The budget of one object, and what was found so far."""
+    """The cost budget and the violations of one object."""
 
     def __init__(self) -> None:
         self.broken = RuleViolation()
@@ -210,7 +210,7 @@ _SPENT: Final = "validation failed due to running out of cost budget, no further
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """One rule on one value."""
+    """The evaluation of one rule on one value."""
 
     rule: CompiledRule
     value: JsonValue
@@ -224,12 +224,12 @@ class _Evaluation:
 
     @property
     def _kind(self) -> str:
-        """The type, which is shown instead of the value when a rule fails to decide."""
+        """The type, which is reported instead of the value if the evaluation fails."""
         schema_type: str = self.rule.schema.get("type") or ""
         return schema_type
 
     def apply(self, variables: JsonObject) -> None:
-        """Evaluate; note what is broken."""
+        """Evaluate the rule and record a violation."""
         rule = self.rule
         if rule.fault:
             self._add(invalid(self._field, self._kind, f"rule compile error: {rule.fault}"))
@@ -277,19 +277,19 @@ class _Evaluation:
         else:
             self._add(invalid(self._field, self._kind, f"{text} evaluating rule: {label}"))
 
-    # -------------------------------------------------------------- what to say
+    # -------------------------------------------------------------- violations
     def _note(self, error: FieldError) -> None:
-        """An error, or a warning if it is no news."""
+        """Record a violation by a changed value as an error, otherwise as a warning."""
         if not self.rule.uses_old and self.before.unchanged():
             self.run.broken.warnings.append(error)
         else:
             self._add(error)
 
     def _message(self, variables: JsonObject, path: str) -> str | None:
-        """What the rule's own expression says; None if it says nothing that can be shown."""
+        """Evaluate messageExpression; None if it fails or its message cannot be used."""
         program = self.rule.message_program
         if program is None or (self.rule.optional_old and "oldSelf" in program.variables):
-            # The server gives messages the old value itself, never an optional: what was compiled for one fails.
+            # Upstream passes the plain old value to messages, so an expression that was compiled for an optional fails.
             return None
         outcome = program.run(variables if self.rule.uses_old else {"self": variables["self"]}, limit=PER_CALL_LIMIT)
         if outcome.cost > self.run.budget:

@@ -27,7 +27,7 @@ RULES_SKIPPED: Final = invalid(
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation",
 )
-"""Reported instead of evaluating rules on an object that is not what its schema promises."""
+"""Reported if an object does not match its schema, so that its rules are not evaluated."""
 
 
 class RuleEvaluator(Protocol):
@@ -51,7 +51,7 @@ class StructuralSchema:
     spec.size: Invalid value: 9: spec.size in body should be less than or equal to 5
 
     Args:
-        schema: the ``openAPIV3Schema``, or the schema of a part.
+        schema: the ``openAPIV3Schema``, or one of its subschemas.
         resource: whether the values are whole objects, with apiVersion, kind and metadata.
     """
 
@@ -61,28 +61,28 @@ class StructuralSchema:
 
     @cached_property
     def _rules(self) -> RuleEvaluator | None:
-        """``x-kubernetes-validations``, if there are any."""
+        """The evaluator of ``x-kubernetes-validations``, or None without rules."""
         if not has_rules(self._root.schema):
             return None
-        from opsdk.apiserver.structural.rules import CompiledRules  # noqa: PLC0415 - schemas without rules need no CEL
+        from opsdk.apiserver.structural.rules import CompiledRules  # noqa: PLC0415 - CEL is slow to import
 
         return CompiledRules(self._root.schema, resource=self._resource)
 
     def prune(self, tree: JsonValue) -> tuple[JsonValue, list[str]]:
-        """`tree` without fields that the schema does not know, and their paths, sorted."""
+        """Return `tree` without unknown fields, and their sorted paths."""
         pruner = Pruner()
         return pruner.prune(tree, self._root, resource=self._resource), sorted(pruner.unknown)
 
     def default(self, tree: JsonValue, *, nulls: bool = False) -> JsonValue:
-        """`tree` with the defaults of absent fields, and without nulls in fields that are not nullable.
+        """Return `tree` with the defaults of absent fields, and without non-nullable nulls.
 
-        With `nulls`, those that no default replaces stay.
+        With `nulls`, nulls without a default are kept.
         """
         filled = apply_defaults(tree, self._root)
         return filled if nulls else self.without_nulls(filled)
 
     def without_nulls(self, tree: JsonValue) -> JsonValue:
-        """`tree` without nulls in fields that are not nullable, but for those that a default will replace."""
+        """Return `tree` without non-nullable nulls, but with those that a default replaces."""
         return drop_nulls(tree, self._root)
 
     def validate(
@@ -95,8 +95,8 @@ class StructuralSchema:
     ) -> list[FieldError]:
         """Return the errors in `tree`; on an update, only those of changed parts.
 
-        `warn` is told of rules that were broken before, by values that stay. `beside` was found elsewhere, and is told
-        after what keywords find.
+        `warn` gets violations of rules by unchanged values. `beside` are other errors of the object, which follow the
+        errors of keywords.
         """
         before = ABSENT if old is None else old
         embedded = check_embedded(tree, self._root) if self._root.nests else ()
@@ -121,7 +121,7 @@ class StructuralSchema:
     def _add_list_and_rule_errors(
         self, errors: list[FieldError], tree: JsonValue, old: JsonValue, warn: Callable[[str], None] | None
     ) -> list[FieldError]:
-        """With what keywords do not say: elements that are there twice, and rules."""
+        """Add duplicates in lists and violations of rules."""
         if old is None or not self.check_lists(old):
             errors += self.check_lists(tree)
         if self._rules is not None:
@@ -135,11 +135,11 @@ class StructuralSchema:
         return errors
 
     def change_embedded(self, tree: JsonValue, change: Change) -> JsonValue:
-        """`tree` with other objects in it, where the schema has objects."""
+        """Return `tree` with its embedded objects replaced by `change`."""
         return change_embedded(tree, self._root, change)
 
     def check_lists(self, tree: JsonValue) -> list[FieldError]:
-        """The elements that sets and maps have twice."""
+        """Return the errors of duplicate elements in sets and map lists."""
         if not self._root.unique:
             return []
         return list(check_lists(tree, self._root, FieldPath()))

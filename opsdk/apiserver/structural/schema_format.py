@@ -59,7 +59,7 @@ _FIELDS: Final = (
     ("XMapType", "x-kubernetes-map-type", "value"),
     ("XValidations", "x-kubernetes-validations", "rules"),
 )
-"""The fields in their order: the name inside the server, the keyword, and how the value looks."""
+"""The fields in order: Go name, keyword, and format."""
 
 _RULE_FIELDS: Final = (
     ("Rule", "rule", "text"),
@@ -76,11 +76,11 @@ _AT_ROOT: Final = (
     "Properties", "ExternalDocs", "Example", "XPreserveUnknownFields", "XValidations",
 )  # fmt: skip
 AT_ROOT: Final = f"[{' '.join(_AT_ROOT)}]"
-"""What a whole object's schema may say where the status is taken out of it."""
+"""The keywords that a CRD with a status subresource may use at the root."""
 
 
 def first_beyond_root(schema: Mapping[str, JsonValue]) -> str:
-    """The first keyword of `schema` that is a type other than object, or none of `AT_ROOT`."""
+    """Return the first root keyword that is not in `AT_ROOT`, or a type other than object; empty for none."""
     for name, keyword, form in _FIELDS:
         value = schema.get(keyword)
         absent = value is None or (form in _ABSENT and not value)
@@ -90,12 +90,12 @@ def first_beyond_root(schema: Mapping[str, JsonValue]) -> str:
 
 
 def shown_rule(rule: Mapping[str, JsonValue]) -> AsShown:
-    """An entry of ``x-kubernetes-validations``."""
+    """Format an entry of ``x-kubernetes-validations``."""
     return AsShown(_written(rule, _RULE_FIELDS))
 
 
 def shown_schema(schema: Mapping[str, JsonValue]) -> AsShown:
-    """A schema with all below it."""
+    """Format a schema with its nested schemas."""
     return AsShown(_written(schema, _FIELDS))
 
 
@@ -139,7 +139,7 @@ def _value(value: JsonValue, form: str) -> str:
 
 
 def _either(value: JsonValue, other: str, form: str) -> str:
-    """A schema or something else."""
+    """Format a field that is a schema or another value."""
     is_given = isinstance(value, Mapping)
     first = _value(value if is_given else None, "schema")
     return _object([("Schema", first), (other, _value(None if is_given else value, form))])

@@ -37,9 +37,9 @@ Errors = Iterator[FieldError]
 def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = False) -> list[FieldError]:
     """Return the errors in an ``openAPIV3Schema`` at `path`.
 
-    First what keeps it from being structural or, where it is, what is wrong with its defaults; then level by level
-    the vocabulary that CRDs may use; then the validation rules of a schema whose structure is right. Where there is a
-    status of its own (`has_status`), little may be said of the whole object.
+    The order is upstream's: structural errors, or errors in defaults if there are none; then unsupported keywords,
+    level by level; then errors in rules, if the structure is valid. With `has_status`, few keywords are allowed
+    at the root.
     """
     errors: list[FieldError] = list(_check_root(schema, path)) if has_status else []
     if schema.get("nullable"):
@@ -54,7 +54,7 @@ def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = Fals
     vocabulary = list(check_vocabulary(schema, path))
     errors += [*structure, *vocabulary]
     if not strange and not structure and has_rules(schema):
-        from opsdk.apiserver.structural.rule_validation import check_rules  # noqa: PLC0415 - schemas without need no CEL
+        from opsdk.apiserver.structural.rule_validation import check_rules  # noqa: PLC0415 - CEL is slow to import
 
         errors += check_rules(schema, path, has_schema_errors=bool(vocabulary))
     if strange and not errors:
@@ -75,7 +75,7 @@ def _check_root(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _unsupported_keyword(schema: Schema) -> str:
-    """A keyword that no structural schema has, if one is there."""
+    """Return an unsupported keyword of the schema; empty without one."""
     if schema.get("$schema"):
         return "schema"
     if schema.get(PRESERVE) is False:
@@ -97,14 +97,14 @@ def _unsupported_keyword(schema: Schema) -> str:
 
 # ------------------------------------------------------------------ structural: types in the trunk, none in the logic
 class _Level(Enum):
-    """Where a schema stands; the value completes the message about a missing type."""
+    """The position of a schema; the value completes the message about a missing type."""
 
     ROOT = "at the root"
-    """The whole object."""
+    """The root: the whole object."""
     FIELD = "for specified object fields"
-    """An object's field or entry."""
+    """A field or an entry of an object."""
     ITEM = "for specified array items"
-    """A list's element."""
+    """An element of a list."""
 
 
 def _invariants(schema: Schema, path: FieldPath, level: _Level) -> Errors:
@@ -158,7 +158,7 @@ def _type_invariants(schema: Schema, path: FieldPath, level: _Level, kind: str) 
 
 
 def _meta_invariants(schema: Schema, path: FieldPath, level: _Level) -> Errors:
-    """apiVersion, kind and metadata are what they are."""
+    """Check the schemas of apiVersion, kind and metadata."""
     properties = schema.get("properties") or {}
     properties_path = path.child("properties")
     for name in ("kind", "apiVersion"):
@@ -179,7 +179,7 @@ def _meta_invariants(schema: Schema, path: FieldPath, level: _Level) -> Errors:
 
 
 def _no_resources(schema: JsonValue, path: FieldPath) -> Errors:
-    """No objects inside of what every object has."""
+    """Reject embedded resources inside apiVersion, kind and metadata."""
     if not isinstance(schema, Mapping):
         return
     if schema.get(EMBEDDED):
@@ -194,7 +194,7 @@ def _no_resources(schema: JsonValue, path: FieldPath) -> Errors:
 
 # ------------------------------------------------------------------ allOf, anyOf, oneOf, not
 _EITHER: Final = [{"type": "integer"}, {"type": "string"}]
-"""The one place where logic may say types."""
+"""The alternatives of int-or-string; only here may a logical junctor have types."""
 
 _EMPTY: Final = ("type", "title", "description", LIST_KEYS, RULES)
 _UNDEFINED: Final = ("default", "additionalProperties", LIST_TYPE, MAP_TYPE)
@@ -202,7 +202,7 @@ _FALSE: Final = ("nullable", PRESERVE, EMBEDDED, INT_OR_STRING)
 
 
 def _alternatives(schema: Schema, path: FieldPath) -> Iterator[tuple[Schema, FieldPath]]:
-    """The schemas of logic directly in this one."""
+    """Yield the direct subschemas of allOf, anyOf, oneOf and not."""
     for keyword in ("allOf", "anyOf", "oneOf"):
         for index, below in enumerate(schema.get(keyword) or ()):
             yield below, path.child(keyword).index(index)
@@ -221,7 +221,7 @@ def _logic(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _nested(schema: Schema, path: FieldPath, *, either: bool = False) -> Errors:
-    """In logic a schema restricts values, and must not say what they are."""
+    """Check a schema inside a logical junctor, which may only restrict values."""
     yield from _check_pattern(schema, path)
     if isinstance(schema.get("items"), Mapping):
         yield from _nested(schema["items"], path.child("items"))
@@ -236,7 +236,7 @@ def _nested(schema: Schema, path: FieldPath, *, either: bool = False) -> Errors:
 
 
 def _only_restricts(schema: Schema, path: FieldPath) -> Errors:
-    """Nothing here says what a value is, or what to do with it."""
+    """Reject keywords that specify types, defaults or extensions."""
     for keywords, state in ((_EMPTY, "empty"), (_FALSE, "false")):
         for keyword in keywords:
             if schema.get(keyword):
@@ -247,7 +247,7 @@ def _only_restricts(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _declarations(schema: Schema, path: FieldPath) -> Errors:
-    """What the logic of the whole object mentions must be declared outside of it; the server looks no deeper."""
+    """Check that the root schema declares the fields in its logical junctors; upstream checks the root only."""
     for below, below_path in _alternatives(schema, path):
         yield from _declared(below, schema, path, below_path)
 

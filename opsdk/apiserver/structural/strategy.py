@@ -26,29 +26,29 @@ class SchemaStrategy(HasStatusRules):
         self.has_status = has_status
         self._schema = schema
 
-    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:  # noqa: ARG002 - the shape of the hook
-        """The status is not the creator's."""
+    def prepare_for_create(self, context: Context, obj: JsonObject) -> None:  # noqa: ARG002 - the hook's signature
+        """Drop the status."""
         if self.has_status:
             obj.pop("status", None)
 
-    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:  # noqa: ARG002 - the shape of the hook
-        """The status stays."""
+    def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:  # noqa: ARG002 - the hook's signature
+        """Restore the status."""
         if self.has_status:
             obj.pop("status", None)
             if "status" in old:
                 obj["status"] = old["status"]
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """``1.0`` over ``1`` is a change too, though it is stored as it was."""
+        """``1.0`` instead of ``1`` is a change too, although the stored value is the same."""
         skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
         return not strict_equal(*({k: v for k, v in tree.items() if k not in skip} for tree in (obj, old)))
 
-    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
+    def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the hook's signature
         """Validate by the schema."""
         return [error.cause for error in self._schema.validate(obj, beside=self.beside(obj))]
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Validate by the schema, with ratcheting: unchanged invalid parts may stay."""
+        """Validate by the schema, with ratcheting: unchanged values may stay invalid."""
         errors = self._schema.validate(obj, old, warn=context.warn, beside=self.beside(obj))
         return [error.cause for error in errors]
 
@@ -58,5 +58,5 @@ class SchemaStrategy(HasStatusRules):
         return [error.cause for error in self._schema.validate_status(obj, old, warn=context.warn, beside=beside)]
 
     def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:  # noqa: ARG002 - a hook
-        """Return further errors in an object's fields; with `status_only`, in its status."""
+        """Return additional errors of an object; with `status_only`, only those in its status."""
         return ()

@@ -44,12 +44,12 @@ class RuleViolation(msgspec.Struct):
 
 
 class ValidationResult:
-    """The errors of a check, and its number of checks: the best of several alternatives has most."""
+    """The errors of a validation, with its number of checks: the best of several alternatives has the most."""
 
     __slots__ = ("_told", "checks")
 
     def __init__(self) -> None:
-        """Nothing wrong, nothing checked."""
+        """Create a result without errors and checks."""
         self._told: dict[tuple[FieldErrorType, str, str], FieldError] = {}
         self.checks = 0
 
@@ -78,14 +78,14 @@ class Validator:
     """Validates values below a base path; an empty base is the object itself."""
 
     def __init__(self, base: str = "") -> None:
-        """`base` is what field names are relative to, e.g. the path of a default inside a CRD."""
+        """`base` is the prefix of field names, e.g. the path of a default inside a CRD."""
         self._base = base
 
     def validate(self, value: JsonValue, node: SchemaNode, name: str, old: JsonValue = ABSENT) -> ValidationResult:
-        """Check `value`, which stands at `name`.
+        """Validate `value` at the path `name`.
 
-        `old` is what stood there before: as long as a value stays the same, it is not held against the writer, because
-        the schema may have become stricter since it was written.
+        `old` is the previous value. An unchanged value is not validated, because the schema may have become stricter
+        since it was written.
         """
         result = ValidationResult()
         if old is not ABSENT and old is not None and strict_equal(old, value) and _findable(value, node):
@@ -94,7 +94,7 @@ class Validator:
         if value is None:
             self._enum(value, node, name, result)
             return result
-        # The kinds of checks, in order: type, logic, keywords of the type, enumeration, the whole value.
+        # Count the kinds of checks, in order: type, logic, keywords of the type, enumeration, the whole value.
         result.checks += 4 + bool(node.types or node.format)
         if node.logical:
             self._logic(value, node, name, old, result)
@@ -123,7 +123,7 @@ class Validator:
         return f"{self._base}.{name}" if self._base and name else self._base or name or NO_PATH
 
     def _add_without_field(self, result: ValidationResult, text: str) -> None:
-        """An error that the server reports without a place of its own."""
+        """Add an error that upstream reports without a field."""
         result.add(invalid(self._base or NO_PATH, "", text))
 
     # -------------------------------------------------------------- the keywords, in the server's order
@@ -227,7 +227,7 @@ class Validator:
 
 
 def _best(results: list[ValidationResult]) -> ValidationResult:
-    """The failure that came farthest; of several, the first."""
+    """Return the failure with the most checks, the first one of several."""
     return max(results, key=lambda result: result.checks)
 
 
@@ -237,12 +237,12 @@ _NUMERIC: Final = frozenset({"integer", "number"})
 
 
 def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
-    """What was expected and what was found, if they do not agree."""
+    """Return the expected and the actual type if they differ."""
     if not (node.types or node.format):
         return None
     if value is None:
         return None if node.nullable or not node.types else (",".join(node.types), "null")
-    # An integer of more than 64 bits is a float to the server.
+    # To upstream, an integer of more than 64 bits is a float.
     wide = isinstance(value, int) and not -(2**63) <= value < 2**63
     actual = "number" if wide else _JSON_TYPES[type(value)]
     whole = isinstance(value, float) and nearly_whole(value)
@@ -252,16 +252,16 @@ def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
     if node.format and not isinstance(value, str | list):
         return node.format, _GO_FORMATS.get(actual, "")
     if node.format and not _NUMERIC.intersection(node.types):
-        return None  # a string or a list may have another form on the wire
+        return None  # strings and lists may have other encodings
     return ",".join(node.types), actual
 
 
 _GO_FORMATS: Final = {"number": "float64", "integer": "int64"}
 
 
-# ------------------------------------------------------------------ what was there before
+# ------------------------------------------------------------------ comparison with old values
 def _old_elements(old: JsonValue, node: SchemaNode) -> Callable[[JsonValue], JsonValue]:
-    """Finds the old element for a new one: by its keys, and not at all where elements have none."""
+    """Return a lookup of the old element for a new one by its keys. Without keys it finds none."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda _: ABSENT
     elements = {element_key(item, node.list_keys): item for item in old if _has_keys(item, node)}
@@ -273,7 +273,7 @@ def _has_keys(item: JsonValue, node: SchemaNode) -> bool:
 
 
 def _findable(value: JsonValue, node: SchemaNode | None) -> bool:
-    """Whether all elements of maps in `value` have their keys: who has none cannot be known to be the same."""
+    """Report whether all elements of map lists in `value` have their keys; other elements cannot be matched."""
     if node is None or not node.unique:
         return True
     if isinstance(value, dict):
@@ -293,4 +293,4 @@ BLOCKING: Final = frozenset(
         FieldErrorType.TYPE_INVALID,
     }
 )
-"""After errors of these types, rules are not evaluated: they rely on what the schema promises."""
+"""After errors of these types, rules are not evaluated, because they rely on the schema."""

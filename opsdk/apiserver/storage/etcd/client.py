@@ -34,7 +34,7 @@ _MEMBER_FAILED = frozenset({EtcdFailure.UNREACHABLE, EtcdFailure.NOT_DONE, EtcdF
 
 
 class Rpc(enum.Enum):
-    """A method: its path, the class of its request and of its response."""
+    """A gRPC method: its path, request class and response class."""
 
     RANGE = ("/etcdserverpb.KV/Range", messages.RangeRequest, messages.RangeResponse)
     TXN = ("/etcdserverpb.KV/Txn", messages.TxnRequest, messages.TxnResponse)
@@ -45,20 +45,20 @@ class Rpc(enum.Enum):
 
 
 class Repeat(enum.Enum):
-    """Whether a request may be sent again after its answer was lost."""
+    """Whether a request is retried after its response was lost."""
 
     READ = "read"
-    """It changes nothing: it is sent again."""
+    """A read: it is retried."""
     COMPARED = "compared"
-    """It compares a revision that never returns, so it takes effect once at most: it is sent again."""
+    """It compares a revision, which never repeats, so it takes effect at most once: it is retried."""
     NEVER = "never"
-    """It could take effect twice: the caller finds out what happened."""
+    """It could take effect twice: it is not retried, and the caller resolves the outcome."""
 
 
 class EtcdClient(Closing):
-    """Sends requests to one member until it fails, then to the next.
+    """Sends requests to one member until it fails, then to the next member.
 
-    The connections belong to the running event loop; they open with the first request.
+    The connections are bound to the running event loop and open with the first request.
     """
 
     def __init__(self, options: EtcdOptions, *, clock: Clock) -> None:
@@ -77,13 +77,13 @@ class EtcdClient(Closing):
 
     @property
     def endpoint(self) -> str:
-        """The member that gets the next request."""
+        """The member for the next request."""
         return self._options.endpoints[self._current]
 
     async def request(self, rpc: Rpc, message: Any, repeat: Repeat = Repeat.READ) -> tuple[Any, bool]:
-        """Return the response, and whether an earlier attempt may have been carried out too.
+        """Return the response, and whether an earlier attempt may have taken effect too.
 
-        Raises `EtcdError`. Its `done` says that an attempt of a write may have been carried out.
+        Raises `EtcdError`. Its `done` reports whether an attempt of a write may have taken effect.
         """
         deadline = self._clock.now() + self._options.retry_timeout
         backoff = _BACKOFF.start()
@@ -123,7 +123,7 @@ class EtcdClient(Closing):
         if failure is EtcdFailure.TOKEN:
             self._token = ""
         if code == "DEADLINE_EXCEEDED":
-            # A member that hangs keeps its watches silent, too.
+            # The watches of an unresponsive member are silent, so they are abandoned too.
             for stream in tuple(self._streams.get(endpoint, ())):
                 stream.abandon()
         if failure in _MEMBER_FAILED and endpoint == self.endpoint:
@@ -141,15 +141,15 @@ class EtcdClient(Closing):
 
     @asynccontextmanager
     async def watch(self, request: Any) -> AsyncGenerator[AsyncGenerator[Any, None], None]:
-        """Open a watch at the current member; yields its responses from the first on, which confirms the watch.
+        """Open a watch at the current member. Yield its responses, beginning with the one that confirms the watch.
 
-        Raises `EtcdError` when it ends with an error; leaving the block ends the watch.
+        Raises `EtcdError` if it ends with an error; leaving the block cancels the watch.
         """
         endpoint = self.endpoint
         deadline = self._clock.now() + self._options.request_timeout
-        # etcd refuses a watch with an expired token as if the user lacked the permission.
+        # etcd reports an expired token of a watch as a missing permission.
         self._token = ""
-        # A member that loses its leader ends the watch instead of staying silent.
+        # A member without a leader ends the watch then, instead of staying silent.
         metadata = [("hasleader", "true"), *await self._metadata(deadline)]
         path, message, response = Rpc.WATCH.value
         method = self._channel(endpoint).stream_stream(
@@ -179,7 +179,7 @@ class EtcdClient(Closing):
         except grpc.aio.AioRpcError as error:
             raise self._failed(endpoint, error) from error
         except asyncio.InvalidStateError as error:
-            # A write on a call that has ended does not tell the reason; the call does.
+            # A write on an ended call does not report the reason; the call does.
             code, details = await call.code(), await call.details()
             raise self._failed(endpoint, grpc.aio.AioRpcError(code, None, None, details=details)) from error
         except asyncio.CancelledError as error:
@@ -215,15 +215,15 @@ class EtcdClient(Closing):
             ("grpc.keepalive_time_ms", int(self._options.keepalive_time * 1000)),
             ("grpc.keepalive_timeout_ms", int(self._options.keepalive_timeout * 1000)),
             ("grpc.initial_reconnect_backoff_ms", 100),
-            # The smallest backoff is also the time that a connection attempt may take.
+            # The smallest backoff also limits a connection attempt.
             ("grpc.min_reconnect_backoff_ms", 1000),
             ("grpc.max_reconnect_backoff_ms", 1000),
-            # Two storages in one process must not share a connection that the other one closes.
+            # Two storages in one process must not share a connection that one of them closes.
             ("grpc.use_local_subchannel_pool", 1),
         )
 
     async def aclose(self) -> None:
-        """Close the connections; requests under way are cancelled. Idempotent."""
+        """Close the connections and cancel running requests. Idempotent."""
         self._closed = True
         channels, self._channels = self._channels, {}
         for channel in channels.values():

@@ -1,7 +1,7 @@
 """Compaction of etcd's history at an interval.
 
-All replicas, and kube-apiservers on the same etcd, agree through one key: the first one that writes it in an interval
-compacts. Each round compacts up to the revision of the round before, so watches have at least one interval of history.
+All replicas, and kube-apiservers on the same etcd, coordinate through one key: the first one that writes it in an
+interval compacts. Each round compacts up to the revision of the last round, so watches have at least one interval.
 
 Upstream: k8s.io/apiserver/pkg/storage/etcd3/compact.go (v1.36).
 """
@@ -24,7 +24,7 @@ COMPACT_REV_KEY = b"compact_rev_key"
 
 
 class EtcdCompactor(Closing):
-    """Compacts every `interval` seconds, unless another process did so."""
+    """Compacts every `interval` seconds, unless another process has compacted."""
 
     def __init__(self, client: EtcdClient, *, clock: Clock, interval: float) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class EtcdCompactor(Closing):
         return f"<EtcdCompactor after round {self._round} at {self._revision}>"
 
     def start(self) -> None:
-        """Begin; the first compaction is after two intervals."""
+        """Start; the first compaction is after two intervals."""
         self._tasks.start(self._run(), name="run")
 
     async def _run(self) -> None:
@@ -50,14 +50,14 @@ class EtcdCompactor(Closing):
                 log.warning("etcd was not compacted, the next attempt is in %g s: %s", self._interval, error)
 
     async def compact(self) -> int:
-        """Do one round; return the revision that this process compacted, or 0 if it did not."""
+        """Run one round. Return the compacted revision, or 0 if another process has compacted."""
         key = messages.RequestOp(request_put=messages.PutRequest(key=COMPACT_REV_KEY, value=b"%d" % self._revision))
         compare = messages.Compare(
             result=messages.COMPARE_EQUAL, target=messages.COMPARE_VERSION, key=COMPACT_REV_KEY, version=self._round
         )
         read = messages.RequestOp(request_range=messages.RangeRequest(key=COMPACT_REV_KEY))
         request = messages.TxnRequest(compare=[compare], success=[key], failure=[read])
-        # A lost answer only makes the round another one's, so the request may be sent again.
+        # If the response is lost, the retry only loses the round to another process.
         response, _ = await self._client.request(Rpc.TXN, request)
         revision, self._revision = self._revision, response.header.revision
         if not response.succeeded:
@@ -76,5 +76,5 @@ class EtcdCompactor(Closing):
         return revision
 
     async def aclose(self) -> None:
-        """End; a round under way is cancelled. Idempotent."""
+        """Stop and cancel a running round. Idempotent."""
         await self._tasks.aclose()

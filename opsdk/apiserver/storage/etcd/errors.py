@@ -1,4 +1,4 @@
-"""What an error of etcd means for a request: whether it was carried out, and which `ApiError` says so. Pure.
+"""Classifies etcd errors: whether the request took effect, and which `ApiError` reports it. Pure.
 
 Upstream: k8s.io/apiserver/pkg/storage/errors and etcd api/v3rpc/rpctypes/error.go (v3.6).
 """
@@ -18,32 +18,32 @@ from opsdk.errors import (
 
 
 class EtcdFailure(enum.Enum):
-    """What is known after a request failed."""
+    """The outcome of a failed request."""
 
     UNREACHABLE = "unreachable"
-    """The request was not sent: another member may answer."""
+    """The request was not sent: another member may respond."""
     NOT_DONE = "not done"
-    """A member refused it before any effect, such as one without a leader: another member may answer."""
+    """The member rejected it before any effect, e.g. without a leader: another member may respond."""
     UNKNOWN = "unknown"
-    """The request may have been carried out: the answer was lost or late."""
+    """The request may have taken effect: the response was lost or late."""
     COMPACTED = "compacted"
     """The revision is compacted."""
     FUTURE = "future"
-    """The revision has not happened yet."""
+    """The revision is in the future."""
     TOKEN = "token"  # noqa: S105 - no secret
-    """The token of the user has expired: authenticate again."""
+    """The token of the user has expired; the client authenticates again."""
     FULL = "full"
-    """The database has reached its quota. Nothing was written."""
+    """The database has reached its quota, so nothing was written."""
     TOO_LARGE = "too large"
-    """The request is larger than etcd takes. Nothing was written."""
+    """The request exceeds etcd's size limit, so nothing was written."""
     DENIED = "denied"
-    """The user name, password or permission is wrong. Nothing was done."""
+    """The user name, password or permission is wrong, so nothing was done."""
     OTHER = "other"
-    """Anything else that etcd answers; another member would answer the same."""
+    """Any other error; all members would return the same."""
 
 
 class EtcdError(Exception):
-    """A request failed; the storage translates it. `done` says whether it may have been carried out."""
+    """A request failed; the storage translates it. `done` reports whether it may have taken effect."""
 
     def __init__(self, failure: EtcdFailure, text: str, *, done: bool = False) -> None:
         self.failure = failure
@@ -76,7 +76,7 @@ _LOST = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "
 
 
 def classify(code: str, details: str) -> EtcdFailure:
-    """Return what an error of a gRPC call means; `code` is the name of its status.
+    """Return the outcome for a gRPC error; `code` is the name of its status.
 
     >>> classify("UNAVAILABLE", "etcdserver: leader changed"), classify("UNAVAILABLE", "etcdserver: no leader")
     (<EtcdFailure.UNKNOWN: 'unknown'>, <EtcdFailure.NOT_DONE: 'not done'>)
@@ -88,7 +88,7 @@ def classify(code: str, details: str) -> EtcdFailure:
 
 
 def api_error(error: EtcdError, verb: str, key: str) -> ApiError:
-    """Return what the client of the API server reads about a failed `verb` of `key`."""
+    """Return the error for a client whose `verb` of `key` failed."""
     text = error.text
     if error.done:
         return ServerTimeoutError(

@@ -6,7 +6,7 @@ from opsdk.errors import ConfigError
 
 
 def missing_extra(error: ModuleNotFoundError) -> ConfigError:
-    """Return the error of a library that the extra ``etcd`` brings.
+    """Return the error of a missing library of the extra ``etcd``.
 
     >>> str(missing_extra(ModuleNotFoundError("no module", name="grpc")))
     "the storage on etcd needs grpc: pip install 'opsdk[etcd]'"

@@ -1,7 +1,7 @@
-"""From the responses of one etcd watch to the changes of one bucket. Pure.
+"""Converts the responses of one etcd watch to the changes of one bucket. Pure.
 
-A feed knows the revision up to which it has seen everything, so a watch that broke goes on behind it: no change is
-missed or seen twice. Its history lets watches start in the past without a watch of their own.
+A feed records the revision up to which it is complete, so a broken watch resumes after it: no change is lost or
+repeated. Watches that start in the past read its history instead of another etcd watch.
 
 Upstream: k8s.io/apiserver/pkg/storage/etcd3/watcher.go (v1.36).
 """
@@ -23,7 +23,7 @@ class Feed:
     """The changes of one bucket after `revision`, for all its readers.
 
     Attributes:
-        seen: the revision up to which every change was read.
+        seen: the revision up to which the feed is complete.
         watches: the readers.
     """
 
@@ -46,7 +46,7 @@ class Feed:
         return self._history.floor
 
     def attach(self, prefix: str, since: int, on_close: Callable[[QueueWatch], None]) -> QueueWatch:
-        """Return a new reader of the changes below `prefix` after `since`, which is not older than `floor`."""
+        """Return a new reader of the changes below `prefix` after `since`, which is at least `floor`."""
         backlog = [change for change in self._history.since(since) if change.key.startswith(prefix)]
         watch = QueueWatch(
             prefix,
@@ -60,11 +60,11 @@ class Feed:
         return watch
 
     def resume(self) -> None:
-        """Begin with the responses of a new connection: parts of a response that broke off are dropped."""
+        """Start with the responses of a new connection, and drop fragments of an incomplete response."""
         self._fragments = []
 
     def take(self, response: Any) -> None:
-        """Give the changes of a response to the readers. Raises `CompactedError` if no watch can go on here."""
+        """Pass the changes of a response to the readers. Raises `CompactedError` if the watch cannot continue."""
         if response.compact_revision:
             raise CompactedError(self.seen, response.compact_revision)
         revision: int = response.header.revision
@@ -80,7 +80,7 @@ class Feed:
         if events:
             self.seen = max(self.seen, events[-1].kv.mod_revision)
         elif not response.created:
-            self.seen = max(self.seen, revision)  # progress: etcd has sent everything up to here
+            self.seen = max(self.seen, revision)  # a progress response: etcd has sent all changes up to this revision
 
     def _changes(self, events: Iterable[Any]) -> Iterable[StorageChange]:
         for event in events:
@@ -92,17 +92,17 @@ class Feed:
             if event.type == EVENT_PUT:
                 yield put(key, revision, decode(event.kv).value, previous)
             elif previous is None:
-                # Compaction took the last state, so the deletion cannot be shown: readers list again.
+                # The last state is compacted, so the deletion event cannot be built: readers list again.
                 raise CompactedError(self.seen, revision)
             else:
                 yield removal(key, revision, with_revision(previous, revision), previous)
 
     def progress(self) -> int:
-        """Return the revision up to which the readers that began here have got every change."""
+        """Return the revision up to which the initial readers have received all changes."""
         return self.seen if self._successor is None else max(self.seen, self._successor.progress())
 
     def succeed(self, feed: Feed) -> None:
-        """Take over the readers of `feed`, which has seen everything up to `floor`, perhaps more than this feed."""
+        """Take over the readers of `feed`, which is complete at least up to `floor`."""
         for watch in feed.watches:
             watch.after = max(watch.after, feed.seen)
             for change in self._history.since(feed.seen):
@@ -112,6 +112,6 @@ class Feed:
         feed.watches, feed._successor = set(), self
 
     def fail(self, error: Callable[[QueueWatch], Exception]) -> None:
-        """End every reader with an error."""
+        """Fail every reader with an error."""
         for watch in tuple(self.watches):
             watch.fail(error(watch))

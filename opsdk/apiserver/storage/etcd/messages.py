@@ -1,7 +1,6 @@
-"""The messages of etcd's v3 API, as far as they are used: fields with their numbers and types.
+"""The used messages of etcd's v3 API: fields with their numbers and types.
 
-The classes come from this table at import, so there is no generated code that depends on a version of protobuf's
-compiler.
+The classes are built from this table at import, so no generated code depends on a version of protobuf's compiler.
 
 Upstream: etcd api/etcdserverpb/rpc.proto and api/mvccpb/kv.proto (v3.6).
 """
@@ -52,7 +51,7 @@ _MESSAGES = {
 COMPARE_EQUAL = 0
 """``Compare.result``."""
 COMPARE_VERSION = 0
-"""``Compare.target``: how often the key was written since its creation."""
+"""``Compare.target``: the number of writes since the key's creation."""
 COMPARE_MOD_REVISION = 2
 """``Compare.target``: the revision of the key's last write; 0 if the key does not exist."""
 EVENT_PUT = 0

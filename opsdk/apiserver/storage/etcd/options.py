@@ -10,27 +10,27 @@ from opsdk.options import Options
 
 
 class EtcdOptions(Options, frozen=True, kw_only=True):
-    """How to reach etcd, and how much to remember of it.
+    """Connection, timeouts and limits of the storage on etcd.
 
     Attributes:
         endpoints: client URLs of the members, ``http`` or ``https`` for all. Requests go to one of them until it fails.
-        prefix: the beginning of all keys. Servers with different kinds may share one; different applications may not.
-        ca_file: CA certificates in PEM that signed the members' certificates; None: those of the system.
-        cert_file: the client certificate in PEM, with `key_file`.
-        key_file: the private key of `cert_file`.
-        user: the user name where etcd's authentication is on; empty: none.
+        prefix: prefix of all keys. Servers with different kinds may share one; different applications may not.
+        ca_file: PEM file of the CA that signed the members' certificates; None for the system's CAs.
+        cert_file: PEM file of the client certificate; requires `key_file`.
+        key_file: PEM file of the private key of `cert_file`.
+        user: user name for etcd's authentication; empty for none.
         password: the password of `user`; `repr` hides it.
-        request_timeout: seconds that one member may take for one request. A member that is stopped or cut off costs
-            this time once, so it is larger than an election (1 s) and smaller than `retry_timeout`.
-        retry_timeout: seconds of one storage call with all its attempts. kube-apiserver's clients give up after 34 s.
-        keepalive_time: seconds without data after which a connection is probed. etcd refuses less than 5 s.
-        keepalive_timeout: seconds until a probe without an answer ends the connection.
-        page_limit: keys in one request of a list; a larger list takes several requests at one revision.
-        history_limit: changes of each resource that are kept for watches that start in the past. Watches that start
-            earlier read from etcd.
-        watch_limit: changes that may wait for a slow watcher before it is cut off.
-        compaction_interval: seconds between compactions; 0: another program compacts, e.g. etcd itself. The default is
-            kube-apiserver's. Replicas agree through a key, so one of them compacts.
+        request_timeout: seconds for one request to one member. An unreachable member costs this time once, so it is
+            longer than an election (1 s) and shorter than `retry_timeout`.
+        retry_timeout: seconds for one storage call with all its attempts. kube-apiserver's clients time out after 34 s.
+        keepalive_time: seconds without data before a connection is probed. etcd rejects less than 5 s.
+        keepalive_timeout: seconds until an unanswered probe closes the connection.
+        page_limit: keys in one request of a list; larger lists take several requests at one revision.
+        history_limit: changes of each resource that are kept for watches that start in the past. Older watches read
+            from etcd.
+        watch_limit: most pending changes of a slow watcher before it is closed.
+        compaction_interval: seconds between compactions; 0 if another program compacts, e.g. etcd. The default is
+            kube-apiserver's. Replicas coordinate through a key, so one of them compacts.
     """
 
     endpoints: tuple[str, ...] = ("http://127.0.0.1:2379",)

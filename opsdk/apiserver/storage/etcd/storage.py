@@ -1,18 +1,18 @@
 """The storage on etcd v3.
 
-A write is one transaction that compares the key's last revision, so etcd decides between writers. Reads are
-linearizable: each sees every write that was acknowledged before, through whichever replica.
+A write is one transaction that compares the key's last revision, so etcd serializes the writers. Reads are
+linearizable: each returns all writes that were acknowledged before, by any replica.
 
-When the answer of a write is lost, the storage finds out what happened:
+If the response of a write is lost, the storage resolves the outcome:
 
-* An update or deletion compares a revision that never returns. It is sent again; if the key has changed, the first
-  change after that revision tells by its bytes whether it was this write.
+* An update or deletion compares a revision, which never repeats. It is sent again; if the key has changed, the first
+  change after that revision identifies this write by its bytes.
 * A deletion counts as done if that first change is a deletion, also by another writer.
-* A creation is not sent again, because it would bring back an object that was deleted meanwhile. If the key holds the
-  object, the creation is done. Otherwise it may still happen: the caller gets a 504.
+* A creation is not sent again, because it could restore an object that was deleted meanwhile. If the key has the
+  object, the creation is done. Otherwise it may still take effect: the client gets a 504.
 
 Upstream: k8s.io/apiserver/pkg/storage/etcd3/store.go (v1.36).
-Deviates: an unknown outcome is resolved; upstream returns a 500 or 504 at once.
+Deviates: an unknown outcome is resolved; upstream returns a 500 or 504.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class EtcdStorage(Closing):
             server = extension_server(resources_of(Book, storage), ...)
 
     Args:
-        options: how to reach etcd.
-        clock: of deadlines, pauses between attempts, and compactions.
+        options: connection, timeouts and limits.
+        clock: clock for deadlines, retries and compactions.
     """
 
     def __init__(self, options: EtcdOptions | None = None, *, clock: Clock = LOOP_CLOCK) -> None:
@@ -80,7 +80,7 @@ class EtcdStorage(Closing):
         return f"<EtcdStorage of {self.options!r}: {self._client!r}, {self._watches!r}>"
 
     async def start(self) -> None:
-        """Connect, and begin to compact. Raises `ConnectError` if no member answers within `retry_timeout`."""
+        """Connect, and start the compactor. Raises `ConnectError` if no member responds within `retry_timeout`."""
         try:
             await self._range(self.options.prefix)
         except EtcdError as error:
@@ -162,7 +162,7 @@ class EtcdStorage(Closing):
 
     # -------------------------------------------------------------- writes
     async def create(self, key: str, value: JsonObject) -> JsonObject:
-        """See `Storage.create`. Raises a 504 if etcd does not tell whether it has created the object."""
+        """See `Storage.create`. Raises a 504 if the outcome is unknown."""
         with _translated("create", key):
             revision = await self._transactions.create(self._key(key), value, encode(value, loop_random()))
         if revision is None:
@@ -214,7 +214,7 @@ class EtcdStorage(Closing):
 
     # -------------------------------------------------------------- watches
     async def watch(self, prefix: str, revision: int | None = None) -> StorageWatch:
-        """See `Storage.watch`. A lost connection is opened again behind the last change."""
+        """See `Storage.watch`. A lost connection is reopened after the last change."""
         with _translated("watch", prefix):
             current = await self._check(revision)
         return self._watches.watch(bucket_of(prefix), prefix, current if revision is None else revision, current)

@@ -1,4 +1,4 @@
-"""One bidirectional gRPC stream that leaves no task behind."""
+"""A bidirectional gRPC stream that leaves no task behind."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _GRACE = 2.0
 
 
 class GrpcStream(Closing):
-    """A call of a stream method.
+    """A call of a streaming method.
 
-    grpcio watches each stream in a task that it does not give out, and that ends some time after the cancellation.
-    This class finds the task: nothing can run between the three callbacks that its constructor schedules.
+    grpcio reads each stream in an internal task, which ends some time after the cancellation. This class finds the
+    task: no other code runs between the three callbacks that the constructor schedules.
 
     Attributes:
-        abandoned: whether `abandon` ended it.
+        abandoned: whether `abandon` ended the stream.
     """
 
     def __init__(self, method: Any, metadata: Any, *, clock: Clock) -> None:
@@ -43,17 +43,17 @@ class GrpcStream(Closing):
         self._begun.set_result(None)
 
     def abandon(self) -> None:
-        """End the stream for its reader, because the member does not answer other requests."""
+        """End the stream for its reader, because the member does not respond to other requests."""
         self.abandoned = True
         self.call.cancel()
 
     def read_cancelled(self) -> bool:
-        """Report whether a ``CancelledError`` of a read comes from `abandon`, not from a cancellation of the reader."""
+        """Report whether a ``CancelledError`` of a read comes from `abandon` and not from its caller."""
         task = asyncio.current_task()
         return self.abandoned and task is not None and not task.cancelling()
 
     async def aclose(self) -> None:
-        """Cancel the stream and wait until grpcio has forgotten it. Idempotent.
+        """Cancel the stream and wait for grpcio's task. Idempotent.
 
         A cancellation of the caller does not end the wait; it is raised afterwards.
         """

@@ -1,4 +1,4 @@
-"""Writes of one key, and what became of those whose answer was lost. The rules stand in `storage`."""
+"""Writes of one key, and the outcome of writes with a lost response. The rules are in `storage`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from opsdk.structured_merge.value import JsonObject
 log = logging.getLogger(__name__)
 
 _TRIES = 5
-"""Attempts to read a key's past; each goes to another member."""
+"""Attempts to read a key's history; each goes to another member."""
 
 
 class Committed(NamedTuple):
-    """The revision of the write; None if the key was changed before, then `newer` is its state (None: absent)."""
+    """The revision of the write; None if the key had changed, and then `newer` is its state (None: absent)."""
 
     revision: int | None
     newer: StoredObject | None = None
@@ -43,7 +43,7 @@ class Transactions:
         return committed if response.succeeded else None
 
     async def _created(self, name: bytes, value: JsonObject, data: bytes) -> int | None:
-        """Return the revision at which the key got its object, if that is `value`; None also if etcd does not tell."""
+        """Return the revision of the key's creation if its object is `value`; None also if etcd does not respond."""
         try:
             response, _ = await self._client.request(Rpc.RANGE, messages.RangeRequest(key=name))
         except EtcdError as error:
@@ -53,18 +53,18 @@ class Transactions:
             return None
         entry = response.kvs[0]
         uid = (value.get("metadata") or {}).get("uid")
-        # Another writer may have updated the object since; its uid stays.
+        # Another writer may have updated the object since, with the same UID.
         same = entry.value == data or (uid and (decode(entry).value.get("metadata") or {}).get("uid") == uid)
         revision: int = entry.create_revision
         return revision if same else None
 
     async def replace(self, name: bytes, current: StoredObject, data: bytes) -> Committed:
-        """Write `data` if the key's last write is still `current`."""
+        """Write `data` if `current` is still the key's last write."""
         put = messages.RequestOp(request_put=messages.PutRequest(key=name, value=data))
         return await self._commit(name, current, put, data)
 
     async def delete(self, name: bytes, current: StoredObject) -> Committed:
-        """Delete the key if its last write is still `current`."""
+        """Delete the key if `current` is still its last write."""
         removal = messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=name))
         return await self._commit(name, current, removal, None)
 
@@ -82,7 +82,7 @@ class Transactions:
         return Committed(None, decode(entries[0]) if entries else None)
 
     async def _first_change(self, name: bytes, revision: int) -> Any:
-        """Return the first event of a key after `revision`; there is one."""
+        """Return the first event of a key after `revision`, which exists."""
         request = messages.WatchCreateRequest(key=name, start_revision=revision + 1)
         text = ""
         for _ in range(_TRIES):
@@ -102,7 +102,7 @@ class Transactions:
 
 
 def _compared(name: bytes, revision: int, operation: Any) -> Any:
-    """Return the transaction that does `operation` if the key's last revision is `revision`, else reads the key."""
+    """Return a transaction: `operation` if the key's last revision is `revision`, else a read of the key."""
     compare = messages.Compare(
         result=messages.COMPARE_EQUAL, target=messages.COMPARE_MOD_REVISION, key=name, mod_revision=revision
     )

@@ -1,8 +1,8 @@
-"""Objects as bytes in etcd, and back. Pure.
+"""Encodes objects for etcd and decodes them. Pure.
 
-The bytes are the object's JSON without ``resourceVersion``: that is the key's revision. Behind the JSON stands a nonce
-of 64 random bits as white space, which JSON ignores. By it a writer whose answer was lost recognises its own write;
-another writer may have written an equal object.
+The bytes are the object's JSON without ``resourceVersion``, which is the key's revision. A nonce of 64 random bits
+follows as white space, which JSON ignores. It identifies a write whose response was lost, since another writer may
+have written an equal object.
 
 Upstream: k8s.io/apiserver/pkg/storage/api_object_versioner.go (v1.36).
 """
@@ -33,7 +33,7 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 
 def encode(value: JsonObject, rng: random.Random) -> bytes:
-    r"""Return the bytes that are stored for `value`, with a fresh nonce.
+    r"""Return the bytes of `value` with a new nonce.
 
     >>> data = encode({"metadata": {"name": "a", "resourceVersion": "7"}}, random.Random(1))
     >>> data.rstrip(b" \t\r\n"), len(data)
@@ -48,7 +48,7 @@ def encode(value: JsonObject, rng: random.Random) -> bytes:
 
 
 def decode(key_value: Any) -> StoredObject:
-    """Return the state that a ``KeyValue`` holds. Raises `EtcdError` if it is no object in JSON."""
+    """Decode a ``KeyValue``. Raises `EtcdError` if it is not a JSON object."""
     data: bytes = key_value.value
     revision: int = key_value.mod_revision
     try:
@@ -63,7 +63,7 @@ def decode(key_value: Any) -> StoredObject:
 
 
 def range_end(prefix: bytes) -> bytes:
-    """Return the first key behind all keys that begin with `prefix`, whose last byte is a slash.
+    """Return the first key after all keys with the prefix `prefix`, which ends with a slash.
 
     >>> range_end(b"/registry/core/pods/")
     b'/registry/core/pods0'

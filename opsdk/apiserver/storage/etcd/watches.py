@@ -1,6 +1,6 @@
 """The watches of a storage: one etcd watch for each bucket that has readers.
 
-A reader that starts before the bucket's history gets an etcd watch of its own until it has caught up.
+A reader that starts before the bucket's history gets its own etcd watch until it has caught up.
 
 Upstream: k8s.io/apiserver/pkg/storage/etcd3/watcher.go and cacher/cacher.go (v1.36).
 """
@@ -29,11 +29,11 @@ log = logging.getLogger(__name__)
 
 _BACKOFF = Backoff(base=0.05, factor=2, cap=2.0, jitter=0.5)
 _FINAL = frozenset({EtcdFailure.DENIED, EtcdFailure.OTHER, EtcdFailure.FUTURE})
-"""Failures that another member or a later attempt would repeat."""
+"""Failures that every member and every retry would return."""
 
 
 class Watches(Closing):
-    """Owns the feeds and the tasks that read them."""
+    """Owns the feeds and their tasks."""
 
     def __init__(self, client: EtcdClient, options: EtcdOptions, *, clock: Clock) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class Watches(Closing):
         return f"<Watches of {', '.join(sorted(self._shared)) or 'nothing'}>"
 
     def watch(self, bucket: str, prefix: str, since: int, current: int) -> QueueWatch:
-        """Return a reader of the changes below `prefix` after `since`; etcd has reached the revision `current`."""
+        """Return a reader of the changes below `prefix` after `since`; `current` is etcd's current revision."""
         start = min(since, current)
         feed = self._shared.get(bucket)
         if feed is None:
@@ -88,7 +88,7 @@ class Watches(Closing):
                 return
 
     async def _read(self, feed: Feed, on_progress: Callable[[], None]) -> None:
-        """Read one etcd watch until another feed has taken over the readers; raises when the watch ends."""
+        """Read one etcd watch until another feed takes over the readers. Raises if the watch ends."""
         key = f"{self._options.prefix}{feed.bucket}/".encode()
         request = messages.WatchCreateRequest(
             key=key,
@@ -111,9 +111,9 @@ class Watches(Closing):
                     return
 
     async def _check_restored(self, feed: Feed) -> None:
-        """Raise `CompactedError` if etcd was restored from an older copy: its revisions repeat, so readers list again.
+        """Raise `CompactedError` if etcd was restored from a backup: its revisions repeat, so readers list again.
 
-        A member that lags behind begins a watch at an older revision too; a linearizable read tells them apart.
+        A lagging member starts a watch at an older revision too; a linearizable read distinguishes the two.
         """
         key = self._options.prefix.encode()
         response, _ = await self._client.request(Rpc.RANGE, messages.RangeRequest(key=key))
@@ -149,18 +149,18 @@ class Watches(Closing):
         feed.fail(error)
 
     def _on_done(self, feed: Feed, task: asyncio.Task[None]) -> None:
-        """A task that ends while its feed has readers has a defect: the readers end too, so that they list again."""
+        """If a task ends while its feed has readers, fail the readers too, so that they list again."""
         if self._feeds.get(feed) is task:
             self._end(feed, lambda watch: CompactedError(watch.after, None))
 
     def end(self) -> None:
-        """End every reader; new ones may begin."""
+        """End every reader; new ones can start."""
         for feed in tuple(self._feeds):
             for watch in tuple(feed.watches):
                 watch.close()
 
     async def aclose(self) -> None:
-        """End every reader and every task. Idempotent."""
+        """End all readers and tasks. Idempotent."""
         self.end()
         await self._tasks.aclose()
 
