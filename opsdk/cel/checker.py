@@ -29,7 +29,7 @@ from opsdk.cel.types import Bindings, Type, TypeKind
 
 
 class CheckerScope(msgspec.Struct, frozen=True):
-    """What an expression may refer to."""
+    """The variables, types and functions of an expression."""
 
     variables: Mapping[str, Type]
     types: Mapping[str, Type]
@@ -37,14 +37,14 @@ class CheckerScope(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct):
-    """What the checker found; keys are ids of nodes.
+    """The results of the type check, by node id.
 
     Attributes:
         types: the type of each node.
-        variables: which variable a name, or a chain of selections, refers to.
-        constants: which type a name refers to.
-        overloads: which overloads a call may have.
-        statics: calls whose target is part of the function's name.
+        variables: the variable of each identifier or chain of selections.
+        constants: the type that an identifier names.
+        overloads: the possible overloads of each call.
+        statics: calls whose target is a part of a qualified function name.
     """
 
     types: dict[int, Type] = msgspec.field(default_factory=dict)
@@ -61,7 +61,7 @@ _RANGE_KINDS: Final = frozenset({TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM})
 
 
 def check(tree: Expr, scope: CheckerScope) -> tuple[Checked, list[Issue]]:
-    """What everything in the tree is, and what does not fit."""
+    """Check a tree; return the results and the issues."""
     checker = _Checker(scope)
     checker.check(tree)
     type_errors = checker.found
@@ -81,7 +81,7 @@ class _Checker:
         self.issues: list[Issue] = []
 
     def check(self, expr: Expr) -> Type:
-        """The type of a node; all below are checked."""
+        """Check a node with its children and return its type."""
         result_type = self._type(expr)
         self.found.types[expr.id] = result_type
         return result_type
@@ -249,7 +249,7 @@ class _Checker:
         return result
 
     def _instantiate(self, overload: Overload) -> tuple[list[Type], Type]:
-        """The overload with type parameters of its own."""
+        """Return the overload's parameter and result types with fresh type parameters."""
         names: Bindings = {}
         for type_ in (*overload.params, overload.result):
             self._rename(type_, names)
@@ -270,7 +270,7 @@ class _Checker:
         return types.more_general(before, current) if self._fits(before, current) else types.DYN
 
     def _content(self, expr: Expr, *, optional: bool) -> Type:
-        """The type of an element; of an optional one, of its content."""
+        """Return the type of an element; for an optional element, of its content."""
         content_type = self.check(expr)
         if not optional:
             return content_type
@@ -313,7 +313,7 @@ class _Checker:
     # -------------------------------------------------------------- folds
 
     def _variables(self, over: Type, node: Comprehension) -> tuple[Type, Type]:
-        """What the variables of a fold are; of one variable, only the first counts."""
+        """Return the types of a comprehension's variables; with one variable, only the first type is used."""
         if over.kind is TypeKind.LIST:
             return (over.params[0], types.DYN) if node.second is None else (types.INT, over.params[0])
         if over.kind is TypeKind.MAP:
@@ -332,7 +332,7 @@ class _Checker:
 
 
 def qualified_name(expr: Expr) -> str | None:
-    """The dotted name that a chain of selections spells, if it is nothing else."""
+    """Return the dotted name of a chain of selections; None for other expressions."""
     match expr:
         case Ident():
             return expr.name

@@ -16,13 +16,13 @@ from opsdk.cel.syntax import Expr
 from opsdk.cel.types import Type, Value
 
 MOST: Final = 2**64 - 1
-"""What counts as without bound."""
+"""The value for an unbounded size or cost."""
 
 TRAVERSAL: Final = 0.1
-"""The cost of looking at one character."""
+"""Cost per traversed character."""
 
 REGEX_FACTOR: Final = 0.25
-"""The cost of one character of a regular expression, for each unit of the text."""
+"""Cost per character of a regular expression, for each unit of the text."""
 
 LIST_COST: Final = 10
 MAP_COST: Final = 30
@@ -30,14 +30,14 @@ STRUCT_COST: Final = 40
 
 
 def scaled(amount: int, factor: float) -> int:
-    """The product, rounded up."""
+    """Return the product, rounded up."""
     product = math.ceil(amount * factor)
     return min(product, MOST)
 
 
 # ------------------------------------------------------------------ estimates
 class Range(msgspec.Struct, frozen=True):
-    """Between the least and the most of a size or of a cost; sums and products stop at `MAX_MESSAGE_BYTES`.
+    """Bounds of a size or a cost; sums and products saturate at `MAX_MESSAGE_BYTES`.
 
     >>> Range(1, 2) + Range(0, MOST)
     Range(least=1, most=18446744073709551615)
@@ -53,16 +53,16 @@ class Range(msgspec.Struct, frozen=True):
         return Range(min(self.least * other.least, MOST), min(self.most * other.most, MOST))
 
     def __or__(self, other: Range) -> Range:
-        """What both lie in."""
+        """Return the range that covers both."""
         return Range(min(self.least, other.least), max(self.most, other.most))
 
     def scaled(self, factor: float) -> Range:
-        """The product with a number, rounded up."""
+        """Return the product with a number, rounded up."""
         return Range(scaled(self.least, factor), scaled(self.most, factor))
 
 
 def exactly(amount: int) -> Range:
-    """Just this."""
+    """Return the range of one value."""
     return Range(amount, amount)
 
 
@@ -71,13 +71,13 @@ UNKNOWN: Final = Range(0, MOST)
 
 
 class Operand(msgspec.Struct, frozen=True):
-    """An argument as cost estimates see it.
+    """An argument for cost estimation.
 
     Attributes:
-        path: how it is reached from a variable; empty if it is computed.
+        path: the path from a variable; empty for a computed value.
         type: its type.
-        expr: what it is; None for the element of an argument.
-        size: what is known of its size.
+        expr: its node; None for an element of another operand.
+        size: its size, if it is known.
     """
 
     path: tuple[str, ...]
@@ -87,26 +87,26 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class Sizes(Protocol):
-    """Knows how large operands can be."""
+    """Provides the sizes of operands."""
 
     def size(self, operand: Operand) -> Range:
-        """Between what and what the size lies."""
+        """Return the bounds of an operand's size."""
         ...
 
     def element(self, operand: Operand) -> Operand | None:
-        """The element of a list; None for what is no list."""
+        """Return the element of a list operand; None for other types."""
         ...
 
 
 class CallEstimate(msgspec.Struct, frozen=True):
-    """What a call costs beside its arguments, and how large its result is."""
+    """The cost of a call without its arguments, and the size of its result."""
 
     cost: Range
     size: Range | None = None
 
 
 Estimate = Callable[[Sizes, Sequence[Operand]], CallEstimate | None]
-"""Estimates a call; a method's target is the first operand."""
+"""Estimates a call; the target of a method is the first operand."""
 
 Cost = Callable[[Sequence[Value], Value], int]
 """The cost of a call by its arguments and its result."""
@@ -114,16 +114,16 @@ Cost = Callable[[Sequence[Value], Value], int]
 
 # ------------------------------------------------------------------ functions
 class Overload(msgspec.Struct, frozen=True, kw_only=True):
-    """One form of a function.
+    """An overload of a function.
 
     Attributes:
-        id: its name in cost tables.
-        params: the types of its arguments, a method's target first.
-        result: the type of what it gives.
-        call: does it; raises `CelEvaluationError`.
-        method: whether it is called on its first argument.
-        cost: the cost of a call; default: one unit.
-        estimate: what it may cost.
+        id: its ID in cost tables.
+        params: the types of its parameters, first the target of a method.
+        result: the type of its result.
+        call: the implementation; raises `CelEvaluationError`.
+        method: whether it is called on its first parameter.
+        cost: the actual cost of a call; by default one unit.
+        estimate: the estimated cost of a call.
     """
 
     id: str
@@ -139,7 +139,7 @@ Functions = Mapping[str, Sequence[Overload]]
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
-    """Functions, macros and constants that belong together."""
+    """A set of functions, macros and constants."""
 
     functions: Functions = msgspec.field(default_factory=dict)
     macros: Macros = msgspec.field(default_factory=dict)
@@ -147,7 +147,7 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merged(libraries: Iterable[Library]) -> Library:
-    """All of them as one; overloads of a function come together."""
+    """Merge libraries into one, with the overloads of equal functions joined."""
     functions: dict[str, list[Overload]] = {}
     macros: dict[Any, Any] = {}
     types: dict[str, Type] = {}
@@ -160,10 +160,10 @@ def merged(libraries: Iterable[Library]) -> Library:
 
 
 def function(id_: str, params: Sequence[Type], result: Type, call: Callable[..., Any], **more: Any) -> Overload:
-    """A function's overload."""
+    """Return an overload of a function."""
     return Overload(id=id_, params=tuple(params), result=result, call=call, **more)
 
 
 def method(id_: str, params: Sequence[Type], result: Type, call: Callable[..., Any], **more: Any) -> Overload:
-    """A method's overload; the first parameter is its target."""
+    """Return an overload of a method; the first parameter is its target."""
     return Overload(id=id_, params=tuple(params), result=result, call=call, method=True, **more)

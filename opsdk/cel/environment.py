@@ -25,7 +25,7 @@ from opsdk.errors import CelCompileError, CelEvaluationError
 
 
 class EvaluationResult(msgspec.Struct, frozen=True):
-    """How an evaluation ended: with a value or an error, and what it cost until then."""
+    """The value or error of an evaluation, with its cost."""
 
     value: Value
     error: CelEvaluationError | None
@@ -58,10 +58,10 @@ class Program:
         self.variables = frozenset(checked.variables.values())
 
     def evaluate(self, variables: Mapping[str, Value]) -> Value:
-        """The value of the expression.
+        """Evaluate the expression.
 
         Raises:
-            CelEvaluationError: it has none.
+            CelEvaluationError: the evaluation failed.
         """
         outcome = self.run(variables)
         if outcome.error is not None:
@@ -69,7 +69,7 @@ class Program:
         return outcome.value
 
     def run(self, variables: Mapping[str, Value], *, limit: int = MOST) -> EvaluationResult:
-        """Evaluate; cancelled when it costs more than `limit`."""
+        """Evaluate the expression; stop if the cost exceeds `limit`."""
         frame = Frame(variables, self._slots, limit, self._construct)
         try:
             value = self._code(frame)
@@ -81,7 +81,7 @@ class Program:
         return EvaluationResult(value, None, frame.cost)
 
     def estimate(self, hint: SizeHint) -> Range:
-        """Between what and what the cost lies, where `hint` knows the sizes of variables."""
+        """Return the bounds of the cost; `hint` returns the sizes of variables."""
         try:
             return estimate_cost(self._tree, self._checked, hint)
         except RecursionError:
@@ -89,12 +89,12 @@ class Program:
 
 
 def _joined(first: Mapping[str, Type], rest: Mapping[str, Type]) -> Mapping[str, Type]:
-    """Two mappings, looked up in order. They are not copied, because a lookup may create types."""
+    """Return two mappings, looked up in order. They are not copied, because a lookup may create types."""
     return ChainMap(cast("dict[str, Type]", first), cast("dict[str, Type]", rest))
 
 
 class CelEnvironment:
-    """Variables, types and functions that expressions may use.
+    """The variables, types and functions of expressions.
 
     >>> from opsdk.cel.library.standard import STANDARD_LIBRARY
     >>> from opsdk.cel.types import INT
@@ -109,10 +109,10 @@ class CelEnvironment:
      | ..^
 
     Args:
-        libraries: what may be called.
-        variables: what may be referred to, and the types.
-        types: what may be constructed or compared with; looked up as needed, so they need not be countable.
-        construct: makes objects of those types.
+        libraries: the functions.
+        variables: the types of the variables.
+        types: the types that expressions can construct or name; looked up by name, so they need not be finite.
+        construct: constructs objects of those types.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class CelEnvironment:
         construct: Construct | None = None,
         libraries: Sequence[Library] = (),
     ) -> CelEnvironment:
-        """The same with more variables, types and functions."""
+        """Return an environment with additional variables, types and functions."""
         other = object.__new__(CelEnvironment)
         other._library = merged([self._library, *libraries]) if libraries else self._library
         other._macros = {**self._macros, **other._library.macros}
@@ -150,12 +150,12 @@ class CelEnvironment:
         return other
 
     def compile(self, text: str, accept: Callable[[Type], None] = lambda _: None) -> Program:
-        """The program of an expression.
+        """Compile an expression.
 
-        `accept` gets its type before constants are folded, and may reject it.
+        `accept` gets its type before constant folding, and may raise to reject it.
 
         Raises:
-            CelCompileError: it does not parse or does not fit; the message shows where.
+            CelCompileError: a syntax or type error; the message has the position.
         """
         try:
             tree = parse(text, self._macros)

@@ -29,7 +29,7 @@ from opsdk.cel.syntax import CallNode, Comprehension, Expr, Ident, ListOf, Liter
 from opsdk.cel.types import Type, TypeKind, is_optional
 
 SizeHint = Callable[[tuple[str, ...]], Range | None]
-"""The size of what a path leads to: a variable's name, then names of fields, ``@items``, ``@keys`` or ``@values``."""
+"""Returns the size at a path: a variable's name, then field names, ``@items``, ``@keys`` or ``@values``."""
 
 _FREE: Final = exactly(0)
 _SCALARS: Final = frozenset(
@@ -39,7 +39,7 @@ _SELECTED: Final = frozenset({TypeKind.MAP, TypeKind.OBJECT, TypeKind.PARAM})
 
 
 def estimate_cost(tree: Expr, checked: Checked, hint: SizeHint) -> Range:
-    """Between what and what the cost of an evaluation lies."""
+    """Return the bounds of an evaluation's cost."""
     return _Estimator(checked, hint).visit(tree)
 
 
@@ -51,7 +51,7 @@ class _Contents(msgspec.Struct, frozen=True):
     value: Range
 
     def union(self, other: _Contents | None) -> _Contents | None:
-        """What both lie in."""
+        """Return the sizes that cover both."""
         return None if other is None else _Contents(self.is_list, self.key | other.key, self.value | other.value)
 
 
@@ -71,7 +71,7 @@ class _Estimator:
         self._locals: dict[str, list[_Local]] = {}
 
     def visit(self, node: Expr) -> Range:
-        """The cost of a node; remembers what is found out about its size."""
+        """Return the cost of a node, and record its size."""
         match node:
             case Literal():
                 return _FREE
@@ -144,7 +144,7 @@ class _Estimator:
         return extra + (cost if cost is not None else together + ONE)
 
     def _indexed(self, node: CallNode, overload: Overload, size: Range | None) -> Range | None:
-        """An index leads on to the elements."""
+        """Record the path of an indexed element and return its size."""
         step = {"index_list": "@items", "index_map": "@values"}.get(overload.id)
         if step is None:
             return size
@@ -153,12 +153,12 @@ class _Estimator:
         return contents.value if contents is not None else None
 
     def logic(self, _: CallNode, costs: Sequence[Range]) -> Range:
-        """The right side may never be reached."""
+        """Return the cost of a logical operator: the right operand may be skipped."""
         first, right = costs
         return Range(first.least, (first + right).most)
 
     def choice(self, node: CallNode, costs: Sequence[Range]) -> Range:
-        """The condition and one of the two."""
+        """Return the cost of a condition and one of its branches."""
         _, yes, no = node.args
         self._sizes[node.id] = self.known_size(yes) | self.known_size(no)
         contents = self._contained(yes)
@@ -168,7 +168,7 @@ class _Estimator:
         return costs[0] + (costs[1] | costs[2])
 
     def plus(self, node: CallNode, costs: Sequence[Range]) -> Range:
-        """Strings are copied, lists are not."""
+        """Return the cost of ``+``: strings are copied, lists are not."""
         first, right = node.args
         _, overloads = self._checked.overloads[node.id]
         cost: Range | None = None
@@ -253,7 +253,7 @@ class _Estimator:
         self._push(node.second, value)
         return [node.variable, node.second]
 
-    # -------------------------------------------------------------- what is known of a node
+    # -------------------------------------------------------------- Sizes
     def size(self, operand: Operand) -> Range:
         """See `Sizes`."""
         if operand.size is not None:
@@ -273,7 +273,7 @@ class _Estimator:
         return Operand(known_path, self._type(node), node, self._size(node))
 
     def known_size(self, node: Expr) -> Range:
-        """The size of a node; anything if nothing is known."""
+        """Return the size of a node, or `UNKNOWN`."""
         return self._size(node) or UNKNOWN
 
     def _type(self, node: Expr) -> Type:

@@ -48,11 +48,11 @@ from opsdk.errors import CelBudgetError, CelCompileError, CelEvaluationError, Us
 from opsdk.structured_merge.value import JsonObject
 
 Construct = Callable[[Type, JsonObject], Value]
-"""Makes an object of a type from the values of its fields."""
+"""Constructs an object of a type from the values of its fields."""
 
 
 class Frame:
-    """One evaluation: variables, what folds gather, and the cost so far."""
+    """The state of one evaluation: variables, comprehension results and the cost."""
 
     __slots__ = ("construct", "cost", "limit", "locals", "variables")
 
@@ -64,10 +64,10 @@ class Frame:
         self.construct = construct
 
     def charge(self, cost: int) -> None:
-        """Count a cost.
+        """Add a cost.
 
         Raises:
-            CelBudgetError: it is too much.
+            CelBudgetError: the limit is exceeded.
         """
         self.cost += cost
         if self.cost > self.limit:
@@ -87,10 +87,10 @@ class _Raised:
 
 
 def compile_code(tree: Expr, checked: Checked) -> tuple[Code, int]:
-    """The function that evaluates the tree, and how many places for local variables it needs.
+    """Return the function that evaluates a tree, and the number of its local variables.
 
     Raises:
-        CelCompileError: a constant part of it has no value.
+        CelCompileError: the evaluation of a constant subexpression failed.
     """
     compiler = _Compiler(checked)
     return compiler.code(tree), compiler.slots
@@ -108,7 +108,7 @@ class _Compiler:
         self.slots = 0
 
     def code(self, node: Expr) -> Code:
-        """The function for a node."""
+        """Compile a node."""
         match node:
             case Literal():
                 return _constant(node.value)
@@ -135,7 +135,7 @@ class _Compiler:
 
     # -------------------------------------------------------------- names and fields
     def _named(self, node: Expr) -> Code | None:
-        """What the checker found a name to refer to."""
+        """Compile a reference to a variable or type."""
         constant = self._checked.constants.get(node.id)
         if constant is not None:
             return _constant(constant)
@@ -181,7 +181,7 @@ class _Compiler:
         return _invoke(called, overloads[0].cost if len(overloads) == 1 else _cost_of_first(overloads), codes)
 
     def _dispatch(self, name: str, overloads: Sequence[Overload], arguments: Sequence[Expr]) -> Callable[..., Value]:
-        """The function to call; where types are only known at run time, the one that then fits."""
+        """Return the function of a call. With dynamic types, it selects the overload at run time."""
         if len(overloads) == 1 and not any(
             (self._checked.types[argument.id].kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM))
             for argument in arguments
@@ -199,7 +199,7 @@ class _Compiler:
         return choose
 
     def logic(self, left: Expr, right: Expr, *, decisive: bool) -> Code:
-        """``&&`` and ``||``: one side may decide, even if the other has no value."""
+        """Compile ``&&`` or ``||``: one operand may decide, even if the other one fails."""
         first, second = self.code(left), self.code(right)
 
         def decide(frame: Frame) -> bool:
@@ -229,12 +229,12 @@ class _Compiler:
         return decide
 
     def choice(self, condition: Expr, yes: Expr, no: Expr) -> Code:
-        """Only the chosen side is evaluated."""
+        """Compile a conditional; only the chosen branch is evaluated."""
         test, first, second = self.code(condition), self._aside(yes), self._aside(no)
         return lambda frame: first(frame) if _boolean(test(frame)) else second(frame)
 
     def _aside(self, node: Expr) -> Code:
-        """The function for a node that, if it is a path, does not count its variable."""
+        """Compile a node; for a path, omit the cost of its variable."""
         code = self.code(node)
         if not _is_path(node) or (isinstance(node, CallNode) and node.function == "_?_:_"):
             return code
@@ -246,7 +246,7 @@ class _Compiler:
         return evaluate
 
     def not_false(self, argument: Expr) -> Code:
-        """Whether it is not false; what has no value is not."""
+        """Compile ``@not_strictly_false``: true unless the value is false; errors are true too."""
         code = self.code(argument)
 
         def test(frame: Frame) -> bool:
@@ -261,7 +261,7 @@ class _Compiler:
         return test
 
     def member(self, element: Expr, container: Expr) -> Code:
-        """``in``; a list of constants costs nothing."""
+        """Compile ``in``; a list of constants costs nothing."""
         first, second = self.code(element), self.code(container)
         fixed = isinstance(container, ListOf) and all(isinstance(one, Literal) for one in container.elements)
 
@@ -274,7 +274,7 @@ class _Compiler:
         return test
 
     def index(self, container: Expr, key: Expr) -> Code:
-        """An element."""
+        """Compile an index."""
         first, second = self.code(container), self._aside(key)
         cost = 1 if _is_path(container) else 2
 
@@ -288,11 +288,11 @@ class _Compiler:
         return get
 
     def optional_index(self, container: Expr, key: Expr) -> Code:
-        """An element, if it is there."""
+        """Compile an optional index."""
         return self._optional(container, key, find_index)
 
     def optional_select(self, operand: Expr, name: Expr) -> Code:
-        """A field, if it is there."""
+        """Compile an optional selection."""
         return self._optional(operand, name, find_field)
 
     def _optional(self, container: Expr, key: Expr, find: Callable[[Value, Value], Optional]) -> Code:
@@ -308,7 +308,7 @@ class _Compiler:
         return get
 
     def _append(self, left: Expr, right: Expr) -> Code | None:
-        """What a fold gathered, and one element: the list is the fold's own, so it may grow in place."""
+        """Compile an append to a comprehension's result. The list is private, so it grows in place."""
         if not (isinstance(left, Ident) and left.name == ACCUMULATOR and isinstance(right, ListOf)):
             return None
         gathered, codes = self.code(left), [self.code(one) for one in right.elements]
@@ -449,9 +449,9 @@ class _Compiler:
 
 
 def _is_path(node: Expr) -> bool:
-    """Whether it leads from a variable to what is in it: such a path counts its variable and each of its steps.
+    """Report whether a node is a path, which costs one for the variable and one for each step.
 
-    A step from anything else counts as one from a variable. A choice is a path without a variable of its own.
+    A step from another node costs one as well. A conditional is a path without a cost of its own.
     """
     match node:
         case Ident():
@@ -523,7 +523,7 @@ def insert(entries: dict[Value, Value], key: Value, value: Value) -> None:
     """Add an entry.
 
     Raises:
-        CelEvaluationError: the key is there already, or is nothing that can be a key.
+        CelEvaluationError: the key exists already, or its type is not allowed.
     """
     if find_key(entries, key).has_value:
         raise CelEvaluationError(f"insert failed: key {show(key)} already exists")
@@ -531,7 +531,7 @@ def insert(entries: dict[Value, Value], key: Value, value: Value) -> None:
 
 
 def _put(entries: dict[Value, Value], key: Value, value: Value) -> None:
-    """Add an entry, or give one that is there another value."""
+    """Add or replace an entry."""
     if kind_of(key) not in _KEYS:
         raise CelEvaluationError(f"unsupported key type: {type_of(key).runtime_name}")
     entries[key] = value
@@ -548,7 +548,7 @@ def _fits(param: Type, value: Value) -> bool:
 
 
 def _guarded(name: str, overload: Overload) -> Callable[..., Value]:
-    """The function; types were checked, but a variable may be null, and elements may be anything."""
+    """Return a call that checks its arguments, because dynamic values may have other types and variables be null."""
     call, params = overload.call, overload.params
     nested = any(param.params for param in params)
 
@@ -596,7 +596,7 @@ def _cost_of_first(overloads: Sequence[Overload]) -> Callable[[Sequence[Value], 
 def _invoke(
     call: Callable[..., Value], cost: Callable[[Sequence[Value], Value], int] | None, codes: Sequence[Code]
 ) -> Code:
-    """Call with the values of the arguments, and count it."""
+    """Return code that calls a function with its arguments and counts the cost."""
     if cost is None and len(codes) == 1:
         (only,) = codes
 

@@ -15,7 +15,7 @@ from opsdk.cel.source import Issue
 
 
 class TokenKind(Enum):
-    """What a token is; the value is how messages name it."""
+    """The kind of a token; the value is its name in messages."""
 
     END = "<EOF>"
     """The end of the text."""
@@ -38,14 +38,14 @@ class TokenKind(Enum):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """One token and where it begins."""
+    """A token with its offset."""
 
     kind: TokenKind
     text: str
     at: int
 
     def is_(self, *symbols: str) -> bool:
-        """Whether it is one of these symbols."""
+        """Report whether it is one of these symbols."""
         return self.kind is TokenKind.SYMBOL and self.text in symbols
 
 
@@ -76,7 +76,7 @@ _TOKEN: Final = re.compile(
 
 
 def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
-    """The tokens, closed by one of kind `TokenKind.END`, and what is no token.
+    """Return the tokens, with one of kind `TokenKind.END` at the end, and the syntax issues.
 
     >>> [token.text for token in tokenize("a<=1")[0]]
     ['a', '<=', '1', '<EOF>']
@@ -89,7 +89,7 @@ def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
         if match is None:
             opening = _OPEN.match(text, position)
             assert opening is not None
-            # The character that breaks the token belongs to the message, as in ANTLR's lexer.
+            # As in ANTLR's lexer, the message includes the character that breaks the token.
             wrong = text[position : opening.end() + 1]
             issues.append(Issue(position, f"Syntax error: token recognition error at: '{wrong}'"))
             position += len(wrong)
@@ -115,7 +115,7 @@ _OPEN: Final = re.compile(
 )
 
 
-# ------------------------------------------------------------------ what literals mean
+# ------------------------------------------------------------------ literals
 _SIMPLE: Final = {
     "a": "\a",
     "b": "\b",

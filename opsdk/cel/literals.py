@@ -41,7 +41,7 @@ _ARGUMENTS: Final[dict[str, Callable[[Value], bool]]] = {
 
 
 def check_literals(tree: Expr, checked: Checked) -> Iterator[Issue]:
-    """Constants that a function refuses, and lists and maps whose elements are of different types."""
+    """Yield invalid constant arguments, and list and map literals with elements of different types."""
     for node, formatted in _walk(tree, formatted=False):
         match node:
             case CallNode(function="format", target=Literal(value=str(form)), args=(ListOf() as given,)):
@@ -57,7 +57,7 @@ def check_literals(tree: Expr, checked: Checked) -> Iterator[Issue]:
 
 
 def _walk(node: Expr, *, formatted: bool) -> Iterator[tuple[Expr, bool]]:
-    """All nodes, and whether they are arguments of ``format``, which takes lists of anything."""
+    """Yield all nodes, and whether they are arguments of ``format``, whose list may be heterogeneous."""
     yield node, formatted
     inside = (isinstance(node, CallNode) and node.function == "format") or (
         formatted and isinstance(node, ListOf | MapOf)
@@ -67,7 +67,7 @@ def _walk(node: Expr, *, formatted: bool) -> Iterator[tuple[Expr, bool]]:
 
 
 def children(node: Expr) -> tuple[Expr, ...]:
-    """The nodes directly below."""
+    """Return the child nodes."""
     match node:
         case Select():
             return (node.operand,)
@@ -85,7 +85,7 @@ def children(node: Expr) -> tuple[Expr, ...]:
 
 
 def _format(node: CallNode, form: str, given: ListOf, checked: Checked) -> Iterator[Issue]:
-    """The first thing that is wrong with a form and what is given for it."""
+    """Yield the first error of a format string and its arguments."""
     places = count()
     try:
         clauses = [read_clause(clause_match) for clause_match in CLAUSE.finditer(form)]
@@ -110,7 +110,7 @@ def _format(node: CallNode, form: str, given: ListOf, checked: Checked) -> Itera
 
 
 def _shown(node: Expr, verb: str) -> Iterator[Expr]:
-    """What is formatted: as a text, also what is in lists and maps."""
+    """Yield the formatted nodes; for ``%s`` also the elements of list and map literals."""
     yield node
     if verb == "s" and isinstance(node, ListOf | MapOf):
         for child in children(node):
@@ -175,7 +175,7 @@ def _map(node: MapOf, checked: Checked) -> Iterator[Issue]:
 
 
 def _same(left: Type, right: Type) -> bool:
-    """Whether two types are one, whatever their parameters are called."""
+    """Report whether two types are equal, ignoring the names of type parameters."""
     if left.kind is not right.kind or len(left.params) != len(right.params):
         return False
     if left.kind is TypeKind.TYPE:

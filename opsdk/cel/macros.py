@@ -15,14 +15,14 @@ from opsdk.cel.syntax import CallNode, Comprehension, Expr, Ident, ListOf, Liter
 from opsdk.cel.types import BOOL, INT, Type, Value
 
 ACCUMULATOR: Final = "@result"
-"""The name of what a fold gathers; no expression can spell it."""
+"""The accumulator of a comprehension; no identifier can have this name."""
 
 BIND_RANGE: Final = "#unused"
-"""The variable of a fold that only gives a value a name."""
+"""The iteration variable of ``cel.bind``."""
 
 
 class MacroError(Exception):
-    """The arguments of a macro are wrong; the parser reports it."""
+    """Invalid macro arguments; the parser reports them."""
 
     def __init__(self, at: int, message: str) -> None:
         super().__init__(message)
@@ -31,62 +31,62 @@ class MacroError(Exception):
 
 
 class Builder:
-    """Makes nodes that stand at one offset."""
+    """Creates nodes at one offset."""
 
     def __init__(self, ids: count[int], at: int) -> None:
         self._ids = ids
         self.at = at
 
     def literal(self, value: Value, type_: Type) -> Literal:
-        """A constant."""
+        """Return a constant."""
         return Literal(value, type_, id=next(self._ids), at=self.at)
 
     def true(self) -> Literal:
-        """The constant true."""
+        """Return the constant true."""
         return self.literal(value=True, type_=BOOL)
 
     def false(self) -> Literal:
-        """The constant false."""
+        """Return the constant false."""
         return self.literal(value=False, type_=BOOL)
 
     def number(self, value: int) -> Literal:
-        """A constant integer."""
+        """Return an integer constant."""
         return self.literal(value, INT)
 
     def ident(self, name: str) -> Ident:
-        """A variable."""
+        """Return an identifier."""
         return Ident(name, id=next(self._ids), at=self.at)
 
     def accumulator(self) -> Ident:
-        """What the fold has gathered."""
+        """Return the accumulator."""
         return self.ident(ACCUMULATOR)
 
     def call(self, function: str, *args: Expr) -> CallNode:
-        """A function."""
+        """Return a function call."""
         return CallNode(function, None, args, id=next(self._ids), at=self.at)
 
     def method(self, function: str, target: Expr, *args: Expr) -> CallNode:
-        """A method."""
+        """Return a method call."""
         return CallNode(function, target, args, id=next(self._ids), at=self.at)
 
     def list(self, *elements: Expr) -> ListOf:
-        """A list."""
+        """Return a list."""
         return ListOf(elements, id=next(self._ids), at=self.at)
 
     def map(self, *entries: MapEntryNode) -> MapOf:
-        """A map."""
+        """Return a map."""
         return MapOf(entries, id=next(self._ids), at=self.at)
 
     def has(self, operand: Expr, field: str) -> Select:
-        """Whether there is a field."""
+        """Return a field presence test."""
         return Select(operand, field, test=True, id=next(self._ids), at=self.at)
 
     def append(self, element: Expr) -> CallNode:
-        """What was gathered, and one element."""
+        """Return the accumulator with an appended element."""
         return self.call("_+_", self.accumulator(), self.list(element))
 
     def choose(self, condition: Expr, yes: Expr, no: Expr | None = None) -> CallNode:
-        """One or the other; without the other, what was gathered."""
+        """Return a conditional; `no` defaults to the accumulator."""
         return self.call("_?_:_", condition, yes, no if no is not None else self.accumulator())
 
     def fold(
@@ -100,7 +100,7 @@ class Builder:
         result: Expr | None = None,
         accumulator: str = ACCUMULATOR,
     ) -> Comprehension:
-        """A fold."""
+        """Return a comprehension; its result defaults to the accumulator."""
         return Comprehension(
             over,
             *variables,
@@ -114,7 +114,7 @@ class Builder:
         )
 
     def bind(self, name: str, value: Expr, body: Expr) -> Comprehension:
-        """The body, in which the name is the value: a fold over nothing."""
+        """Return `body` with a named value: a comprehension over an empty list."""
         return self.fold(
             self.list(),
             (BIND_RANGE, None),
@@ -127,11 +127,11 @@ class Builder:
 
 
 Expander = Callable[[Builder, Expr | None, tuple[Expr, ...]], Expr | None]
-"""Writes a call out; None leaves it a call."""
+"""Expands a macro call. Returns None to keep the call."""
 
 
 class Key(msgspec.Struct, frozen=True):
-    """What call a macro replaces: its name, the number of arguments, and whether it is a method."""
+    """The key of a macro: name, number of arguments, and whether it is a method."""
 
     name: str
     arity: int
@@ -217,7 +217,7 @@ STANDARD: Final[Macros] = {
     Key("map", 3): _map,
     Key("filter", 2): _filter,
 }
-"""The macros of the language itself."""
+"""The standard macros."""
 
 
 # ------------------------------------------------------------------ two variables
@@ -254,7 +254,7 @@ TWO_VARIABLES: Final[Macros] = {
     Key("transformMapEntry", 3): _transform_entry,
     Key("transformMapEntry", 4): _transform_entry,
 }
-"""Folds that see index and element, or key and value."""
+"""The macros of two-variable comprehensions."""
 
 
 # ------------------------------------------------------------------ optionals, bindings, sorting
@@ -283,7 +283,7 @@ OPTIONALS: Final[Macros] = {
     ),
     Key("optFlatMap", 2): lambda build, target, args: _optional(build, target, args, "optFlatMap()", lambda body: body),
 }
-"""Working on the content of an optional."""
+"""The macros of optionals: ``optMap`` and ``optFlatMap``."""
 
 
 def _cel_bind(build: Builder, target: Expr | None, args: tuple[Expr, ...]) -> Expr | None:
@@ -295,7 +295,7 @@ def _cel_bind(build: Builder, target: Expr | None, args: tuple[Expr, ...]) -> Ex
 
 
 BINDINGS: Final[Macros] = {Key("bind", 3): _cel_bind}
-"""Names for values: ``cel.bind(name, value, body)``."""
+"""The macro ``cel.bind(name, value, body)``."""
 
 _SORTED: Final = "@__sortBy_input__"
 
@@ -310,4 +310,4 @@ def _sort_by(build: Builder, target: Expr | None, args: tuple[Expr, ...]) -> Exp
 
 
 SORTING: Final[Macros] = {Key("sortBy", 2): _sort_by}
-"""Sorting by a key."""
+"""The macro ``sortBy``."""

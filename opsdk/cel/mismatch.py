@@ -28,14 +28,14 @@ _TAKEN: Final = {
     "_>=_": _ORDERED,
     "size": frozenset({TypeKind.STRING, TypeKind.BYTES, TypeKind.LIST, TypeKind.MAP}),
 }
-"""What an operation's first operand can be: of others, the operation is named."""
+"""The type kinds of an operation's first operand. For other kinds, the error names the operation."""
 _METHODICAL: Final = frozenset({TypeKind.STRING, TypeKind.DURATION, TypeKind.TIMESTAMP})
-"""Values with methods of their own. They are tried last, and the error does not name them."""
+"""Kinds with their own methods. They are tried last, and the error does not name them."""
 _TERSE: Final = frozenset({"contains", "startsWith", "endsWith", "matches"})
 
 
 def mismatch(name: str, values: Sequence[Value]) -> CelEvaluationError:
-    """The error of an operation that takes no such values.
+    """Return the error of an operation without an overload for these values.
 
     >>> str(mismatch("_+_", [None, 1])), str(mismatch("_+_", ["a", 1])), str(mismatch("join", [1, "a"]))
     ('no such overload: _+_', 'no such overload', 'no such overload: join(int, string)')

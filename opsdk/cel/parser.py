@@ -18,20 +18,20 @@ from opsdk.cel.values import UInt
 from opsdk.errors import CelCompileError
 
 MAX_DEPTH: Final = 250
-"""How deeply an expression may be nested; the real parser stops there too."""
+"""Deepest nesting of an expression, as in cel-go."""
 
 MAX_SIZE: Final = 100_000
-"""How many code points an expression may have."""
+"""Most code points of an expression."""
 
 _WORDS: Final = (
     "as break const continue else false for function if import in let loop package namespace null return true var void"
     " while"
 )
 RESERVED: Final = frozenset(_WORDS.split())
-"""Words that are no names of variables."""
+"""Reserved words, which cannot be variable names."""
 
 _EXPECTED: Final = (
-    "[ ] { } ( ) . , - ! ? true false null NUM_FLOAT NUM_INT NUM_UINT STRING BYTES IDENTIFIER"  # as messages list them
+    "[ ] { } ( ) . , - ! ? true false null NUM_FLOAT NUM_INT NUM_UINT STRING BYTES IDENTIFIER"  # in message order
 )
 _NOT_OPERANDS: Final = frozenset("])},?")
 _STARTS: Final = frozenset({"[", "{", "(", ".", "-", "!", "true", "false", "null"})
@@ -46,10 +46,10 @@ _OPERATORS: Final = {"in": "@in"}
 
 
 def parse(text: str, macros: Macros = STANDARD) -> Expr:
-    """The tree of an expression, with all macros written out.
+    """Parse an expression and expand its macros.
 
     Raises:
-        CelCompileError: it is no expression.
+        CelCompileError: a syntax error.
     """
     source = ExpressionSource(text)
     if len(text) > MAX_SIZE:
@@ -61,7 +61,7 @@ def parse(text: str, macros: Macros = STANDARD) -> Expr:
     try:
         tree = parser.start()
     except _StoppedError:
-        pass  # the issue is noted
+        pass  # the issue is recorded
     except RecursionError:
         issues.append(_too_deep())
     if issues or tree is None:
@@ -74,11 +74,11 @@ def _too_deep() -> Issue:
 
 
 _CONTINUES: Final = ("&&", "||", "?", "<", "<=", ">=", ">", "==", "!=", "in", "+", "-", "*", "/", "%", ".", "[")
-"""What may follow an operand anywhere."""
+"""Tokens that may follow any operand."""
 
 
 class _StoppedError(Exception):
-    """The parser cannot go on; the issue is noted."""
+    """The parser cannot continue; the issue is recorded."""
 
 
 class _Parser:
@@ -125,7 +125,7 @@ class _Parser:
         raise _StoppedError
 
     def _follows(self, symbol: str) -> bool:
-        """Whether this token would be right after that symbol, which then is all that is missing."""
+        """Report whether the current token may follow `symbol`, so that only `symbol` is missing."""
         if symbol == ":":
             return _starts(self._token)
         if not self._closers[-1]:
@@ -133,7 +133,7 @@ class _Parser:
         return self._token.is_(*self._closers[-1], *_CONTINUES)
 
     def _another(self, closer: str) -> bool:
-        """Whether a comma, and not the end, comes after an element."""
+        """Report whether a comma follows an element; otherwise `closer` follows."""
         if not self._token.is_(closer, ","):
             following = self._peek().is_(closer, ",")
             kind = "extraneous" if following else "mismatched"
@@ -150,14 +150,14 @@ class _Parser:
         self._issues.append(Issue(at, message))
 
     def _check_length(self, length: int) -> None:
-        """A chain of operators or fields, each above the one before, makes the tree as deep as it is long."""
+        """Limit a chain of operators or fields, which is as deep in the tree as it is long."""
         if self._depth + length > MAX_DEPTH + 1:
             self._issues.append(Issue(NOWHERE, "max recursion depth exceeded"))
             raise _StoppedError
 
     # -------------------------------------------------------------- operators
     def start(self) -> Expr:
-        """The whole text."""
+        """Parse the whole text."""
         tree = self._expr()
         if self._token.kind is not TokenKind.END:
             kind = "extraneous" if self._peek().kind is TokenKind.END else "mismatched"
@@ -165,7 +165,7 @@ class _Parser:
         return tree
 
     def _within(self, *closers: str) -> Expr:
-        """An expression within something that goes on or ends with one of these."""
+        """Parse an expression that ends with one of `closers`."""
         self._closers.append(closers)
         expr = self._expr()
         self._closers.pop()
@@ -188,7 +188,7 @@ class _Parser:
         return condition
 
     def _balanced(self, operator: str, term: Callable[[], Expr]) -> Expr:
-        """Terms joined by one operator, as a tree of little depth."""
+        """Parse terms with one operator, and join them to a balanced tree."""
         terms, marks = [term()], []
         while mark := self._accept(operator):
             marks.append(mark.at)
@@ -232,7 +232,7 @@ class _Parser:
         return expr
 
     def _no_way_on(self, begin: Token) -> None:
-        """Complain of all the text since a token, this one included."""
+        """Report all text from a token to the current one as an error."""
         end = len(self._text) if self._token.kind is TokenKind.END else self._token.at + len(self._token.text)
         self._syntax(f"no viable alternative at input '{self._text[begin.at : end]}'")
 
@@ -267,7 +267,7 @@ class _Parser:
         return operand
 
     def _no_name(self, dot: Token, *, optional: bool = False) -> None:
-        """Complain that no name follows a dot; before ``in``, which goes on as an operator, that is all."""
+        """Report a missing name after a dot. Continue only before ``in``, which is an operator then."""
         if self._token.text in _LITERALS:
             expected = "{IDENTIFIER, ESC_IDENTIFIER}" if optional else "IDENTIFIER"
             self._syntax(f"mismatched input {_shown(self._token)} expecting {expected}")
@@ -277,7 +277,7 @@ class _Parser:
             raise _StoppedError
 
     def _arguments(self) -> tuple[Expr, ...]:
-        """After the opening parenthesis, to the closing one."""
+        """Parse arguments after the opening parenthesis, with the closing one."""
         args: list[Expr] = []
         if self._accept(")"):
             return ()
@@ -399,7 +399,7 @@ class _Parser:
         return self._primary()
 
     def _expected(self) -> str:
-        """What could stand here: an operand, or what ends the list that just began."""
+        """Return the expected tokens: those of an operand, and the end of a list after its start."""
         allowed = [one for one in _EXPECTED.split() if one not in _NOT_OPERANDS or one in self._instead]
         return ", ".join(one if one.isupper() else f"'{one}'" for one in allowed)
 
@@ -444,7 +444,7 @@ def _number(text: str) -> int | None:
 
 
 def _starts(token: Token) -> bool:
-    """Whether an operand may begin with it."""
+    """Report whether an operand can start with this token."""
     return token.is_(*_STARTS) or token.kind not in (TokenKind.SYMBOL, TokenKind.END, TokenKind.ESCAPED)
 
 

@@ -10,14 +10,14 @@ from opsdk.errors import UsageError
 
 
 class Pattern(Protocol):
-    """A compiled expression."""
+    """A compiled regular expression."""
 
     def search(self, text: str) -> Any:
-        """The first match anywhere, or None."""
+        """Return the first match in `text`, or None."""
         ...
 
     def finditer(self, text: str) -> Any:
-        """All matches."""
+        """Return all matches."""
         ...
 
 
@@ -30,20 +30,20 @@ _MESSAGES: Final = {
     "missing ]": "missing closing ]",
     "trailing \\": "trailing backslash at end of expression",
 }
-"""RE2's complaints in Go's words, where the two differ."""
+"""RE2's error messages where Go's differ."""
 
 
 @lru_cache(maxsize=4096)
 def compile_regex(pattern: str) -> Pattern:
-    """The expression for `search`, which finds it anywhere unless it is anchored.
+    """Compile a regular expression; `search` finds a match anywhere unless it is anchored.
 
     Raises:
-        UsageError: it is no expression of RE2; the message says why, in Go's words.
+        UsageError: it is not valid RE2; the message is Go's.
 
     >>> bool(compile_regex("^a+$").search("aaa"))
     True
     """
-    import re2  # noqa: PLC0415 - a server without patterns does not load it
+    import re2  # noqa: PLC0415 - slow to import and rarely needed
 
     options = re2.Options()
     options.log_errors = False
@@ -61,13 +61,13 @@ def compile_regex(pattern: str) -> Pattern:
 
 
 def find(pattern: str, text: str) -> str:
-    """The first match, or nothing."""
+    """Return the first match, or an empty string."""
     match = compile_regex(pattern).search(text)
     return str(match[0]) if match else ""
 
 
 def find_all(pattern: str, text: str, limit: int = -1) -> Sequence[str]:
-    """The matches, at most `limit` unless it is negative."""
+    """Return the matches, at most `limit` unless it is negative."""
     matches: list[str] = []
     for match in compile_regex(pattern).finditer(text):
         if 0 <= limit <= len(matches):

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 import msgspec
 
 NOWHERE = -1
-"""The offset of an issue that concerns the whole expression."""
+"""The offset of an issue of the whole expression."""
 
 
 class Issue(msgspec.Struct, order=True, frozen=True):
-    """Something wrong at an offset (in code points)."""
+    """An error at an offset in code points."""
 
     at: int
     message: str
@@ -38,14 +38,14 @@ class ExpressionSource:
             self._starts.append(self._starts[-1] + len(line) + 1)
 
     def location(self, at: int) -> tuple[int, int]:
-        """Line and column of an offset; lines count from 1, columns from 0."""
+        """Return line and column of an offset; lines count from 1, columns from 0."""
         if at == NOWHERE:
             return NOWHERE, NOWHERE
         line = bisect_right(self._starts, at)
         return line, at - self._starts[line - 1]
 
     def report(self, issues: Iterable[Issue]) -> str:
-        """All issues, in the order of their places, each with the line that it is in."""
+        """Return all issues in the order of their positions, each with its line of the text."""
         ordered = sorted(issues, key=lambda issue: self.location(issue.at))
         lines: list[str] = []
         for issue in ordered:
@@ -54,7 +54,7 @@ class ExpressionSource:
             if line == NOWHERE:
                 continue
             text = self._lines[line - 1].replace("\t", " ")
-            dots = "".join("." if char.isascii() else "．" for char in text[:column])  # noqa: RUF001 - as wide as the text
+            dots = "".join("." if char.isascii() else "．" for char in text[:column])  # noqa: RUF001 - a full-width character needs a full-width dot
             mark = "^" if text[column : column + 1].isascii() else "＾"  # noqa: RUF001
             lines += [f" | {text}", f" | {dots}{mark}"]
         return "\n".join(lines)

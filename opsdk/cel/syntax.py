@@ -12,11 +12,11 @@ from opsdk.cel.types import Type, Value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What all nodes have.
+    """The base of all nodes.
 
     Attributes:
         id: unique in the tree.
-        at: the offset that messages about this node show.
+        at: the offset in messages about this node.
     """
 
     id: int = field(compare=False)
@@ -33,14 +33,14 @@ class Literal(Node):
 
 @dataclass(frozen=True, slots=True)
 class Ident(Node):
-    """A variable or a type by its name; a leading dot says that the name is complete."""
+    """A variable or type by name; a leading dot marks the name as absolute."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """A field; with `test`, whether it is there."""
+    """A field selection; with `test`, a presence test."""
 
     operand: Expr
     field: str
@@ -49,7 +49,7 @@ class Select(Node):
 
 @dataclass(frozen=True, slots=True)
 class CallNode(Node):
-    """A function, or an operator by its name (``_+_``); with a target it is a method."""
+    """A call of a function or operator (``_+_``); of a method if it has a target."""
 
     function: str
     target: Expr | None
@@ -58,7 +58,7 @@ class CallNode(Node):
 
 @dataclass(frozen=True, slots=True)
 class ListOf(Node):
-    """A list; `optional` holds the indices of elements that are left out if they have no value."""
+    """A list; `optional` has the indices of optional elements, which are omitted without a value."""
 
     elements: tuple[Expr, ...]
     optional: frozenset[int] = frozenset()
@@ -66,7 +66,7 @@ class ListOf(Node):
 
 @dataclass(frozen=True, slots=True)
 class MapEntryNode(Node):
-    """A key or a field name with its value; if `optional`, left out if there is no value."""
+    """A map key or field name with its value; if `optional`, it is omitted without a value."""
 
     key: Expr | str
     value: Expr
@@ -90,10 +90,10 @@ class StructNode(Node):
 
 @dataclass(frozen=True, slots=True)
 class Comprehension(Node):
-    """A fold, which is what macros become.
+    """A comprehension, to which macros expand.
 
-    For each element of `range`, as long as `condition` holds, `accumulator` (at first `init`) becomes `step`; then the
-    value is `result`.
+    The accumulator starts as `init`. For each element of `range`, as long as `condition` holds, it is set to `step`.
+    The value is `result`.
     """
 
     range: Expr

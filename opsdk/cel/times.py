@@ -17,7 +17,7 @@ from opsdk.errors import CelEvaluationError
 
 _SECOND: Final = 10**9
 _LONGEST: Final = 1000
-"""How long the text of a duration may be; more digits say nothing."""
+"""Most characters of a duration."""
 _UNITS: Final = {
     "ns": 1,
     "us": 10**3,
@@ -33,7 +33,7 @@ _WHOLE: Final = re.compile(r"(?a:[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|u
 
 
 def parse_duration(text: str) -> Duration | None:
-    """A duration such as ``1h30m`` or ``-1.5s``; None if it does not parse, or exceeds 64 bits of nanoseconds.
+    """Parse a duration such as ``1h30m`` or ``-1.5s``; None if it is invalid or exceeds int64 nanoseconds.
 
     >>> parse_duration("1h0.5s")
     Duration(nanoseconds=3600500000000)
@@ -44,7 +44,7 @@ def parse_duration(text: str) -> Duration | None:
         return None
     total = 0
     for number, unit in _DURATION.findall(text):
-        # Fraction refuses ".5" and "1.".
+        # Fraction does not accept ".5" and "1.".
         digits = f"0{number}" if number.startswith(".") else number.rstrip(".")
         total += math.trunc(Fraction(digits) * _UNITS[unit])
     signed = -total if text[0] == "-" else total
@@ -52,7 +52,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def show_duration(duration: Duration) -> str:
-    """A duration in seconds.
+    """Format a duration in seconds.
 
     >>> show_duration(Duration(3723004000000))
     '3723.004s'
@@ -76,7 +76,7 @@ _ERA: Final = 146097 * 86400
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """A timestamp as in RFC 3339; None if it does not parse, or is beyond the years 1 to 9999.
+    """Parse an RFC 3339 timestamp; None if it is invalid or outside the years 1 to 9999.
 
     >>> parse_timestamp("1970-01-01T01:00:00.5+01:00")
     Timestamp(nanoseconds=500000000)
@@ -88,7 +88,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
 
 
 def read_offset(text: str) -> int:
-    """The seconds by which the clock of a moment, which can be read, is ahead of UTC."""
+    """Return the UTC offset in seconds of a valid timestamp."""
     if text.endswith("Z"):
         return 0
     seconds = int(text[-5:-3]) * 3600 + int(text[-2:]) * 60
@@ -96,7 +96,7 @@ def read_offset(text: str) -> int:
 
 
 def read_moment(text: str) -> int | None:
-    """Nanoseconds since 1970 of a text as in RFC 3339, in any year; None if there is no such moment."""
+    """Return the Unix time in nanoseconds of an RFC 3339 timestamp in any year; None if it is invalid."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
@@ -104,11 +104,11 @@ def read_moment(text: str) -> int | None:
     offset = 0
     if match[8]:
         hours, minutes = int(match[9]), int(match[10])
-        if hours > 24 or minutes > 60:  # whole days and hours are written, too
+        if hours > 24 or minutes > 60:  # Go accepts an offset of 24 hours or 60 minutes
             return None
         offset = (hours * 3600 + minutes * 60) * (1 if match[8] == "+" else -1)
     try:
-        # The calendar comes back every 400 years; Python's begins with the year 1.
+        # The calendar repeats every 400 years; Python's starts at year 1.
         moment = dt.datetime(year or 400, month, day, hour, minute, second, tzinfo=dt.UTC)
     except ValueError:
         return None
@@ -117,15 +117,15 @@ def read_moment(text: str) -> int | None:
 
 
 def is_moment(seconds: int) -> bool:
-    """Whether so many seconds after 1970 lie within the years 1 to 9999."""
+    """Report whether a Unix time is within the years 1 to 9999."""
     return _FIRST <= seconds <= _LAST
 
 
 def checked_timestamp(nanoseconds: int, offset: int = 0) -> Timestamp:
-    """A moment within the years 1 to 9999.
+    """Return a timestamp within the years 1 to 9999.
 
     Raises:
-        CelEvaluationError: it is beyond.
+        CelEvaluationError: the time is outside these years.
     """
     if not _FIRST <= nanoseconds // _SECOND <= _LAST:
         raise CelEvaluationError("timestamp overflow")
@@ -133,7 +133,7 @@ def checked_timestamp(nanoseconds: int, offset: int = 0) -> Timestamp:
 
 
 def show_timestamp(timestamp: Timestamp) -> str:
-    """A moment by the clock of the zone it was written in.
+    """Format a timestamp in its original time zone.
 
     >>> show_timestamp(Timestamp(1_500_000_000)), show_timestamp(Timestamp(0, 5400))
     ('1970-01-01T00:00:01.5Z', '1970-01-01T01:30:00+01:30')
@@ -150,10 +150,10 @@ _OFFSET: Final = re.compile(r"(?a:([+-]?)(\d+):(\d+))")
 
 
 def in_zone(timestamp: Timestamp, zone: str) -> dt.datetime:
-    """The calendar and the clock of a zone (``Europe/Berlin``, ``+02:00``) at a moment, to the microsecond.
+    """Return the date and time in a time zone (``Europe/Berlin``, ``+02:00``), to the microsecond.
 
     Raises:
-        CelEvaluationError: there is no such zone.
+        CelEvaluationError: the time zone is unknown.
     """
     moment = _EPOCH + dt.timedelta(microseconds=timestamp.nanoseconds // 1000)
     return moment.astimezone(_zone(zone))

@@ -15,14 +15,14 @@ Value: TypeAlias = Any
 
 
 class TypeKind(Enum):
-    """The sorts of types."""
+    """The kinds of types."""
 
     DYN = "dyn"
-    """Anything; what it is shows when it is evaluated."""
+    """Dynamic: the type is checked at run time."""
     ERROR = "!error!"
-    """The type of what is wrong; fits everywhere, so that one mistake gives one message."""
+    """The type of an expression with an error. It matches all types, so that one error has one message."""
     PARAM = "param"
-    """A type to be found out."""
+    """A type parameter."""
     BOOL = "bool"
     """True or false."""
     INT = "int"
@@ -34,11 +34,11 @@ class TypeKind(Enum):
     STRING = "string"
     """Unicode text."""
     BYTES = "bytes"
-    """Octets."""
+    """A byte string."""
     NULL = "null"
-    """Nothing."""
+    """Null."""
     TIMESTAMP = "timestamp"
-    """A moment."""
+    """A point in time."""
     DURATION = "duration"
     """A length of time."""
     LIST = "list"
@@ -58,10 +58,10 @@ class Type:
     """A type.
 
     Attributes:
-        kind: its sort.
-        name: what objects, opaque types and parameters are called.
-        params: what it is made of: element, key and value, content.
-        fields: the fields of an object; not part of what makes two types equal, the name is.
+        kind: the kind of type.
+        name: the name of an object, opaque type or parameter.
+        params: the type parameters: element, key and value, or content.
+        fields: the fields of an object; equality compares only its name.
     """
 
     kind: TypeKind
@@ -70,7 +70,7 @@ class Type:
     fields: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """As messages show it."""
+        """Format the type for messages."""
         if not self.params:
             return self.name if self.kind in _NAMED else self.kind.value
         name = self.name if self.kind is TypeKind.OPAQUE else self.kind.value
@@ -78,7 +78,7 @@ class Type:
 
     @property
     def runtime_name(self) -> str:
-        """As errors of the evaluation name it."""
+        """The name of the type in evaluation errors."""
         return _RUNTIME_NAMES.get(self.kind, self.name)
 
 
@@ -111,12 +111,12 @@ MAP: Final = _simple(TypeKind.MAP)
 
 
 def param(name: str) -> Type:
-    """A type parameter."""
+    """Return a type parameter."""
     return Type(TypeKind.PARAM, name)
 
 
 def list_of(element: Type) -> Type:
-    """A list.
+    """Return a list type.
 
     >>> print(list_of(INT))
     list(int)
@@ -125,44 +125,44 @@ def list_of(element: Type) -> Type:
 
 
 def map_of(key: Type, value: Type) -> Type:
-    """A map."""
+    """Return a map type."""
     return Type(TypeKind.MAP, "map", (key, value))
 
 
 def object_of(name: str, fields: Mapping[str, Type]) -> Type:
-    """An object with these fields."""
+    """Return an object type with these fields."""
     return Type(TypeKind.OBJECT, name, (), fields)
 
 
 def opaque(name: str, *params: Type) -> Type:
-    """A type that a library defines."""
+    """Return the opaque type of a library."""
     return Type(TypeKind.OPAQUE, name, params)
 
 
 def optional_of(content: Type) -> Type:
-    """A value or none."""
+    """Return an optional type."""
     return opaque("optional_type", content)
 
 
 def is_optional(type_: Type) -> bool:
-    """Whether it is an optional."""
+    """Report whether the type is an optional."""
     return type_.kind is TypeKind.OPAQUE and type_.name == "optional_type"
 
 
 def type_of(target: Type) -> Type:
-    """The type of a type."""
+    """Return the type of a type."""
     return Type(TypeKind.TYPE, "type", (target,))
 
 
 # ------------------------------------------------------------------ fitting types together
 Bindings = dict[str, Type]
-"""What type parameters stand for."""
+"""The bound types of type parameters, by name."""
 
 _NULLABLE: Final = frozenset({TypeKind.NULL, TypeKind.TIMESTAMP, TypeKind.DURATION, TypeKind.OBJECT, TypeKind.OPAQUE})
 
 
 def assignable(bindings: Bindings, left: Type, right: Type) -> bool:
-    """Whether the two can be the same; adds to `bindings` what parameters must be for that."""
+    """Report whether two types can be unified, and add the bindings of type parameters to `bindings`."""
     if right.kind is TypeKind.PARAM:
         fits, bound = _bind(bindings, left, right)
         if fits or bound:
@@ -188,12 +188,12 @@ _WILD: Final = frozenset({TypeKind.DYN, TypeKind.ERROR})
 
 
 def assignable_all(bindings: Bindings, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
-    """Whether each fits its counterpart."""
+    """Report whether each type is assignable to its counterpart."""
     return len(left) == len(right) and all(map(lambda a, b: assignable(bindings, a, b), left, right))
 
 
 def _bind(bindings: Bindings, type_: Type, parameter: Type) -> tuple[bool, bool]:
-    """Whether the parameter can stand for the type, and whether it stood for something before."""
+    """Report whether the parameter can be bound to the type, and whether it was bound before."""
     if type_ == parameter:
         return True, True
     bound = bindings.get(parameter.name)
@@ -213,7 +213,7 @@ def _bind(bindings: Bindings, type_: Type, parameter: Type) -> tuple[bool, bool]
 
 
 def _occurs(bindings: Bindings, parameter: Type, type_: Type) -> bool:
-    """Whether the type is, or is made of, the parameter."""
+    """Report whether the type is or contains the parameter."""
     if type_ == parameter:
         return True
     if type_.kind is TypeKind.PARAM:
@@ -223,7 +223,7 @@ def _occurs(bindings: Bindings, parameter: Type, type_: Type) -> bool:
 
 
 def more_general(left: Type, right: Type) -> Type:
-    """The one that allows more."""
+    """Return the more general type."""
     return left if _at_least_as_general(left, right) else right
 
 
@@ -240,7 +240,7 @@ def _at_least_as_general(left: Type, right: Type) -> bool:
 
 
 def substitute(bindings: Bindings, type_: Type, *, unknown_is_dyn: bool = False) -> Type:
-    """The type with what its parameters stand for."""
+    """Return the type with its type parameters replaced by their bindings."""
     if type_.kind is TypeKind.PARAM:
         bound = bindings.get(type_.name)
         if bound is not None:

@@ -22,20 +22,20 @@ from opsdk.errors import CelEvaluationError
 
 
 class UInt(int):
-    """An unsigned integer of 64 bits."""
+    """A uint64."""
 
     __slots__ = ()
 
 
 class Duration(msgspec.Struct, order=True, frozen=True):
-    """A length of time in nanoseconds."""
+    """A duration in nanoseconds."""
 
     nanoseconds: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A moment, in nanoseconds since 1970; `offset` is that of the zone it was written in, in seconds."""
+    """A timestamp in nanoseconds since 1970; `offset` is the UTC offset of its original time zone, in seconds."""
 
     nanoseconds: int
     offset: int = attribute(default=0, compare=False, repr=False)
@@ -45,7 +45,7 @@ _NOTHING: Final = object()
 
 
 class Optional:
-    """A value, or none.
+    """An optional value.
 
     >>> Optional.of(1).has_value, Optional.none().has_value
     (True, False)
@@ -58,17 +58,17 @@ class Optional:
 
     @classmethod
     def of(cls, value: Value) -> Optional:
-        """With a value."""
+        """Return an optional with a value."""
         return cls(value)
 
     @classmethod
     def none(cls) -> Optional:
-        """Without."""
+        """Return the optional without a value."""
         return _NONE
 
     @property
     def has_value(self) -> bool:
-        """Whether there is one."""
+        """Whether it has a value."""
         return self._value is not _NOTHING
 
     @property
@@ -76,7 +76,7 @@ class Optional:
         """The value.
 
         Raises:
-            CelEvaluationError: there is none.
+            CelEvaluationError: it has no value.
         """
         if self._value is _NOTHING:
             raise CelEvaluationError("optional.none() dereference")
@@ -87,14 +87,14 @@ _NONE: Final = Optional(_NOTHING)
 
 
 class Opaque(ABC):
-    """A value of a type that a library defines."""
+    """A value of a library's opaque type."""
 
     __slots__ = ()
     cel_type: ClassVar[Type]
 
     @abstractmethod
     def equals(self, other: Value) -> bool:
-        """Whether the other is the same value."""
+        """Report whether the values are equal."""
 
 
 class CelObject(ABC):
@@ -105,45 +105,45 @@ class CelObject(ABC):
     @property
     @abstractmethod
     def cel_type(self) -> Type:
-        """Its type."""
+        """The type."""
 
     @abstractmethod
     def find(self, field: str) -> Optional:
-        """The value of a field, if it is there."""
+        """Return the value of a field, if it is set."""
 
     @abstractmethod
     def equals(self, other: Value) -> bool:
-        """Whether the other has the same fields with the same values."""
+        """Report whether the other object has equal fields."""
 
     @abstractmethod
     def size(self) -> int:
-        """How many fields are set."""
+        """Return the number of set fields."""
 
 
 class ListView(Sequence[Value]):
-    """A list with an equality or an addition of its own."""
+    """A list with its own equality or concatenation."""
 
     __slots__ = ()
 
     @abstractmethod
     def equals(self, other: Value) -> bool:
-        """Whether the other counts as the same."""
+        """Report whether the lists are equal."""
 
     @abstractmethod
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
-        """This and the other list."""
+        """Return the concatenation of both lists."""
 
 
 class MapView(Mapping[Value, Value]):
-    """A map that reads its entries on access."""
+    """A map that converts its entries on access."""
 
     __slots__ = ()
 
 
 Listed: Final = (list, tuple, ListView)
-"""What counts as a list."""
+"""The Python types of CEL lists."""
 Mapped: Final = (dict, MapView)
-"""What counts as a map."""
+"""The Python types of CEL maps."""
 
 
 # ------------------------------------------------------------------ types
@@ -166,7 +166,7 @@ _TYPES: Final[dict[type, Type]] = {
 
 
 def type_of(value: Value) -> Type:
-    """The type of a value, without what it contains.
+    """Return the type of a value, without the types of its contents.
 
     >>> type_of(1).name, type_of(UInt(1)).name, type_of([1]).name
     ('int', 'uint', 'list')
@@ -187,7 +187,7 @@ _KINDS: Final[dict[type, TypeKind]] = {python: cel.kind for python, cel in _TYPE
 
 
 def kind_of(value: Value) -> TypeKind:
-    """The sort of a value's type."""
+    """Return the kind of a value's type."""
     known_kind = _KINDS.get(type(value))
     return known_kind if known_kind is not None else type_of(value).kind
 
@@ -198,7 +198,7 @@ _COMPARABLE: Final = frozenset({TypeKind.BOOL, TypeKind.STRING, TypeKind.BYTES, 
 
 # ------------------------------------------------------------------ equality and order
 def equal(left: Value, right: Value) -> bool:
-    """Whether two values are the same; numbers are compared by what they mean, all else must have the same type.
+    """Report whether two values are equal. Numbers compare by value; other values must have the same type.
 
     >>> equal(1, 1.0), equal(1, True), equal([1], [UInt(1)]), equal("1", 1)
     (True, False, True, False)
@@ -238,10 +238,10 @@ def _equal_optionals(left: Optional, right: Optional) -> bool:
 
 
 def compare(left: Value, right: Value) -> int:
-    """-1, 0 or 1.
+    """Return -1, 0 or 1.
 
     Raises:
-        CelEvaluationError: they have no order, or one of them is no number.
+        CelEvaluationError: the values have no order, or one of them is NaN.
     """
     one, other = kind_of(left), kind_of(right)
     if not (one is other and one in _COMPARABLE) and not (one in NUMERIC and other in NUMERIC):
@@ -254,7 +254,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def no_such_overload() -> CelEvaluationError:
-    """The operator does not take these values."""
+    """Return the error of an operator without an overload for its values."""
     return CelEvaluationError("no such overload")
 
 
@@ -263,7 +263,7 @@ _BOOLEAN_LIKE: Final = frozenset({0, 1})
 
 
 def find_key(entries: Mapping[Value, Value], key: Value) -> Optional:
-    """The value of a key, if it is there: numbers are the same key if they are equal, booleans are no numbers."""
+    """Return the value of a key, if it exists: equal numbers are the same key, and booleans are not numbers."""
     if isinstance(key, (list, dict, ListView, MapView, CelObject, Opaque, Optional)):
         return Optional.none()
     if isinstance(key, bool | int | float) and key in _BOOLEAN_LIKE:
@@ -276,10 +276,10 @@ def find_key(entries: Mapping[Value, Value], key: Value) -> Optional:
 
 
 def index(container: Value, key: Value) -> Value:
-    """An element by its index, or a value by its key.
+    """Return the element at an index, or the value of a key.
 
     Raises:
-        CelEvaluationError: it is not there.
+        CelEvaluationError: there is no such element.
     """
     result = find_index(container, key)
     if result.has_value:
@@ -290,7 +290,7 @@ def index(container: Value, key: Value) -> Value:
 
 
 def find_index(container: Value, key: Value) -> Optional:
-    """An element by its index or a value by its key, if it is there; what has neither has none."""
+    """Return the element at an index or the value of a key, if it exists; other values have no elements."""
     if isinstance(container, Listed):
         if isinstance(key, bool) or not isinstance(key, int | float):
             raise CelEvaluationError(f"unsupported index type '{type_of(key).runtime_name}' in list")
@@ -306,7 +306,7 @@ def find_index(container: Value, key: Value) -> Optional:
 
 
 def find_field(operand: Value, name: str) -> Optional:
-    """A field of an object or the value of a map's key, if it is there."""
+    """Return a field of an object or the value of a map's key, if it exists."""
     if isinstance(operand, CelObject):
         return operand.find(name)
     if isinstance(operand, Mapped):
@@ -316,10 +316,10 @@ def find_field(operand: Value, name: str) -> Optional:
 
 
 def field(operand: Value, name: str) -> Value:
-    """A field of an object or the value of a map's key.
+    """Return a field of an object or the value of a map's key.
 
     Raises:
-        CelEvaluationError: it is not there.
+        CelEvaluationError: there is no such field.
     """
     result = find_field(operand, name)
     if not result.has_value:
@@ -328,7 +328,7 @@ def field(operand: Value, name: str) -> Value:
 
 
 def contains(container: Value, value: Value) -> bool:
-    """Whether a list has an element, or a map a key."""
+    """Report whether a list has an element, or a map a key."""
     if isinstance(container, Listed):
         return any(equal(value, element) for element in container)
     if isinstance(container, Mapped):
@@ -339,19 +339,19 @@ def contains(container: Value, value: Value) -> bool:
 
 
 def size(value: Value) -> int | None:
-    """What ``size`` says: code points, bytes, elements or entries; None for what has no size."""
+    """Return the result of ``size``: code points, bytes, elements or entries; None for other values."""
     return len(value) if isinstance(value, (str, bytes, *Listed, *Mapped)) else None
 
 
 def elements(container: Value) -> Iterator[Value]:
-    """What a fold goes over: elements of a list, keys of a map."""
+    """Yield the values of a comprehension: elements of a list, keys of a map."""
     if isinstance(container, (*Listed, *Mapped)):
         return iter(container)
     raise not_iterable(container)
 
 
 def not_iterable(value: Value) -> CelEvaluationError:
-    """A fold cannot go over this."""
+    """Return the error of a comprehension over another value."""
     kind = kind_of(value)
     name = _GO_NAMES.get(kind) or kind.value.capitalize()
     return CelEvaluationError(f"got 'types.{name}', expected iterable type")
@@ -361,11 +361,11 @@ _GO_NAMES: Final = {TypeKind.TIMESTAMP: "Timestamp", TypeKind.DURATION: "Duratio
 
 
 _FIRST_MOMENT: Final = -62135596800 * 10**9
-"""When the year 1 began."""
+"""The start of year 1, in nanoseconds since 1970."""
 
 
 def is_zero(value: Value) -> bool:
-    """Whether a value is the zero value of its type."""
+    """Report whether a value is the zero value of its type."""
     if isinstance(value, CelObject):
         return value.size() == 0
     if isinstance(value, Optional):
@@ -380,7 +380,7 @@ def is_zero(value: Value) -> bool:
 
 
 def show(value: Value) -> str:
-    """A value inside a message."""
+    """Format a value for a message."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

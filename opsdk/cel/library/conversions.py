@@ -31,7 +31,7 @@ _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 def to_bool(text: str) -> bool:
-    """True or false, in one of Go's spellings."""
+    """Parse a boolean in one of Go's spellings."""
     if text in _TRUE:
         return True
     if text in _FALSE:
@@ -43,7 +43,7 @@ _INT: Final = re.compile(r"[+-]?[0-9]+")
 
 
 def to_int(text: str) -> int:
-    """A decimal integer of 64 bits."""
+    """Parse a decimal int64."""
     if _INT.fullmatch(text) and len(text) <= 4096:
         value = int(text)
         if -(2**63) <= value < 2**63:
@@ -52,7 +52,7 @@ def to_int(text: str) -> int:
 
 
 def to_uint(text: str) -> UInt:
-    """A decimal integer of 64 bits without a sign."""
+    """Parse a decimal uint64."""
     if text.isascii() and text.isdigit() and len(text) <= 4096 and int(text) < 2**64:
         return UInt(int(text))
     raise _failed(text, "uint")
@@ -62,7 +62,7 @@ _DOUBLE: Final = re.compile(r"(?i)[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+
 
 
 def to_double(text: str) -> float:
-    """A number."""
+    """Parse a double."""
     if not _DOUBLE.fullmatch(text):
         raise _failed(text, "double")
     value = float(text)
@@ -72,21 +72,21 @@ def to_double(text: str) -> float:
 
 
 def double_to_int(value: float) -> int:
-    """The number without its fraction."""
+    """Convert to int; the fraction is dropped."""
     if not math.isfinite(value) or not -(2**63) < value < 2**63:
         raise CelEvaluationError("integer overflow")
     return int(value)
 
 
 def double_to_uint(value: float) -> UInt:
-    """The number without its fraction."""
+    """Convert to uint; the fraction is dropped."""
     if not math.isfinite(value) or not 0 <= value < 2**64:
         raise CelEvaluationError("unsigned integer overflow")
     return UInt(int(value))
 
 
 def to_duration(text: str) -> Duration:
-    """A duration."""
+    """Parse a duration."""
     duration = parse_duration(text)
     if duration is None:
         raise _failed(text, "google.protobuf.Duration")
@@ -94,7 +94,7 @@ def to_duration(text: str) -> Duration:
 
 
 def to_timestamp(text: str) -> Timestamp:
-    """A moment."""
+    """Parse a timestamp."""
     timestamp = read_moment(text)
     if timestamp is None:
         raise _failed(text, "google.protobuf.Timestamp")
@@ -102,7 +102,7 @@ def to_timestamp(text: str) -> Timestamp:
 
 
 def to_string(value: Value) -> str:
-    """A value as text.
+    """Convert a value to a string.
 
     >>> to_string(1e21), to_string(Duration(1500000000)), to_string(True)
     ('1e+21', '1.5s', 'true')
@@ -127,11 +127,11 @@ def to_string(value: Value) -> str:
 
 
 _SCIENTIFIC_FROM: Final = 6
-"""The exponent from which Go writes the shortest form of a number with an exponent."""
+"""The exponent from which Go prints the shortest form with an exponent."""
 
 
 def show_double(value: float) -> str:
-    """A number as Go's ``%g`` writes it.
+    """Format a double as Go's ``%g`` does.
 
     >>> show_double(2.0), show_double(1234567.0), show_double(0.00001)
     ('2', '1.234567e+06', '1e-05')
@@ -142,7 +142,7 @@ def show_double(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    # The fewest digits that mean this number, and the exponent of the first one.
+    # The shortest digits that represent the number, and the exponent of the first digit.
     mantissa, _, power = f"{abs(value)!r}".partition("e")
     whole, _, decimals = mantissa.partition(".")
     significant = f"{whole}{decimals}".lstrip("0")

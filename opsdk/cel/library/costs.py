@@ -15,7 +15,7 @@ from opsdk.cel.values import CelObject, Listed, Mapped, size
 
 
 def size_of(value: Value) -> int:
-    """The size of a value that has one; else 1."""
+    """Return the size of a value; 1 without a size."""
     if isinstance(value, CelObject):
         return value.size()
     size_found = size(value)
@@ -23,22 +23,22 @@ def size_of(value: Value) -> int:
 
 
 def walk(argument: int, *, times: int = 1) -> Cost:
-    """The cost of reading an argument's characters."""
+    """Return the cost function of traversing an argument."""
     return lambda args, _: scaled(size_of(args[argument]), times * TRAVERSAL)
 
 
 def unit(_: Sequence[Value], __: Value) -> int:
-    """One."""
+    """Return one."""
     return 1
 
 
 def estimate_unit(_: Sizes, __: Sequence[Operand]) -> CallEstimate:
-    """One."""
+    """Return one."""
     return CallEstimate(ONE)
 
 
 def estimate_walk(argument: int = 0, *, times: int = 1, keeps_size: bool = False) -> Estimate:
-    """Estimates reading an argument's characters; the result may be as large as the argument."""
+    """Return the estimate of traversing an argument; with `keeps_size` the result has at most its size."""
 
     def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
         operand_size = sizes.size(operands[argument])
@@ -48,7 +48,7 @@ def estimate_walk(argument: int = 0, *, times: int = 1, keeps_size: bool = False
 
 
 def traversal(value: Value) -> int:
-    """The cost of reading a tree."""
+    """Return the cost of traversing a nested value."""
     if isinstance(value, str):
         return int(len(value.encode()) * TRAVERSAL)
     if isinstance(value, bytes):
@@ -61,7 +61,7 @@ def traversal(value: Value) -> int:
 
 
 def walk_elements(args: Sequence[Value], _: Value) -> int:
-    """The cost of comparing the elements of a list, or reading a text."""
+    """Return the cost of comparing the elements of a list, or of traversing a string."""
     return traversal(args[0])
 
 
@@ -69,7 +69,7 @@ _TEXTS: Final = frozenset({TypeKind.STRING, TypeKind.BYTES})
 
 
 def estimate_elements(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    """Estimates comparing the elements of a list, or reading a text."""
+    """Estimate the comparison of a list's elements, or the traversal of a string."""
     target = operands[0]
     element = sizes.element(target)
     if element is None:
@@ -81,18 +81,18 @@ def estimate_elements(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate
 
 
 def regex_cost(text: int, pattern: int) -> int:
-    """The cost of running a regular expression, by the two sizes."""
+    """Return the cost of matching a regular expression, by both sizes."""
     return scaled(text + 1, TRAVERSAL) * scaled(pattern, 0.25)
 
 
 def estimate_regex(sizes: Sizes, operands: Sequence[Operand]) -> Range:
-    """Estimates running the regular expression that is the second operand on the first."""
+    """Estimate matching the first operand with the regular expression in the second."""
     text = (sizes.size(operands[0]) + ONE).scaled(TRAVERSAL)
     return text * sizes.size(operands[1]).scaled(0.25)
 
 
 def literal_int(operand: Operand, default: int) -> int:
-    """The value of a constant, or the default; it may be negative."""
+    """Return the value of a constant, which may be negative, or the default."""
     match operand.expr:
         case Literal(value=int(value)) if not isinstance(value, bool):
             return value

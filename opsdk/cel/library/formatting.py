@@ -27,14 +27,14 @@ CLAUSE: Final = re.compile(r"(?s)%(?:\.([0-9]*))?(.?)")
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """One part of a form that is replaced: ``%%``, or the next argument as a verb wants it."""
+    """A clause of a format string: ``%%``, or the format of the next argument."""
 
     verb: str
     precision: int
 
 
 def read_clause(match: re.Match[str]) -> Clause:
-    """What a match of `CLAUSE` asks for.
+    """Parse a match of `CLAUSE`.
 
     Raises:
         CelEvaluationError: the clause is invalid.
@@ -55,10 +55,10 @@ def read_clause(match: re.Match[str]) -> Clause:
 
 
 def format_string(form: str, args: Sequence[Value]) -> str:
-    """The text with its clauses replaced by the arguments.
+    """Return the format string with its clauses replaced by the arguments.
 
     Raises:
-        CelEvaluationError: a clause is unknown, or does not take its argument.
+        CelEvaluationError: a clause is unknown, or its argument has a wrong type.
 
     >>> format_string("%s is %d, %.2f, %x", ["a", 3, 2.5, 255])
     'a is 3, 2.50, ff'
@@ -93,11 +93,11 @@ TAKES: Final = {
     "x": "only integers, byte buffers, and strings can be formatted as hex",
     "X": "only integers, byte buffers, and strings can be formatted as hex",
 }
-"""What each verb says of its arguments."""
+"""The error text of each verb for an argument of a wrong type."""
 
 
 def refused(verb: str, actual: str) -> str:
-    """The error for an argument of another type."""
+    """Return the error of an argument of a wrong type."""
     return f"error during formatting: {TAKES[verb]}, was given {actual}"
 
 
@@ -149,12 +149,12 @@ def _decimal(value: Value, _: int) -> str:
 
 
 def _real(value: Value, verb: str) -> float:
-    """A number, or the text of NaN or an infinity."""
+    """Return a number, or the string of NaN or an infinity."""
     if isinstance(value, str) and value in _SPECIAL:
         return _SPECIAL[value]
     if not isinstance(value, float):
         raise _refused(verb, value)
-    return value or 0.0  # zero has no sign here
+    return value or 0.0  # zero has no sign in the output
 
 
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -171,7 +171,7 @@ _CONTEXT: Final = Context(prec=2 * _MOST_DIGITS)
 
 
 def _scientific(value: Value, _: int) -> str:
-    """Always with six digits, and a power of ten as people write it."""
+    """Format with six digits and a decimal exponent."""
     number = _real(value, "e")
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"

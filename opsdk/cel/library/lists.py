@@ -166,7 +166,7 @@ KUBERNETES_LISTS: Final = Library(
         ],
     }
 )
-"""What Kubernetes' expressions could do with lists from the beginning."""
+"""The list functions of Kubernetes."""
 
 
 # ------------------------------------------------------------------ the lists extension
@@ -221,7 +221,7 @@ def _distinct(elements: Sequence[Value]) -> list[Value]:
 
 
 def _made(factor: float, size: Range) -> CallEstimate:
-    """A call that makes a list of this size."""
+    """Estimate a call that creates a list of this size."""
     return CallEstimate(size.scaled(factor) + exactly(LIST_COST + 1), size)
 
 
@@ -233,7 +233,7 @@ def _estimate_slice(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     most = sizes.size(operands[0]).most
     start, end = max(literal_int(operands[1], 0), 0), literal_int(operands[2], most)
     end = most if end < 0 else end
-    # The server counts without signs.
+    # Upstream subtracts unsigned numbers, so a negative result wraps around.
     return _made(1, exactly(end - start if end >= start else MOST))
 
 
@@ -353,4 +353,4 @@ SETS_LIBRARY: Final = Library(
         "sets.intersects": _sets("intersects", 1, lambda one, other: any(contains(other, element) for element in one)),
     }
 )
-"""Lists as sets."""
+"""The sets extension."""

@@ -55,7 +55,7 @@ class UrlValue(Opaque):
         self.query = parts["query"] or ""
 
     def equals(self, other: Value) -> bool:
-        """By their texts."""
+        """Compare the original texts."""
         return isinstance(other, UrlValue) and self.text == other.text
 
     @property
@@ -65,12 +65,12 @@ class UrlValue(Opaque):
 
     @property
     def port(self) -> str:
-        """The port, or nothing."""
+        """The port, or an empty string."""
         match = re.search(r":([0-9]*)$", self.host)
         return match[1] if match and not self.host.endswith("]") else ""
 
     def parameters(self) -> dict[str, list[str]]:
-        """The parameters of the query."""
+        """The query parameters."""
         parameters: dict[str, list[str]] = {}
         for pair in self.query.split("&"):
             if pair and ";" not in pair:
@@ -88,7 +88,7 @@ _BAD_HOST: Final = re.compile(r"[ \"<>\\^`{|}]")
 
 
 def _url_fault(text: str) -> str:
-    """Why this is not a request URI."""
+    """Return Go's error for an invalid request URI; empty for a valid one."""
     if any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
         return "net/url: invalid control character in URL"
     if not text:
@@ -146,7 +146,7 @@ URL_LIBRARY: Final = Library(
     },
     types={URL.name: URL},
 )
-"""The parts of URLs."""
+"""The URL library."""
 
 
 # ------------------------------------------------------------------ addresses
@@ -155,7 +155,7 @@ Network = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
 class IpValue(Opaque):
-    """An address."""
+    """An IP address."""
 
     __slots__ = ("address",)
     cel_type: ClassVar[Type] = IP
@@ -164,12 +164,12 @@ class IpValue(Opaque):
         self.address = address
 
     def equals(self, other: Value) -> bool:
-        """The same address of the same family."""
+        """Compare addresses of the same family."""
         return isinstance(other, IpValue) and self.address == other.address
 
 
 class CidrValue(Opaque):
-    """An address and the length of its network's prefix."""
+    """An address with a prefix length."""
 
     __slots__ = ("network",)
     cel_type: ClassVar[Type] = CIDR
@@ -178,12 +178,12 @@ class CidrValue(Opaque):
         self.network = network
 
     def equals(self, other: Value) -> bool:
-        """The same address and length."""
+        """Compare address and prefix length."""
         return isinstance(other, CidrValue) and self.network == other.network
 
     @property
     def size(self) -> int:
-        """How many bytes the address has."""
+        """The size of the address in bytes."""
         return len(self.network.ip.packed)
 
 
@@ -191,7 +191,7 @@ _FIELDS: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
 def _parse_ip(text: str) -> Address | str:
-    """The address, or the reason why the text does not parse."""
+    """Parse an address, or return the error text."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -322,7 +322,7 @@ IP_LIBRARY: Final = Library(
     },
     types={IP.name: IP},
 )
-"""Addresses."""
+"""The IP address library."""
 
 CIDR_LIBRARY: Final = Library(
     functions={
@@ -345,4 +345,4 @@ CIDR_LIBRARY: Final = Library(
     },
     types={CIDR.name: CIDR},
 )
-"""Networks."""
+"""The CIDR library."""

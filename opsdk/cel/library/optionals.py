@@ -72,4 +72,4 @@ OPTIONALS_LIBRARY: Final = Library(
     macros=OPTIONALS,
     types={"optional_type": optional_of(_V)},
 )
-"""The language's own optionals."""
+"""The optional library."""

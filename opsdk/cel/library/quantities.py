@@ -25,7 +25,7 @@ _PARSE: Final = {"cost": walk(0)}
 
 
 class QuantityValue(Opaque):
-    """An amount."""
+    """A resource quantity."""
 
     __slots__ = ("amount",)
     cel_type: ClassVar[Type] = QUANTITY
@@ -34,7 +34,7 @@ class QuantityValue(Opaque):
         self.amount = amount
 
     def equals(self, other: Value) -> bool:
-        """By value."""
+        """Compare by value."""
         return isinstance(other, QuantityValue) and self.amount == other.amount
 
 
@@ -113,7 +113,7 @@ QUANTITY_LIBRARY: Final = Library(
     },
     types={QUANTITY.name: QUANTITY},
 )
-"""Amounts such as ``100m`` and ``1Gi``."""
+"""Resource quantities such as ``100m`` and ``1Gi``."""
 
 
 # ------------------------------------------------------------------ semantic versions
@@ -130,7 +130,7 @@ class SemverValue(Opaque):
         self.key = (numbers, (0, *parts) if prerelease else (1,))
 
     def equals(self, other: Value) -> bool:
-        """By precedence; what a build is called does not count."""
+        """Compare by precedence, which ignores build metadata."""
         return isinstance(other, SemverValue) and self.key == other.key
 
 
@@ -152,7 +152,7 @@ def _parse(text: str) -> SemverValue | None:
 
 
 def _normalized(text: str) -> str:
-    """With three numbers, without a leading v and without leading zeros."""
+    """Return the version with three numbers, without a leading v and leading zeros."""
     match = _LOOSE.fullmatch(text)
     if match is None:
         return text
@@ -205,4 +205,4 @@ SEMVER_LIBRARY: Final = Library(
     },
     types={SEMVER.name: SEMVER},
 )
-"""Versions such as ``1.2.3-rc.1``."""
+"""Semantic versions such as ``1.2.3-rc.1``."""

@@ -77,7 +77,7 @@ def _duration(value: int) -> Duration:
 
 
 def _quotient(left: int, right: int) -> int:
-    """Division that drops the fraction."""
+    """Divide and truncate."""
     if right == 0:
         raise CelEvaluationError("division by zero")
     quotient = abs(left) // abs(right)
@@ -85,7 +85,7 @@ def _quotient(left: int, right: int) -> int:
 
 
 def _remainder(left: int, right: int) -> int:
-    """With the sign of the dividend."""
+    """Return the remainder with the sign of the dividend."""
     if right == 0:
         raise CelEvaluationError("modulus by zero")
     return left - right * _quotient(left, right)
@@ -280,7 +280,7 @@ _MATCHING: Final = {
     "cost": lambda args, _: regex_cost(len(args[0]), len(args[1])),
     "estimate": lambda sizes, operands: CallEstimate(estimate_regex(sizes, operands)),
 }
-# The cost that is counted goes by the text that is searched, the one that is estimated by what is searched for.
+# As upstream, the actual cost depends on the searched string, and the estimate on the prefix or suffix.
 _ENDS: Final = {"cost": walk(0), "estimate": estimate_walk(1)}
 _STRINGS: Final[dict[str, list[Overload]]] = {
     "contains": [
@@ -482,4 +482,4 @@ STANDARD_LIBRARY: Final = Library(
         "google.protobuf.Timestamp": TIMESTAMP,
     },
 )
-"""What every environment has."""
+"""The standard library."""

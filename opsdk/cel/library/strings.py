@@ -30,7 +30,7 @@ from opsdk.errors import CelBudgetError, CelEvaluationError
 
 _TEXTS: Final = list_of(STRING)
 _LARGEST: Final = 2**27
-"""How long a text may become: far beyond what any budget allows to read."""
+"""Longest result in characters, far beyond the cost limit."""
 
 
 def _out_of_range(at: int) -> CelEvaluationError:
@@ -95,7 +95,7 @@ _SPACES: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
-"""What Unicode calls white space; `str.strip` also takes the separators of ASCII."""
+"""Unicode white space; `str.strip` also strips ASCII separators."""
 
 
 def _join(texts: Sequence[str], *separators: str) -> str:
@@ -121,13 +121,13 @@ _QUOTES: Final = {
 
 
 def quote(text: str) -> str:
-    """The text in quotes, such that it can stand in an expression."""
+    """Return a string literal."""
     return '"' + "".join(_QUOTES.get(char, char) for char in text) + '"'
 
 
 # ------------------------------------------------------------------ estimates
 def _estimate_replace(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    """The longest result replaces the shortest parts by the longest texts, the shortest the other way round."""
+    """Estimate: the longest result replaces the shortest matches by the longest strings, and the reverse."""
     text, old, new = map(sizes.size, operands[:3])
     if old.least == 0:
         most = min(min(text.most + 1, MOST) * new.most + text.most, MOST)
@@ -214,4 +214,4 @@ STRINGS_LIBRARY: Final = Library(
         "strings.quote": [function("strings_quote", (STRING,), STRING, quote, cost=walk(0), estimate=_estimate_quote)],
     }
 )
-"""What strings can do beyond the standard library."""
+"""The strings extension."""

@@ -51,7 +51,7 @@ REGEX_LIBRARY: Final = Library(
         ],
     }
 )
-"""What regular expressions find."""
+"""The regex library."""
 
 
 # ------------------------------------------------------------------ folds into maps
@@ -61,7 +61,7 @@ _MAP: Final = map_of(_K, _V)
 
 
 def _insert(entries: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
-    """The map belongs to the fold that calls this, so it may grow in place."""
+    """Add an entry. The map is private to the comprehension, so it grows in place."""
     insert(entries, key, value)
     return entries
 
@@ -81,7 +81,7 @@ TWO_VARIABLES_LIBRARY: Final = Library(
     },
     macros=TWO_VARIABLES,
 )
-"""Folds that see index and element, or key and value."""
+"""Two-variable comprehensions."""
 
 BINDINGS_LIBRARY: Final = Library(macros=BINDINGS)
 """``cel.bind``."""
@@ -102,4 +102,4 @@ JSON_PATCH_LIBRARY: Final = Library(
         ]
     }
 )
-"""Keys inside the paths of JSON patches."""
+"""The JSON patch key library."""
