@@ -310,7 +310,7 @@ class _Checker:
                 self._issue(entry.at, f"{text} '{self._show(value)}'")
         return type_
 
-    # -------------------------------------------------------------- folds
+    # -------------------------------------------------------------- comprehensions
 
     def _variables(self, over: Type, node: Comprehension) -> tuple[Type, Type]:
         """Return the types of a comprehension's variables; with one variable, only the first type is used."""

@@ -214,7 +214,7 @@ class _Estimator:
         self._contents[node.id] = _Contents(is_list=False, key=keys or _FREE, value=values or _FREE)
         return cost
 
-    # -------------------------------------------------------------- folds
+    # -------------------------------------------------------------- comprehensions
     def _fold(self, node: Comprehension) -> Range:
         cost = self.visit(node.range) + self.visit(node.init)
         self._push(node.accumulator, _Local(self._path(node.init), self._size(node.init), self._contained(node.init)))

@@ -386,7 +386,7 @@ class _Compiler:
 
         return build
 
-    # -------------------------------------------------------------- folds
+    # -------------------------------------------------------------- comprehensions
     def _declare(self, scope: dict[str, int], name: str) -> int:
         slot = scope[name] = self.slots
         self.slots += 1

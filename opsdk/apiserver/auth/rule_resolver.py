@@ -65,7 +65,7 @@ class RbacPolicy:
             if not names:
                 del self._by_subject[namespace, key]
 
-    # -------------------------------------------------------------- questions
+    # -------------------------------------------------------------- decisions
     def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
         """Return the rules of a role, or None."""
         return self._roles.get((namespace, name))

@@ -88,7 +88,7 @@ def impersonated(target: User, groups: Sequence[str] = ()) -> User:
     return replace(target, groups=member_groups)
 
 
-# ------------------------------------------------------------------ the ways
+# ------------------------------------------------------------------ modes
 AttributesOf = Callable[[User, User], Sequence[AuthorizerAttributes]]
 """Returns the checks that allow the first user to impersonate the second."""
 

@@ -134,7 +134,7 @@ class NonResourceRoutes:
         media = f"{accepted.media};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
         return cached(call, raw, media)
 
-    # -------------------------------------------------------------- the rest
+    # -------------------------------------------------------------- other paths
     def _root(self, call: Call, rest: Sequence[str]) -> HttpResponse:  # noqa: ARG002 - one signature for all
         paths = ["/api", "/api/v1", "/apis"]
         for group in self._groups():

@@ -175,7 +175,7 @@ class FieldManager:
             applied = last_applied.renew(applied, config)
         return keep_times(live, applied) if live is not None else applied
 
-    # -------------------------------------------------------------- pieces
+    # -------------------------------------------------------------- helpers
     def _check_live(self, live: Object, prefix: str, suffix: str = "") -> None:
         """Raise a 500 error if the live object does not fit its schema, for example after a schema change."""
         try:

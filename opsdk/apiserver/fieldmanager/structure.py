@@ -13,7 +13,7 @@ from opsdk.structured_merge.value import JsonValue
 
 _TEXT_LIMIT: Final = 256
 _LIST_LIMIT: Final = 64
-"""Most strings of a list, and longest one, in a structure. Objects beyond it are compared field by field."""
+"""Most elements of a list. Objects with longer lists, or longer strings in lists, are compared field by field."""
 _PRESENT: Final = 1
 
 

@@ -129,7 +129,7 @@ class Strategy:
         """Report whether the kind allows to remove a marked object."""
         return True
 
-    # -------------------------------------------------------------- side effects
+    # -------------------------------------------------------------- hooks after writes
     async def after_create(self, context: Context, obj: JsonObject) -> None:
         """Called after the object is stored."""
 

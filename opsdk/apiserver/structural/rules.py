@@ -100,7 +100,7 @@ class _Before:
         return self if self.current is None else _Before(self.current.index(at), self.current)
 
 
-# ------------------------------------------------------------------ the tree of rules
+# ------------------------------------------------------------------ nested rules
 class CompiledRules:
     """The rules of a schema and its nested schemas.
 

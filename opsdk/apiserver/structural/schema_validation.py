@@ -95,7 +95,7 @@ def _unsupported_keyword(schema: Schema) -> str:
     return unsupported or next(filter(None, map(_unsupported_keyword, inner)), "")
 
 
-# ------------------------------------------------------------------ structural: types in the trunk, none in the logic
+# ------------------------------------------------------------------ structural schemas
 class _Level(Enum):
     """The position of a schema; the value completes the message about a missing type."""
 

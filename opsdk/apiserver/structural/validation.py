@@ -117,7 +117,7 @@ class Validator:
             self._object(value, node, name, old, result)
         return result
 
-    # -------------------------------------------------------------- places
+    # -------------------------------------------------------------- paths
     def _field_path(self, name: str) -> str:
         name = name.removeprefix(".")
         return f"{self._base}.{name}" if self._base and name else self._base or name or NO_PATH

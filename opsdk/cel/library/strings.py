@@ -44,7 +44,7 @@ def _char_at(text: str, at: int) -> str:
 
 
 def _index_of(text: str, part: str, at: int = 0) -> int:
-    """Nothing is found at the end, at the latest."""
+    """Return the index of `part` from `at` on, or -1; an index beyond the end is clamped."""
     if at < 0:
         raise _out_of_range(at)
     return text.find(part, min(at, len(text)))

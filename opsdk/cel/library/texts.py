@@ -54,7 +54,7 @@ REGEX_LIBRARY: Final = Library(
 """The regex library."""
 
 
-# ------------------------------------------------------------------ folds into maps
+# ------------------------------------------------------------------ two-variable comprehensions
 _K: Final = param("K")
 _V: Final = param("V")
 _MAP: Final = map_of(_K, _V)

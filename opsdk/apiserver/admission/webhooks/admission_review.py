@@ -31,7 +31,7 @@ class AdmissionReviewError(Exception):
     """The webhook's AdmissionReview response is invalid; the message is the server's."""
 
 
-# ------------------------------------------------------------------ the question
+# ------------------------------------------------------------------ request
 def create_admission_review(
     attributes: Attributes, versioned: VersionedAttributes, *, uid: str, version: str
 ) -> JsonObject:
@@ -66,7 +66,7 @@ def user_info(user: User) -> JsonObject:
     return info
 
 
-# ------------------------------------------------------------------ the answer
+# ------------------------------------------------------------------ response
 class WebhookResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook's verified response."""
 
@@ -152,7 +152,7 @@ def _decoded(patch: str) -> bytes:
         raise AdmissionReviewError("illegal base64 data at input byte 0") from None
 
 
-# ------------------------------------------------------------------ refusals
+# ------------------------------------------------------------------ denial
 def rejection(name: str, status: Mapping[str, JsonValue] | None) -> ApiError:
     """Return the error that a client gets for a webhook's denial."""
     result = status or {}

@@ -43,7 +43,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
 
 
 def warn_of_owners(call: Call, obj: JsonObject) -> None:
-    """Add a warning for each duplicate ownerReference."""
+    """Drop duplicate ownerReferences with a warning for each."""
     for warning in metadata.duplicate_owners(obj["metadata"], admitted=False):
         call.warn(warning)
 

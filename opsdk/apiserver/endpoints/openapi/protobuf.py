@@ -109,7 +109,7 @@ def _any(value: JsonValue) -> bytes:
     return _text(2, json.dumps(value))
 
 
-# ------------------------------------------------------------------ the wire
+# ------------------------------------------------------------------ encoding
 def _named_value(name: str, value: bytes) -> bytes:
     return _text(1, name) + chunk(2, value)
 
