@@ -149,7 +149,7 @@ class KindList(Closing):
     ) -> IndexedPage:
         """Return a page; see `IndexedList.page`. Fields are read in slices, and a newer revision is waited for."""
         await self._wait_for(query.revision or 0)
-        for _ in self.objects.prepare(query):
+        for _ in self.objects.prepare(query, visible, namespace=namespace, project_of=project_of):
             await asyncio.sleep(0)
         return self.objects.page(query, visible, namespace=namespace, project_of=project_of)
 
