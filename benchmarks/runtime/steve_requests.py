@@ -1,4 +1,7 @@
-"""Requests to steve in a process of its own, which reads a server in another process; see `benchmarks.runtime.steve`."""
+"""Requests to steve in a process of its own, which reads a server in another process; see `benchmarks.runtime.steve`.
+
+The objects are of a kind with the fields of a Pod, because the server would reset the status of a new Pod.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,10 +22,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from benchmarks.runtime.stage import ROOT
+from benchmarks.runtime.steve_pods import pod
 
 Tree = dict[str, Any]
 
 _GROUP = "bench.example.org"
+_RBAC = "rbac.authorization.k8s.io"
 _SORTED = "sort=-metadata.creationTimestamp&pagesize=100"
 _QUERIES = {
     "first page by name": "pagesize=100",
@@ -32,7 +36,10 @@ _QUERIES = {
     "filter and sort": f"filter=status.phase=Running&{_SORTED}&page=3",
     "rare value": f"filter=status.podIP~.77.77&{_SORTED}",
 }
+_TOKENS = {name: f"token-of-{name}" for name in ("root", "names", "namespaces")}
+_NAMESPACES = 50
 _FILLERS = 4
+_ROUNDS = 100
 # Seconds in which an event reaches the list of steve.
 _SETTLED = 0.03
 
@@ -44,6 +51,10 @@ class HttpApi:
         parts = urlsplit(url)
         self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
         self._headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+
+    def post(self, path: str, tree: Tree) -> None:
+        """Create an object."""
+        self.send("POST", path, json.dumps(tree).encode())
 
     def send(self, method: str, path: str, body: bytes = b"", kind: str = "application/json") -> bytes:
         """Return the body of the response. Raises `SystemExit` if it is an error."""
@@ -68,147 +79,135 @@ class SteveProcess:
         self._input, self._output = self._process.stdin, self._process.stdout
         self.url = self._output.readline().strip()
 
-    def figures(self) -> Mapping[str, float]:
-        """Return the CPU seconds since the start, and the longest stall since the last call."""
+    def stall(self) -> float:
+        """Return the longest stall of the event loop since the last call, in CPU seconds."""
         print(file=self._input)
-        figures: Mapping[str, float] = json.loads(self._output.readline())
-        return figures
+        return float(self._output.readline())
 
     def cpu(self) -> float:
         """Return the CPU seconds of the main thread since the start."""
         return int(Path(f"/proc/{self._process.pid}/schedstat").read_text().split()[0]) / 1e9
 
     def close(self) -> None:
-        """End the process."""
+        """Let the process end."""
         self._input.close()
         self._process.wait(30)
 
 
-@contextmanager
-def _processes() -> Iterator[tuple[HttpApi, SteveProcess, Mapping[str, str]]]:
-    """Start both processes; yields the API of the cluster, steve, and the tokens of users."""
-    tokens = {name: f"token-of-{name}" for name in ("root", "names", "namespaces")}
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "tokens"
+class ClusterProcess:
+    """A running server with the users of `_TOKENS`. Its files are in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        tokens = folder / "tokens"
         groups = {"root": "system:masters"}
-        table.write_text("".join(f'{token},{name},{name},"{groups.get(name, "people")}"\n' for name, token in tokens.items()))
-        kubeconfig = Path(folder) / "kubeconfig"
+        lines = [f'{token},{name},{name},"{groups.get(name, "people")}"\n' for name, token in _TOKENS.items()]
+        tokens.write_text("".join(lines))
+        self.kubeconfig = folder / "kubeconfig"
         command = [sys.executable, "-m", "envtest", "serve", "--port", "0", "--no-tls", "--exit-with-parent"]
-        command += ["--kubeconfig", str(kubeconfig), "--token-auth-file", str(table)]
-        import os
-        if os.environ.get("DATA"):
-            command += ["--data-dir", os.environ["DATA"]]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
-        try:
-            assert server.stdout is not None
-            server.stdout.readline()
-            url = next(line.split()[-1] for line in kubeconfig.read_text().splitlines() if "server:" in line)
-            yield HttpApi(url.strip('"'), tokens["root"]), SteveProcess(kubeconfig), tokens
-        finally:
-            server.kill()
-            server.wait()
+        command += ["--kubeconfig", str(self.kubeconfig), "--token-auth-file", str(tokens)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+        words = self.kubeconfig.read_text().split()
+        self.url = words[words.index("server:") + 1].strip('"')
+
+    def connect(self) -> HttpApi:
+        """Return a connection of the admin."""
+        return HttpApi(self.url, _TOKENS["root"])
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
 
 
-def run(count: int, rounds: int, pod: Any) -> float:
-    """Print the figures; returns the largest median in milliseconds of CPU."""
-    with _processes() as (api, steve, tokens):
-        try:
-            return _measure(api, steve, tokens, count, rounds, pod)
-        finally:
-            steve.close()
+def run(count: int) -> float:
+    """Print the figures. Returns the largest median of CPU milliseconds."""
+    with tempfile.TemporaryDirectory() as folder, closing(ClusterProcess(Path(folder))) as cluster:
+        _fill(cluster, count)
+        with closing(SteveProcess(cluster.kubeconfig)) as steve:
+            _first_uses(steve)
+            return max(_pages(cluster.connect(), steve, user, count) for user in _TOKENS)
 
 
-def _measure(
-    api: HttpApi, steve: SteveProcess, tokens: Mapping[str, str], count: int, rounds: int, pod: Any
-) -> float:
-    chance = random.Random(2)
-    _fill(api, count, pod)
-    users = {name: HttpApi(steve.url, token) for name, token in tokens.items()}
-    users["root"].send("GET", "/v1/namespaces?pagesize=1")
-    steve.figures()
-    for text in ("pagesize=100", *(list(_QUERIES.values())[1:])):
+def _fill(cluster: ClusterProcess, count: int) -> None:
+    """Create the type, the namespaces, the rights, and the objects."""
+    api = cluster.connect()
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _DEFINITION)
+    for number in range(_NAMESPACES):
+        api.post("/api/v1/namespaces", {"metadata": {"name": f"ns-{number}"}})
+    _grant(api, "names", "ns-3", ["pod-00003", "pod-00053"])
+    for namespace in ("ns-3", "ns-4"):
+        _grant(api, "namespaces", namespace, [])
+
+    def fill(part: int) -> None:
+        connection, chance = cluster.connect(), random.Random(part)
+        for number in range(part, count, _FILLERS):
+            connection.send("POST", _path(number).rpartition("/")[0], _machine(number, chance))
+
+    with ThreadPoolExecutor(_FILLERS) as pool:
+        list(pool.map(fill, range(_FILLERS)))
+
+
+def _grant(api: HttpApi, user: str, namespace: str, names: list[str]) -> None:
+    prefix = f"/apis/{_RBAC}/v1/namespaces/{namespace}"
+    rule = {"apiGroups": [_GROUP], "resources": ["machines"], "verbs": ["get", "list"], "resourceNames": names}
+    api.post(f"{prefix}/roles", {"metadata": {"name": user}, "rules": [rule]})
+    reference = {"apiGroup": _RBAC, "kind": "Role", "name": user}
+    subject = {"apiGroup": _RBAC, "kind": "User", "name": user}
+    api.post(f"{prefix}/rolebindings", {"metadata": {"name": user}, "roleRef": reference, "subjects": [subject]})
+
+
+def _first_uses(steve: SteveProcess) -> None:
+    """Print the first request of the type, and those that read a field first."""
+    print("\nthrough HTTP, first uses: ms, CPU ms, longest stall of the event loop in CPU ms")
+    api = HttpApi(steve.url, _TOKENS["root"])
+    api.send("GET", "/v1/namespaces?pagesize=1")  # the first request checks the token
+    steve.stall()
+    for title, text in _QUERIES.items():
         cpu, began = steve.cpu(), time.perf_counter()
-        users["root"].send("GET", f"/v1/{_GROUP}.machines?{text.format(last=1)}")
-        wall, spent, figures = time.perf_counter() - began, steve.cpu() - cpu, steve.figures()
-        print(f"  first use of {text:70} {wall * 1e3:7.0f} ms, CPU {spent * 1e3:7.0f} ms, stall {figures['stall'] * 1e3:5.1f} ms CPU {figures['stall_wall'] * 1e3:5.1f} wall")
-    worst = 0.0
-    print("CPU p50, p99; wall p50, p99; stall")
-    for user, connection in users.items():
-        for title, text in _QUERIES.items():
-            path = f"/v1/{_GROUP}.machines?{text}"
-            body = json.loads(connection.send("GET", path.format(last=1)))
-            path = path.format(last=body.get("pages") or 1)
-            connection.send("GET", path)
-            cpus, walls = [], []
-            steve.figures()
-            for _ in range(rounds):
-                number = chance.randrange(count)
-                machine = _machine(number, pod, chance)
-                api.send("PATCH", _path(number), machine, "application/merge-patch+json")
-                time.sleep(_SETTLED)
-                cpu, began = steve.cpu(), time.perf_counter()
-                connection.send("GET", path)
-                walls.append(time.perf_counter() - began)
-                cpus.append(steve.cpu() - cpu)
-            stall = steve.figures()["stall"]
-            worst = max(worst, statistics.median(cpus))
-            print(f"  {user:12} {title:20} {body['count']:7} {_ms(cpus)}  {_ms(walls)} {stall*1e3:7.1f}", flush=True)
-    return worst * 1e3
+        api.send("GET", f"/v1/{_GROUP}.machines?{text.format(last=1)}")
+        wall, spent = time.perf_counter() - began, steve.cpu() - cpu
+        print(f"  {title:20} {wall * 1e3:7.0f} {spent * 1e3:7.0f} {steve.stall() * 1e3:6.1f}")
 
 
-def _ms(seconds: list[float]) -> str:
-    ordered = sorted(seconds)
-    return f"{statistics.median(ordered) * 1e3:7.1f} {ordered[int(len(ordered) * 0.99)] * 1e3:7.1f}"
+def _pages(cluster: HttpApi, steve: SteveProcess, user: str, count: int) -> float:
+    """Print the pages of a user, each after a change of an object. Returns the largest median of CPU milliseconds."""
+    print(f"user {user}: objects; CPU ms, median and p99; ms, median and p99; longest stall")
+    api, chance, medians = HttpApi(steve.url, _TOKENS[user]), random.Random(2), []
+    for title, text in _QUERIES.items():
+        path = f"/v1/{_GROUP}.machines?{text}"
+        first = json.loads(api.send("GET", path.format(last=1)))
+        path = path.format(last=first.get("pages") or 1)
+        api.send("GET", path)
+        steve.stall()
+        cpus, walls = [], []
+        for _ in range(_ROUNDS):
+            number = chance.randrange(count)
+            cluster.send("PATCH", _path(number), _machine(number, chance), "application/merge-patch+json")
+            time.sleep(_SETTLED)
+            cpu, began = steve.cpu(), time.perf_counter()
+            api.send("GET", path)
+            walls.append((time.perf_counter() - began) * 1e3)
+            cpus.append((steve.cpu() - cpu) * 1e3)
+        medians.append(statistics.median(cpus))
+        figures = f"{_spread(cpus)} {_spread(walls)} {steve.stall() * 1e3:6.1f}"
+        print(f"  {title:20} {first['count']:6} {figures}", flush=True)
+    return max(medians)
 
 
-def _machine(number: int, pod: Any, chance: random.Random) -> bytes:
+def _spread(values: list[float]) -> str:
+    return f"{statistics.median(values):6.1f} {sorted(values)[int(len(values) * 0.99)]:6.1f}"
+
+
+def _machine(number: int, chance: random.Random) -> bytes:
     tree = msgspec.json.decode(pod(number, 1, chance))
     del tree["metadata"]["resourceVersion"], tree["metadata"]["uid"]
     return msgspec.json.encode({**tree, "apiVersion": f"{_GROUP}/v1", "kind": "Machine"})
 
 
 def _path(number: int) -> str:
-    return f"/apis/{_GROUP}/v1/namespaces/ns-{number % 50}/machines/pod-{number:05}"
-
-
-def _fill(api: HttpApi, count: int, pod: Any) -> None:
-    """Create the type, the namespaces, the rights, and the objects."""
-    began = time.perf_counter()
-    rbac = "/apis/rbac.authorization.k8s.io/v1"
-    try:
-        api.send("GET", _path(count - 1))
-        print(f"filled already in {time.perf_counter() - began:.1f}")
-        return
-    except SystemExit:
-        pass
-    api.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json.dumps(_DEFINITION).encode())
-    for number in range(50):
-        name = {"metadata": {"name": f"ns-{number}"}}
-        api.send("POST", "/api/v1/namespaces", json.dumps(name).encode())
-    rules = {"names": [{"names": ["pod-00003", "pod-00053"]}], "namespaces": [{}, {}]}
-    for user, parts in rules.items():
-        for number, part in enumerate(parts):
-            namespace = f"{rbac}/namespaces/ns-{number + 3}"
-            rule = {"apiGroups": [_GROUP], "resources": ["machines"], "verbs": ["get", "list", "watch"]}
-            if "names" in part:
-                rule["resourceNames"] = part["names"]
-            role: Tree = {"metadata": {"name": user}, "rules": [rule]}
-            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user}
-            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-            binding: Tree = {"metadata": {"name": user}, "roleRef": reference, "subjects": [subject]}
-            api.send("POST", f"{namespace}/roles", json.dumps(role).encode())
-            api.send("POST", f"{namespace}/rolebindings", json.dumps(binding).encode())
-    url = f"http://{api._connection.host}:{api._connection.port}"
-    token = api._headers["Authorization"].split()[1]
-
-    def fill(part: int) -> None:
-        own, chance = HttpApi(url, token), random.Random(part)
-        for number in range(part, count, _FILLERS):
-            own.send("POST", _path(number).rpartition("/")[0], _machine(number, pod, chance))
-
-    with ThreadPoolExecutor(_FILLERS) as pool:
-        list(pool.map(fill, range(_FILLERS)))
-    print(f"filled in {time.perf_counter() - began:.1f}")
+    return f"/apis/{_GROUP}/v1/namespaces/ns-{number % _NAMESPACES}/machines/pod-{number:05}"
 
 
 _COLUMNS = {"Phase": ".status.phase", "Node": ".spec.nodeName", "Address": ".status.podIP"}

@@ -124,9 +124,8 @@ class SteveApp:
                 body=await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b"",
             )
         )
-        if response.body is None:
-            return HttpResponse(response.status)
-        return json_response(response.body, status=response.status)
+        headers = [("content-type", "application/json")] if response.body else []
+        return HttpResponse(response.status, headers, response.body)
 
     def _urls(self, request: HttpRequest) -> SteveUrls:
         """Return the URLs for the host that the client named. Forwarded headers are not read: anyone can send them."""

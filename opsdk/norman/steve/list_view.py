@@ -45,7 +45,8 @@ class ListView:
 
     def uses(self, order: ListOrder, columns: Mapping[FieldPath, Column]) -> bool:
         """Whether its order and columns are these, so that all follow the same events."""
-        return order is self._order and all(columns.get(c.path) is column for item in self._filters for c, column in item)
+        own = [(condition.path, column) for item in self._filters for condition, column in item]
+        return order is self._order and all(columns.get(path) is column for path, column in own)
 
     def touch(self, slot: int) -> None:
         """Record that the object of a slot changed."""

@@ -49,7 +49,7 @@ class Caller:
             body=b"" if body is None else msgspec.json.encode(body),
         )
         response = await self.api.handle(request)
-        return response.status, response.body
+        return response.status, msgspec.json.decode(response.body) if response.body else None
 
     async def ids(self, url: str) -> list[str]:
         """The ids of a list."""

@@ -22,7 +22,9 @@ KEY = SortKey(("spec", "size"), descending=True)
     st.sampled_from((0, 8)),
     st.sampled_from((1, 3, 100)),
 )
-def test_putting_changes_into_place_is_sorting(changes: list[tuple[int, int | None]], many: int, few: int, size_of_slice: int) -> None:
+def test_putting_changes_into_place_is_sorting(
+    changes: list[tuple[int, int | None]], many: int, few: int, size_of_slice: int
+) -> None:
     """The order is the same with any limit between both ways."""
     entries: list[StoreEntry | None] = [None] * 8
     sizes: dict[str, int] = {}
