@@ -23,6 +23,7 @@ _DEFAULTS: dict[str, list[int]] = {
     "page": [10_000],
     "sharding": [4000],
     "stalls": [],
+    "sql": [100_000],
     "steve": [50_000],
     "storage": [4000],
     "tls": [200],
