@@ -15,13 +15,12 @@ from typing import Any
 
 from benchmarks.runtime import steve_requests
 from benchmarks.runtime.steve_pods import pod
-from opsdk.apimachinery.object import Unstructured
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.norman.steve.access_set import VisibleObjects
 from opsdk.norman.steve.indexed_list import IndexedList
 from opsdk.norman.steve.query import parse_query
-from opsdk.recipes.summaries import summary
+from opsdk.recipes.summaries import tree_summary
 
 ROUNDS = 15
 LIMIT = 50.0
@@ -48,7 +47,7 @@ _QUERIES = {
 
 def decorate(tree: Any) -> Any:
     """Add the state, as steve shows it."""
-    state = summary(Unstructured.from_tree(tree))
+    state = tree_summary(tree)
     return {**tree, "metadata": {**tree["metadata"], "state": {"name": state.state.value, "message": state.message}}}
 
 

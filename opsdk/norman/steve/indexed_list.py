@@ -29,8 +29,8 @@ from opsdk.norman.steve.column import Column, Decorate, reader
 from opsdk.norman.steve.field_path import FieldPath, format_path, texts
 from opsdk.norman.steve.filter import query_error
 from opsdk.norman.steve.list_order import Derived, ListOrder, complete_all
-from opsdk.norman.steve.list_view import ListView
 from opsdk.norman.steve.query import SortKey, SteveQuery
+from opsdk.norman.steve.query_view import QueryView
 from opsdk.norman.steve.recently_used import RecentlyUsed
 from opsdk.options import Options
 
@@ -137,7 +137,7 @@ class IndexedList:
         self._columns: RecentlyUsed[FieldPath, Column] = RecentlyUsed(options.columns)
         self._base = ListOrder(self._entries, self._keys)
         self._orders: RecentlyUsed[tuple[SortKey, ...], ListOrder] = RecentlyUsed(options.orders)
-        self._views: RecentlyUsed[Hashable, ListView] = RecentlyUsed(options.views)
+        self._views: RecentlyUsed[Hashable, QueryView] = RecentlyUsed(options.views)
         self._snapshots: RecentlyUsed[Hashable, _Snapshot] = RecentlyUsed(options.snapshots)
         self._rows = options.snapshot_rows
 
@@ -187,7 +187,7 @@ class IndexedList:
         """Record a change before it is made."""
         self.revision = max(self.revision, revision_of(entry.resource_version) or 0)
         self._changes += 1
-        parts: Iterable[Column | ListOrder | ListView]
+        parts: Iterable[Column | ListOrder | QueryView]
         for parts in ((self._base,), self._columns.values(), self._orders.values(), self._views.values()):
             for part in parts:
                 part.touch(slot)
@@ -305,7 +305,7 @@ class IndexedList:
         slots = list(self._view(query, selection).slots)
         summary = [self._summary(path, slots) for path in query.summary]
         snapshot = self._snapshots.keep((selection.key, revision), _Snapshot(self._changes, slots, summary, {}))
-        while len(self._snapshots) > 1 and sum(kept.rows for kept in self._snapshots.values()) > self._rows:
+        while len(self._snapshots) > 1 and sum(each.rows for each in self._snapshots.values()) > self._rows:
             self._snapshots.popitem(last=False)
         return snapshot
 
@@ -327,7 +327,7 @@ class IndexedList:
             order = self._orders.keep(sort, ListOrder(self._entries, self._keys, columns, self._base))
         return order
 
-    def _view(self, query: SteveQuery, selection: _Selection) -> ListOrder | ListView:
+    def _view(self, query: SteveQuery, selection: _Selection) -> ListOrder | QueryView:
         """Return what has the slots of a list; it may not be complete."""
         order = self._order(query.sort)
         filters = [[(condition, self._column(condition.path)) for condition in item] for item in query.filters]
@@ -336,7 +336,7 @@ class IndexedList:
             return order
         view = self._views.use(selection.key)
         if view is None or not view.uses(order, self._columns):
-            view = ListView(
+            view = QueryView(
                 self._entries,
                 order,
                 filters,

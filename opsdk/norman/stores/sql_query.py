@@ -83,11 +83,11 @@ class SqlSelection:
         self._conditions: list[SqlCondition] = []
         undecided: list[QueryCondition] = []
         for condition in _all_conditions(options):
-            known = _condition(condition, fields, self._table.c.id)
-            if known is None:
+            clause = _condition(condition, fields, self._table.c.id)
+            if clause is None:
                 undecided.append(condition)
             else:
-                self._conditions.append(known)
+                self._conditions.append(clause)
         # A sort looks up the whole name, a condition the nested field.
         sorts = self._sort.name == "id" or (self._field is not None and "." not in self._sort.name)
         complete = sorts and not undecided
@@ -111,8 +111,8 @@ class SqlSelection:
         others = [item for item in self._conditions if item is not first]
         if first is None or any(item.table is None for item in others):
             return select(func.count()).select_from(self._table).where(self._tests())
-        found = first.found().subquery()
-        return select(func.count()).select_from(found).where(*(item.test(found.c.object) for item in others))
+        numbers = first.found().subquery()
+        return select(func.count()).select_from(numbers).where(*(item.test(numbers.c.object) for item in others))
 
     def rows(self, *, first: Anchor | None = None, few: bool = False) -> list[Query]:
         """Select number and id of objects, in order: each query goes on where the one before ended.
@@ -131,11 +131,11 @@ class SqlSelection:
 
     def anchor(self, marker: str) -> Query:
         """Select id and order key of the object that a marker names; the id twice in the order of the ids."""
-        own = (objects.c.collection == self._collection, objects.c.id == encode_text(marker))
+        place = (objects.c.collection == self._collection, objects.c.id == encode_text(marker))
         if self._field is None:
-            return select(objects.c.id, objects.c.id).where(*own, self._tests())
+            return select(objects.c.id, objects.c.id).where(*place, self._tests())
         joined = objects.join(order_keys, order_keys.c.object == objects.c.number)
-        return select(order_keys.c.id, order_keys.c.key).select_from(joined).where(*own, self._tests())
+        return select(order_keys.c.id, order_keys.c.key).select_from(joined).where(*place, self._tests())
 
     def everything(self) -> Query:
         """Select the number and id of objects by the conditions that the database decides, in the order of the ids."""
@@ -161,11 +161,11 @@ class SqlSelection:
         first = self._first_found if few else None
         if first is None:
             return query.where(self._tests())
-        found = first.found().subquery()
+        numbers = first.found().subquery()
         others = [item.test(self._number) for item in self._conditions if item is not first]
         # Without the collection, whose index of ids SQLite would read: the objects that are found have it.
-        own = () if self._field is None else (self._own,)
-        return query.select_from(found.join(self._table, self._number == found.c.object)).where(*own, *others)
+        table = () if self._field is None else (self._own,)
+        return query.select_from(numbers.join(self._table, self._number == numbers.c.object)).where(*table, *others)
 
     def _order(self, *, few: bool, backwards: bool) -> Sequence[Expression]:
         """Objects with equal values are in the ascending order of their ids, also in a descending order."""

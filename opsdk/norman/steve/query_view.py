@@ -15,7 +15,7 @@ ColumnFilter = Sequence[tuple[FilterCondition, Column]]
 """Alternatives, each with the column of its field."""
 
 
-class ListView:
+class QueryView:
     """The slots of an order that are allowed and that all filters select.
 
     Args:
@@ -45,8 +45,8 @@ class ListView:
 
     def uses(self, order: ListOrder, columns: Mapping[FieldPath, Column]) -> bool:
         """Whether its order and columns are these, so that all follow the same events."""
-        own = [(condition.path, column) for item in self._filters for condition, column in item]
-        return order is self._order and all(columns.get(path) is column for path, column in own)
+        columns_used = [(condition.path, column) for item in self._filters for condition, column in item]
+        return order is self._order and all(columns.get(path) is column for path, column in columns_used)
 
     def touch(self, slot: int) -> None:
         """Record that the object of a slot changed."""
@@ -96,4 +96,4 @@ class ListView:
         return all(any(test(column.cells[slot]) for test, column in item) for item in self._tests)
 
     def __repr__(self) -> str:
-        return f"<ListView of {len(self.slots)} objects, {self._order!r}>"
+        return f"<QueryView of {len(self.slots)} objects, {self._order!r}>"
