@@ -254,19 +254,27 @@ class SteveApi(Closing):
             return SteveResponse.of(201, self.resource(tree, target, request.urls))
         query = parse_query(request.query)
         page, rows = await self._page(target, query)
-        links = ResourceLinks(target.schema, self.access.access_for(target.user), request.urls)
-        formatted = self.templates.formatted(target.schema)
+        encode = self.encoder(rows, target, request.urls)
         data, slicer = [], Slicer()
         for entry in page.entries:
-            row = rows.row(entry, links)
-            if formatted:
-                row = msgspec.json.encode(self.templates.format(msgspec.json.decode(row), target))
-            data.append(row)
+            data.append(encode(entry))
             if slicer.add(entry.size):
                 await asyncio.sleep(0)
         partial = bool(query.continue_token)
         body = collection(target.schema, page, request.urls, limit=query.limit, partial=partial)
         return SteveResponse(200, with_data(body, data))
+
+    def encoder(self, rows: EncodedRows, target: Target, urls: SteveUrls) -> Callable[[StoreEntry], bytes]:
+        """Return the function that encodes cached objects of a type as the user sees them now."""
+        links = ResourceLinks(target.schema, self.access.access_for(target.user), urls)
+        if not self.templates.formatted(target.schema):
+            return lambda entry: rows.row(entry, links)
+
+        def encode(entry: StoreEntry) -> bytes:
+            resource = msgspec.json.decode(rows.row(entry, links))
+            return msgspec.json.encode(self.templates.format(resource, target))
+
+        return encode
 
     async def _page(self, target: Target, query: SteveQuery) -> tuple[IndexedPage, EncodedRows]:
         schema = target.schema
