@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from opsdk.norman.mappers.state import summary_of
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.recipes.summaries import tree_summary
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _STEP = re.compile(
@@ -61,7 +61,7 @@ def decorator(schema: SteveSchema) -> Callable[[JsonObject], JsonObject]:
 
     def decorate(tree: JsonObject) -> JsonObject:
         tree = {**kind, **tree}  # the items of a list may lack both
-        state = tree_summary(tree)
+        state = summary_of(tree, schema.gvk)
         state_fields = {
             "name": state.state.value.replace(" ", "-"),
             "error": state.error,
