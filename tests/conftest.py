@@ -18,9 +18,12 @@ settings.load_profile("unhurried")
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """``-n auto``: a process more than cores, because a fifth of the time tests wait for other processes."""
-    return (os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """``-n auto``: a process more than cores, because a fifth of the time tests wait for other processes.
+
+    Slow tests wait more than half of the time, so with them it is one more.
+    """
+    return (os.cpu_count() or 1) + (1 if config.option.markexpr == "not slow" else 2)
 
 
 class CollectNeededFiles:
