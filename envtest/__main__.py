@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from opsdk.aio.garbage import collector_paused
-from opsdk.loading import on_first_use
+from opsdk.loading import collector_paused, on_first_use
 
 with collector_paused():
     from envtest.environment import Environment

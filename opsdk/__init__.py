@@ -1,10 +1,12 @@
 """opsdk: build Kubernetes operators in Python.
 
-This module holds the public names. A name is imported when it is first used, so ``import opsdk`` loads no other
-module. Type checkers read ``__init__.pyi``, which imports the same names.
+This module holds the public names. A name is imported when it is first used, so ``import opsdk`` loads next to no
+other module. Type checkers read ``__init__.pyi``, which imports the same names.
 """
 
 from importlib import import_module
+
+from opsdk.loading import collector_paused
 
 _HOMES = {
     "opsdk.apimachinery.crd": ("PrinterColumn", "crd_for"),
@@ -129,7 +131,8 @@ def __getattr__(name: str) -> object:
     """Import a public name from the module that defines it."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'opsdk' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    with collector_paused():
+        value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
     return value
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 # Decoding 10,000 Pods allocates 400,000 containers. With Python's defaults the collector runs through the growing heap
 # again and again: it doubles the time and stalls the loop for up to 400 ms. With these, a pause walks 25,000
@@ -22,22 +20,3 @@ def tune_garbage_collector() -> None:
     gc.collect(1)
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Run a block without the garbage collector, such as imports.
-
-    Modules make many containers and next to no garbage: the collector takes a tenth of the time of an import.
-
-    >>> with collector_paused():
-    ...     gc.isenabled()
-    False
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -23,8 +23,9 @@ from opsdk.controller.context import Context, request_key
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.outcome import ReconcileEnd, is_terminal, shortened
-from opsdk.controller.reconcile import RECONCILE_ID, ContextReconciler, ReconcilerAdapter, Result
+from opsdk.controller.outcome import ReconcileEnd, is_terminal
+from opsdk.controller.reconcile import RECONCILE_ID, ContextReconciler, ReconcilerAdapter
+from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
 from opsdk.errors import ShutdownTimeoutError, UsageError
 from opsdk.event.request import Request
@@ -77,6 +78,7 @@ class Controller:
         finalizers: run before the reconciler, see `opsdk.controller.finalizers`.
         cluster: what `Context` reads from and writes to. Reconcilers that take an object, and finalizers, need it.
         journal: keeps what each reconcile did.
+        requeue: decides when a request is reconciled again.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Controller:
         finalizers: Mapping[str, FinalizerFunction] | None = None,
         cluster: Cluster | None = None,
         journal: Journal | None = None,
+        requeue: RequeuePolicy | None = None,
     ) -> None:
         if not name:
             raise UsageError("a controller needs a name")
@@ -105,6 +108,7 @@ class Controller:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
         self.reconciler: ContextReconciler = adapter
         self.journal = journal
+        self._requeue = requeue or RequeuePolicy()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
@@ -363,15 +367,18 @@ class Controller:
             if task is not None and task.cancelling():
                 raise
             # This task was not cancelled: the reconciler raised a CancelledError of its own.
-            return self._on_failure(queue_item, error, panicked=True, timed_out=(scope is not None and scope.expired()))
+            notes = {"panicked": True, "timed_out": scope is not None and scope.expired()}
+            return self._requeue.after_failure(self.queue, queue_item, error, notes)
         except Exception as error:  # noqa: BLE001 - any exception of a reconciler is logged, counted and retried
             if is_terminal(error):
                 log_failure(error, wait=None)
                 self.queue.forget(item)
                 notes = {"terminal": True, "timed_out": (scope is not None and scope.expired())}
                 return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {error}", notes=notes, error=error)
-            return self._on_failure(queue_item, error, timed_out=(scope is not None and scope.expired()))
-        return self._on_result(queue_item, result, timed_out=scope is not None and scope.expired())
+            notes = {"timed_out": scope is not None and scope.expired()}
+            return self._requeue.after_failure(self.queue, queue_item, error, notes)
+        notes = {"timed_out": scope is not None and scope.expired()}
+        return self._requeue.after_success(self.queue, queue_item, result, notes)
 
     def _report_slow(self) -> None:
         """Log reconciles that run for long, once each. One timer for all of them: most reconciles end long before."""
@@ -395,28 +402,6 @@ class Controller:
         if waiting := processing.items() - self._reported_slow:
             next_at = min(started for _, started in waiting) + _SLOW_RECONCILE
             self._slow_timer = self._clock.call_later(next_at - now, self._report_slow)
-
-    def _on_failure(self, queue_item: QueueItem[Any], error: BaseException, **notes: bool) -> ReconcileEnd:
-        cause = ReconcileCause("retry", detail=shortened(error))
-        wait = self.queue.add_rate_limited(queue_item.item, priority=queue_item.priority, cause=cause)
-        log_failure(error, wait=wait)
-        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {error!r}", notes=notes, error=error)
-
-    def _on_result(self, queue_item: QueueItem[Any], result: Result | None, **notes: bool) -> ReconcileEnd:
-        item, priority = queue_item.item, queue_item.priority
-        if result is not None and result.priority is not None:
-            priority = result.priority
-        if result is not None and result.requeue_seconds > 0:
-            delay = f"{result.requeue_seconds:g} s"
-            self.queue.forget(item)
-            cause = ReconcileCause("requeue_after", detail=delay)
-            self.queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause)
-            return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay, notes=notes)
-        if result is not None and result.requeue:
-            self.queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))
-            return ReconcileEnd(Outcome.REQUEUE, notes=notes)
-        self.queue.forget(item)
-        return ReconcileEnd(Outcome.SUCCESS, notes=notes)
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"

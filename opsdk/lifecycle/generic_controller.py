@@ -8,7 +8,7 @@ failed handler changed does not reach the next one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
@@ -26,6 +26,7 @@ from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileEnd, is_terminal, shortened
 from opsdk.controller.reconcile import Result
+from opsdk.controller.requeue import RequeuePolicy
 from opsdk.errors import HandlersFailedError, HandlerTimeoutError, IgnoreError, UsageError
 from opsdk.event.event import AnyEvent, EventType
 from opsdk.event.request import Request
@@ -61,26 +62,30 @@ _DEFERRED = Result()
 """The result of an item that did not run: its failures still count."""
 
 
-class _HandlersController(Controller):
-    """A controller whose retries the handlers' own backoff decides, under `RetryPolicy.FAILED`."""
+class _RequeueHandlers(RequeuePolicy):
+    """Queues the handlers that failed, one by one, with a backoff of their own. For `RetryPolicy.FAILED`.
 
-    retry = RetryPolicy.FAILED
+    Attributes:
+        scheduled: when the retries are due that the queue holds. An event before that does not count as an attempt.
+    """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, retry: RetryPolicy, clock: Clock) -> None:
+        self._retry = retry
+        self._clock = clock
         self.scheduled: dict[HandlerRequest, float] = {}
-        """When the retries are due that the queue holds. An event before that does not count as an attempt."""
 
-    def _on_failure(self, queue_item: QueueItem[Any], error: BaseException, **notes: bool) -> ReconcileEnd:
-        if self.retry is RetryPolicy.ALL or not isinstance(error, HandlersFailedError):
-            return super()._on_failure(queue_item, error, **notes)
+    def after_failure(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, notes: Mapping[str, bool]
+    ) -> ReconcileEnd:
+        if self._retry is RetryPolicy.ALL or not isinstance(error, HandlersFailedError):
+            return super().after_failure(queue, queue_item, error, notes)
         now = self._clock.now()
         waits = []
         for name, reason in zip(error.names, error.exceptions, strict=True):
             item = HandlerRequest.of(request_of(queue_item.item), name)
             if not is_terminal(reason) and item not in self.scheduled:
                 cause = ReconcileCause("retry", detail=shortened(reason))
-                wait = self.queue.add_rate_limited(item, priority=LOW_PRIORITY, cause=cause)
+                wait = queue.add_rate_limited(item, priority=LOW_PRIORITY, cause=cause)
                 self.scheduled[item] = now + wait
             if item in self.scheduled:
                 waits.append(max(self.scheduled[item] - now, 0.0))
@@ -88,10 +93,12 @@ class _HandlersController(Controller):
         detail = f"retry of {', '.join(error.names)} in {min(waits):.3g} s: {error}"
         return ReconcileEnd(Outcome.ERROR, detail=detail, notes=notes, error=error)
 
-    def _on_result(self, queue_item: QueueItem[Any], result: Result | None, **notes: bool) -> ReconcileEnd:
+    def after_success(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None, notes: Mapping[str, bool]
+    ) -> ReconcileEnd:
         if result is _DEFERRED:
             return ReconcileEnd(Outcome.SUCCESS, detail="nothing to do now", notes=notes)
-        return super()._on_result(queue_item, result, **notes)
+        return super().after_success(queue, queue_item, result, notes)
 
 
 class _RecordDeletions(EnqueueRequestForObject):
@@ -166,7 +173,8 @@ class GenericController(Generic[T]):
         ]
         if self.options.resync:
             sources.append(FuncSource(self._resync))
-        self.controller = _HandlersController(
+        self._requeue_policy = _RequeueHandlers(self.options.retry, clock)
+        self.controller = Controller(
             self.name,
             self._reconcile,
             sources=sources,
@@ -181,8 +189,8 @@ class GenericController(Generic[T]):
             kind=self.kind,
             cluster=cluster,
             journal=journal,
+            requeue=self._requeue_policy,
         )
-        self.controller.retry = self.options.retry
 
     # -------------------------------------------------------------- registration
     def add_handler(
@@ -370,7 +378,7 @@ class GenericController(Generic[T]):
         """Handle an item of the queue: all handlers of an object, or one."""
         item: AnyRequest = request
         if isinstance(item, HandlerRequest):
-            self.controller.scheduled.pop(item, None)
+            self._requeue_policy.scheduled.pop(item, None)
         verdict = self._table.begin(item)
         if verdict is not RunVerdict.RUN:
             if isinstance(item, HandlerRequest) and verdict is not RunVerdict.PARKED:
@@ -493,7 +501,7 @@ class GenericController(Generic[T]):
     def _settle(self, key: Request, handler: str) -> None:
         item = HandlerRequest.of(key, handler)
         self._table.succeeded(key, handler)
-        self.controller.scheduled.pop(item, None)
+        self._requeue_policy.scheduled.pop(item, None)
         self.controller.queue.forget(item)
 
     def _record_failures(self, key: Request, errors: dict[str, Exception]) -> None:

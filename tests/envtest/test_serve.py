@@ -136,3 +136,14 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     while Path(f"/proc/{server}").exists() and "zombie" not in Path(f"/proc/{server}/status").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_a_missing_extra_is_named() -> None:
+    """Without the extra, the server says which library is missing and how to install it."""
+    program = (
+        "import sys; sys.modules['cryptography'] = None\n"
+        "from envtest.__main__ import main; sys.exit(main(['serve', '--port', '0']))"
+    )
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 1
+    assert process.stderr == "error: the local API server needs cryptography: pip install 'opsdk[envtest]'\n"

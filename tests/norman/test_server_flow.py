@@ -142,6 +142,12 @@ async def test_the_name_of_an_object_is_unique() -> None:
     assert (await served.post("/v3/books", {"name": "a"})).error == (422, "NotUnique", "name")
 
 
+def _chain(first: str, link: str) -> bytes:
+    """Return YAML in which each of 40 values stands for twice as much as the one before."""
+    lines = [f"a{number}: &a{number} {link.format(f'*a{number - 1}')}" for number in range(1, 40)]
+    return "\n".join([first, *lines]).encode()
+
+
 @pytest.mark.parametrize(
     ("body", "content_type"),
     [
@@ -153,7 +159,10 @@ async def test_the_name_of_an_object_is_unique() -> None:
         (b"[" * 200_000, "application/yaml"),
         (b"- " * 100_000, "application/yaml"),
         (b"{a: " * 50_000, "application/yaml"),
-        (b"a: &a [b]\nc: [" + b"*a," * 200 + b"]", "application/yaml"),
+        (b"a: &a [" + b"b," * 1000 + b"]\nc: [" + b"*a," * 200 + b"]", "application/yaml"),
+        (_chain("a0: &a0 [x]", "[{0}, {0}]"), "application/yaml"),
+        (_chain("a0: &a0 {x: 1}", "{{<<: [{0}, {0}]}}"), "application/yaml"),
+        (b"a: &a {<<: [*a, *a], b: {<<: *a}}", "application/yaml"),
         (b"x" * (MAX_BODY_BYTES + 1), "application/json"),
         (b"--x", "multipart/form-data"),
         (b"\xff\xfe", "application/x-www-form-urlencoded"),

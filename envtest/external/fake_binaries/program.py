@@ -14,6 +14,9 @@ import msgspec
 from envtest.external.fake_binaries.flags import Flags, parse
 from opsdk.errors import ConfigError
 
+_EXTRA_MODULES = ("cryptography", "jwt", "re2", "websockets")
+"""What the extra ``envtest`` brings."""
+
 
 class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A fake of another program.
@@ -49,6 +52,11 @@ def run(start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", sa
         asyncio.run(_until_told(start, said_on))
     except ConfigError as error:
         print(f"error: {name}: {error}" if name else f"error: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA_MODULES:
+            raise
+        print(f"error: the local API server needs {error.name}: pip install 'opsdk[envtest]'", file=sys.stderr)
         return 1
     return 0
 

@@ -81,6 +81,7 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self.repeated: list[str] = []
         self._depth = 0
+        self._merged_left = _MOST_NODES + len(text)
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """With a bound on the depth."""
@@ -91,6 +92,13 @@ class _Loader(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Resolve ``<<`` keys, with a bound on the result: a chain of them can double it with each link."""
+        super().flatten_mapping(node)  # flattens the merged mappings first, with this method
+        self._merged_left -= len(node.value)
+        if self._merged_left < 0:
+            raise yaml.YAMLError("document contains excessive aliasing")
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[JsonValue, JsonValue]:
         """With text for keys, as JSON has it: 1 and true are two of them."""
@@ -110,12 +118,17 @@ class _Loader(yaml.SafeLoader):
             mapping[key] = self.construct_object(value_node, deep=deep)
         return mapping
 
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """With octal numbers of both kinds."""
-        text = str(self.construct_scalar(node)).replace("_", "")
+    def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
+        """An int64, with octal numbers of both kinds; else a float; text if it is not decimal and 64 bits do not do."""
+        scalar = str(self.construct_scalar(node))
+        text = scalar.replace("_", "")
         sign, digits = (-1 if text[:1] == "-" else 1), text.lstrip("+-")
         base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits[0] == "0" else 10)
-        return sign * int(digits, base)
+        # 67 digits: 64 bits and a prefix. Python refuses to convert thousands of decimal digits.
+        number = sign * int(digits, base) if len(digits) <= 67 else None
+        if number is not None and -(1 << 63) <= number < 1 << 64:
+            return number if number < 1 << 63 else float(number)
+        return float(text) if digits.isdecimal() else scalar
 
     def construct_text(self, node: yaml.ScalarNode) -> str:
         """The text that ``!!binary`` stands for."""
@@ -166,7 +179,7 @@ _SCALARS: Final = (
     ),
 )
 _Loader.yaml_implicit_resolvers = _resolvers(yaml.SafeLoader)
-_Loader.add_constructor(f"{_TAG}int", _Loader.construct_yaml_int)
+_Loader.add_constructor(f"{_TAG}int", _Loader.construct_number)
 _Loader.add_constructor(f"{_TAG}binary", _Loader.construct_text)
 _Loader.add_constructor(None, _Loader.construct_untagged)
 AMBIGUOUS: Final = _SCALARS

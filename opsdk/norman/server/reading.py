@@ -28,8 +28,8 @@ MAX_YAML_BYTES = 256 << 10
 # The parser in C is five times faster; some platforms have no build of it.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# An alias repeats what its anchor holds; a few lines of them describe gigabytes.
-_MAX_YAML_ALIASES = 100
+# An alias repeats what its anchor holds, also under the key <<; a few lines of them describe gigabytes.
+_MAX_YAML_VALUES = 100_000
 
 
 async def read_body(request: HttpRequest) -> JsonObject:
@@ -87,13 +87,29 @@ def _multipart(raw: bytes, content_type: str) -> JsonObject:
 def _yaml(raw: bytes) -> JsonValue:
     if len(raw) > MAX_YAML_BYTES:
         raise ValueError(f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON")
-    aliases = depth = 0
-    # Before anything is built: the parser takes minutes for a hundred thousand open brackets.
-    for event in yaml.parse(raw, Loader=_Loader):
-        aliases += isinstance(event, yaml.AliasEvent)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if aliases > _MAX_YAML_ALIASES or depth > MAX_DEPTH:
-            raise ValueError(f"more than {_MAX_YAML_ALIASES} YAML aliases, or more than {MAX_DEPTH} levels")
+    _check_yaml_size(raw)
     value = yaml.load(raw, Loader=_Loader)  # noqa: S506 - a safe one
     # Dates become texts, and keys too; what JSON does not have is refused.
     return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _check_yaml_size(raw: bytes) -> None:
+    """Raise before anything is built: the parser takes minutes for a hundred thousand open brackets."""
+    sizes: dict[str, int] = {}  # number of values of each anchor, with what its aliases stand for
+    open_collections: list[tuple[str, int]] = []
+    total = 0
+    for event in yaml.parse(raw, Loader=_Loader):
+        anchor = getattr(event, "anchor", None) or ""
+        if isinstance(event, yaml.AliasEvent):
+            total += sizes.get(anchor, 0)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_collections.append((anchor, total))
+            total += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_collections.pop()
+            sizes[anchor] = total - before
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            sizes[anchor] = 1
+        if total > _MAX_YAML_VALUES or len(open_collections) > MAX_DEPTH:
+            raise ValueError(f"more than {_MAX_YAML_VALUES} values with aliases, or more than {MAX_DEPTH} levels")

@@ -276,8 +276,9 @@ def _curl(context: ApiContext) -> str:
 
 def _back(request: HttpRequest) -> str:
     """Return the path of this server that the browser came from."""
-    path = request.query.get("back")
-    return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
+    # Quoted: browsers drop tabs and read a backslash as a slash, so "/<tab>/host" would leave this server.
+    path = quote(request.query.get("back"), safe="/?&=%:@!$'()*+,;~")
+    return path if path.startswith("/") and not path.startswith("//") else "/"
 
 
 @lru_cache(maxsize=32)

@@ -142,6 +142,38 @@ def test_aliases_do_not_multiply() -> None:
         parse_yaml("\n".join(lines).encode())
 
 
+def test_merge_keys_do_not_multiply() -> None:
+    """A chain of merges can double the mapping with each link, and is refused before it does so often."""
+    lines = ["a0: &a0 {x: 1}"]
+    lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 40)]
+    with pytest.raises(SyntaxProblemError, match="excessive aliasing"):
+        parse_yaml("\n".join(lines).encode())
+
+
+def test_merge_keys_merge() -> None:
+    """The first of several values of a key wins, and a key of the mapping itself before all."""
+    parsed = parse_yaml(b"a: &a {x: 1, v: 1}\nb: &b {v: 2, z: 2}\nc: {<<: [*a, *b], x: 3}\n")
+    assert parsed.tree["c"] == {"x": 3, "v": 1, "z": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("9223372036854775808", float(2**63)),
+        ("0xffffffffffffffff", float(2**64 - 1)),
+        ("0x10000000000000000", "0x10000000000000000"),
+        ("1" + "0" * 30, 1e30),
+        ("0x" + "f" * 100_000, "0x" + "f" * 100_000),
+    ],
+)
+def test_large_numbers(text: str, value: float | str) -> None:
+    """As Go resolves them: int64, uint64 (a float in JSON), float64, and then text."""
+    number = parse_yaml(f"a: {text}".encode()).tree["a"]
+    assert number == value
+
+
 def test_the_first_document_counts() -> None:
     """Empty documents are passed over; times stay text; keys become text, as JSON has them."""
     parsed = parse_yaml(b"---\n---\n1: 2001-01-01\nyes: {1.5: x}\n---\nb: 2\n")

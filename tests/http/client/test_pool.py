@@ -12,7 +12,7 @@ import pytest
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.errors import ConnectError, ConnectionLostError
 from opsdk.http.client.connection import ClientConnection
-from opsdk.http.client.pool import MAX_DIALS, ConnectionPool
+from opsdk.http.client.pool import HUNG_DIAL, MAX_DIALS, ConnectionPool
 
 
 class FakeConnection:
@@ -55,6 +55,7 @@ class FakeServer:
 
     Attributes:
         failures: what the next dials raise; None lets one succeed.
+        saturated: a dial takes longer for each connection that is busy, as on a server without idle CPU.
         started: targets of requests.
     """
 
@@ -64,6 +65,7 @@ class FakeServer:
         self.failures: list[Exception | None] = []
         self.started: list[str] = []
         self.dialing = self.most_dialing = 0
+        self.saturated = False
 
     async def dial(self) -> ClientConnection:
         """Return a new connection."""
@@ -71,7 +73,8 @@ class FakeServer:
         self.dialing += 1
         self.most_dialing = max(self.most_dialing, self.dialing)
         try:
-            await LOOP_CLOCK.sleep(self.dial_time)
+            busy = sum(connection.running for connection in self.connections) if self.saturated else 0
+            await LOOP_CLOCK.sleep(self.dial_time * (1 + busy))
         finally:
             self.dialing -= 1
         if failure is not None:
@@ -106,6 +109,52 @@ async def test_slow_requests_get_a_connection_each() -> None:
     await asyncio.gather(*(request(pool) for _ in range(64)))
     assert len(server.connections) == 64
     assert LOOP_CLOCK.now() - started == pytest.approx(1000 + 64 / MAX_DIALS * 0.1)
+    await pool.aclose()
+
+
+async def test_slow_dials_run_one_at_a_time() -> None:
+    """A saturated server gets few connections; when its dials are fast again, they run in parallel again."""
+    server = FakeServer(dial_time=0.005, answer_time=0.01)
+    server.saturated = True
+    pool = ConnectionPool(server.dial)
+    await asyncio.gather(*(request(pool) for _ in range(8)))
+    server.most_dialing = 0
+    await asyncio.gather(*(request(pool) for _ in range(200)))
+    assert server.most_dialing == MAX_DIALS  # the first ones of a burst
+    assert len(server.connections) <= 3 * MAX_DIALS
+
+    server.saturated = False
+    server.answer_time = 1000.0
+    started = LOOP_CLOCK.now()
+    for connection in server.connections:
+        connection.delay = 1000.0
+    await asyncio.gather(*(request(pool) for _ in range(100)))
+    assert len(server.connections) == 100
+    assert LOOP_CLOCK.now() - started < 1000 + 2 * HUNG_DIAL
+    await pool.aclose()
+
+
+async def test_a_dial_that_hangs_delays_no_other() -> None:
+    """After a slow dial they run one at a time, but not behind one whose packets are lost."""
+    server = FakeServer(dial_time=0.01, answer_time=1000.0)
+    pool = ConnectionPool(server.dial)
+    await request(pool)
+    server.dial_time = 0.03
+    server.connections[0].delay = 1000.0
+    first = asyncio.create_task(request(pool))
+    await LOOP_CLOCK.sleep(0)
+    slow = asyncio.create_task(request(pool))
+    await LOOP_CLOCK.sleep(0.05)  # this dial was slow: one at a time from here
+    server.dial_time = 30.0
+    others = [asyncio.create_task(request(pool)) for _ in range(5)]
+    await LOOP_CLOCK.sleep(0.01)
+    assert server.dialing == 1
+    server.dial_time = 0.01
+    await LOOP_CLOCK.sleep(0.2)
+    assert len(server.started) == 1 + 2 + 4
+    for task in (first, slow, *others):
+        task.cancel()
+    await asyncio.wait([first, slow, *others])
     await pool.aclose()
 
 

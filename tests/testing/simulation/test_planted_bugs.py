@@ -10,8 +10,8 @@ import simulations
 
 from opsdk.cache.own_writes import OwnWrites
 from opsdk.cache.reflector import Reflector, ReflectorState, WatchFrom
-from opsdk.controller.controller import Controller
 from opsdk.controller.outcome import ReconcileEnd
+from opsdk.controller.requeue import RequeuePolicy
 from opsdk.dispatcher import EventDispatcher
 from opsdk.event.event import EventType
 from opsdk.leader_election.leader_elector import LeaderElector
@@ -95,7 +95,7 @@ def forget_an_own_write(patch: pytest.MonkeyPatch) -> None:
 def drop_a_retry(patch: pytest.MonkeyPatch) -> None:
     """A failed reconcile is not queued again."""
     end = ReconcileEnd(ReconcileOutcome.ERROR)
-    patch.setattr(Controller, "_on_failure", lambda self, item, error, **notes: end)
+    patch.setattr(RequeuePolicy, "after_failure", lambda self, queue, item, error, notes: end)
 
 
 def ignore_deletions(patch: pytest.MonkeyPatch) -> None:

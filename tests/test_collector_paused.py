@@ -1,4 +1,4 @@
-"""Laws of `opsdk.aio.garbage`."""
+"""Laws of `opsdk.loading.collector_paused`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from opsdk.aio.garbage import collector_paused
+from opsdk.loading import collector_paused
 
 
 @pytest.mark.parametrize("enabled", [True, False])

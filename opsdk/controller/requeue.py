@@ -1,0 +1,55 @@
+"""When a request is reconciled again.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go, reconcileHandler
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opsdk.controller.outcome import ReconcileEnd, shortened
+from opsdk.controller.reconcile import Result
+from opsdk.queue.core import QueueItem
+from opsdk.queue.work_queue import WorkQueue
+from opsdk.telemetry.cause import ReconcileCause
+from opsdk.telemetry.reconcile_log import log_failure
+from opsdk.telemetry.records import ReconcileOutcome as Outcome
+
+
+class RequeuePolicy:
+    """Queues a request again after its reconcile, as the result or the rate limiter says.
+
+    Both methods get the flags of the `Reconciled` record as `notes`, and return how the reconcile ended.
+    """
+
+    def after_failure(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, notes: Mapping[str, bool]
+    ) -> ReconcileEnd:
+        """Queue the request with the rate limiter's delay."""
+        cause = ReconcileCause("retry", detail=shortened(error))
+        wait = queue.add_rate_limited(queue_item.item, priority=queue_item.priority, cause=cause)
+        log_failure(error, wait=wait)
+        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {error!r}", notes=notes, error=error)
+
+    def after_success(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None, notes: Mapping[str, bool]
+    ) -> ReconcileEnd:
+        """Queue the request if the result asks for it. Only ``Result(requeue=True)`` keeps the count of failures."""
+        item, priority = queue_item.item, queue_item.priority
+        if result is not None and result.priority is not None:
+            priority = result.priority
+        if result is not None and result.requeue_seconds > 0:
+            delay = f"{result.requeue_seconds:g} s"
+            queue.forget(item)
+            cause = ReconcileCause("requeue_after", detail=delay)
+            queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause)
+            return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay, notes=notes)
+        if result is not None and result.requeue:
+            queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))
+            return ReconcileEnd(Outcome.REQUEUE, notes=notes)
+        queue.forget(item)
+        return ReconcileEnd(Outcome.SUCCESS, notes=notes)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
