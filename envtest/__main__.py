@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=6443, help="the TCP port; 0 takes a free one")
     serve.add_argument("--kubeconfig", type=Path, help="write the admin's kubeconfig here")
     serve.add_argument("--token-auth-file", type=Path, help='more users: lines of token,user,uid,"group1,group2"')
-    modes = "who may do what: by roles and bindings, or whoever has credentials everything"
+    modes = "authorization: RBAC, or AlwaysAllow for authenticated users"
     serve.add_argument("--authorization-mode", choices=("RBAC", "AlwaysAllow"), default="RBAC", help=modes)
     serve.add_argument("--no-anonymous-auth", action="store_true", help="answer 401 to requests without credentials")
     serve.add_argument("--data-dir", type=Path, help="keep objects and certificates here")

@@ -194,7 +194,7 @@ class KindSource(EventSource):
         return "; ".join(unready)
 
     async def aclose(self) -> None:
-        """Remove the handler; informers that nobody else uses stop. Idempotent."""
+        """Remove the handler; informers without other users stop. Idempotent."""
         if self._registration is not None:
             self._registration.remove()
         try:

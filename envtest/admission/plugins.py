@@ -36,7 +36,7 @@ from opsdk.errors import ConfigError
 from opsdk.structured_merge.value import JsonObject
 
 OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"})
-"""Plugins that run only where they are asked for; the first because nothing makes accounts on a bare server."""
+"""Plugins that are off by default; the first because a bare server creates no service accounts."""
 
 
 class PlaneAuthorizer(Protocol):

@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 
 _OS: Final = "kubernetes.io/os"
 _AMOUNTS: Final = (("cpu", 1000), ("memory", 1))
-"""Resources, and how many of the units in which they are told make one."""
+"""Resources, and the factor from a quantity to the unit in messages."""
 
 
 class _OnNode(Plugin):

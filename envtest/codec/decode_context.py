@@ -65,7 +65,7 @@ class DecodeContext(msgspec.Struct):
     from_memory: bool = False
     """The document is an object in memory, and no text."""
     first_error: DecodeError | None = None
-    """The first value that did not fit; text is read on, because what cannot be read at all is told rather."""
+    """The first type error. Decoding goes on, because a syntax error takes precedence."""
 
     def at(self) -> str:
         """The path as strict decoding writes it."""

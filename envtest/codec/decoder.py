@@ -265,7 +265,7 @@ class Decoders:
             texts = _array(_text("string"), "[]string", lambda *_: "")
 
             def read(value: JsonValue, _: DecodeContext) -> JsonValue:
-                # What is inside is read for itself: nobody is told of what is unknown there.
+                # The content is decoded on its own, without warnings for its unknown fields.
                 inner = DecodeContext()
                 if isinstance(value, dict):
                     decoded = struct(value, inner)
@@ -418,7 +418,7 @@ class StructDecoder:
         for key, part in self._inside(value) if context.from_memory else value.items():
             field = self._fields.get(key)
             if field is not None and type(part) is field.plain_type:
-                # Nothing to complain about, so nobody needs to know where it stands.
+                # No warning is possible here, so the path is not built.
                 if part or field.mark:
                     result[key] = part
                 continue

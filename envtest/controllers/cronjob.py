@@ -342,7 +342,7 @@ class CronJobController(SimulatedController):
             try:
                 job = await self.write_one(CreateWrite(JOBS, due.job, success_event=done, failure_event=failure))
             except AlreadyExistsError:
-                # It was made by a step that got no further; somebody else's is not ours.
+                # An earlier sync created it and failed afterwards; a job of another owner is not adopted.
                 job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
                 if job is None or not controlled_by(job, owner):
                     raise

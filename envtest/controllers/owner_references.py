@@ -37,7 +37,7 @@ class Verdict(enum.Enum):
     PRUNE = "prune"
     """Drop the references to owners that are gone: another owner lives."""
     COLLECT = "collect"
-    """Delete it by its own finalizers' policy: nobody owns it any more."""
+    """Delete it with the policy of its own finalizers: it has no owner any more."""
     COLLECT_FOREGROUND = "collect in the foreground"
     """Delete it after its own dependents: its owner waits for all below."""
 

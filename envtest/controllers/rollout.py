@@ -193,7 +193,7 @@ def scale_down_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonOb
         cut = min(spare, broken)
         sizes[name] -= cut
         spare -= cut
-    # Pods that are about to go, because their replica set was told so, are not there any more.
+    # Pods of a replica set that is being scaled down do not count.
     available = sum(
         min(before.get(s["metadata"]["name"], replicas_of(s)), status_of(s, "availableReplicas")) for s in [*old, new]
     )

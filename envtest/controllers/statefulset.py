@@ -152,7 +152,7 @@ def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
                 return writes
             writes.extend(_new(view, ordinal))
         elif phase_of(pod) in ("Succeeded", "Failed") and not deleting(pod):
-            # What is told of a pod that ended.
+            # The event for a pod that ended.
             meta, ended = view.owner["metadata"], phase_of(pod)
             what = (
                 ("RecreatingFailedPod", "failed", True)

@@ -142,4 +142,4 @@ class DeleteWrite:
 
 Write = CreateWrite | UpdateWrite | PatchWrite | DeleteWrite
 Writes = Sequence[Write | PendingEvent]
-"""A note on its own is told in its turn."""
+"""A single event keeps its place in the order."""

@@ -23,7 +23,7 @@ TIMEOUT = 30
 """Seconds that a conversion may take."""
 _KNOWN = ("v1", "v1beta1")
 _SEEN = 4096
-"""Converted objects that lists, watchers and writes share; the webhook is asked again about more than these."""
+"""Size of the cache of converted objects, which lists, watches and writes share."""
 
 
 # ------------------------------------------------------------------ rules

@@ -130,9 +130,9 @@ class DefinitionStrategy(GeneratedStrategy):
         return [*self._rules(obj, old), *causes, *last]
 
     # -------------------------------------------------------------- deleting
-    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
+    def propagation(self, context: Context, obj: JsonObject, requested: str) -> str:
         """Ignore the requested policy: the first deletion only sets the deletion timestamp."""
-        return asked if obj["metadata"].get("deletionTimestamp") else ""
+        return requested if obj["metadata"].get("deletionTimestamp") else ""
 
     def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
         """Add the finalizer that deletes the instances first."""

@@ -114,7 +114,7 @@ class Process:
     def last_words(self) -> str:
         """Return the last lines of its output."""
         try:
-            return self._log.read_bytes()[-_SHOWN:].decode(errors="replace").strip() or "it said nothing"
+            return self._log.read_bytes()[-_SHOWN:].decode(errors="replace").strip() or "no output"
         except OSError:
             return "its output was not kept"
 

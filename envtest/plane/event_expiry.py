@@ -25,7 +25,7 @@ class EventExpiry:
         self._storage = storage
         self._clock = clock
         self._ttl = ttl
-        # By key, the next one to go first: whoever is written again goes to the end.
+        # By key, in the order of expiry: a write moves its key to the end.
         self._due: dict[str, tuple[float, str]] = {}
         self._timer: Timer | None = None
 
@@ -71,5 +71,5 @@ class EventExpiry:
             try:
                 self._storage.delete_now(key, StoragePreconditions(resource_version=version))
             except (KeyNotFoundError, PreconditionError):
-                continue  # somebody was faster
+                continue  # deleted concurrently
         self._arm()

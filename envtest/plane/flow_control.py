@@ -195,7 +195,7 @@ class FlowControl:
         entry = self._classified.get(key)
         if entry is None:
             flows = [flow for flow in self._flows or () if flow.level in self._levels]
-            # The last one takes what nobody wants.
+            # The last one is the catch-all.
             matching = next((flow for flow in flows if flow.matches(user, info)), flows[-1] if flows else None)
             entry = self._classified[key] = (
                 ("", "") if matching is None else (matching.uid, self._levels[matching.level])

@@ -59,7 +59,7 @@ class Metrics:
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as above
 
         requests = CounterMetricFamily(
-            "apiserver_request", "Requests by what they asked and how it went.", None, _LABELS
+            "apiserver_request", "Requests by verb, resource and status code.", None, _LABELS
         )
         for labels, count in sorted(self._requests.items()):
             requests.add_metric(labels, count)

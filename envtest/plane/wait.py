@@ -19,7 +19,7 @@ Question = Callable[[], "T | Awaitable[T]"]
 """Passes where it returns None or something true, and raises neither `AssertionError` nor `ApiError`."""
 
 EVERY = 0.05
-"""Seconds between two looks where nobody tells of a change: caches follow the server a little later."""
+"""Seconds between two tries without an event: caches lag behind the server."""
 _TURNS = 10
 """Turns of the loop that informers get to hear of a write."""
 

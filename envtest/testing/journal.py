@@ -39,7 +39,7 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SERVER = Writer(user="kube-apiserver")
-"""Writes that no request asked for."""
+"""Writes without a request."""
 OWN_USERS = SIMULATED | {SERVER.user}
 """The users as whom an environment itself writes."""
 RESTORE = Writer(user="envtest", verb="restore")
@@ -145,8 +145,8 @@ class HotLoop(msgspec.Struct, frozen=True):
         first, last = self.entries[0].revision, self.entries[-1].revision
         lines = "".join(f"\n  {entry}" for entry in self.entries[:6])
         return (
-            f"{self.writer} wrote {self.ref} {count} times (revisions {first} to {last}) while nobody else wrote"
-            f" anything:{lines}{' ...' if count > 6 else ''}"
+            f"{self.writer} wrote {self.ref} {count} times (revisions {first} to {last}), and no other client "
+            f"wrote anything:{lines}{' ...' if count > 6 else ''}"
         )
 
 

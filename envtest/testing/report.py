@@ -10,7 +10,7 @@ from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.structured_merge.value import JsonObject
 
 _MOST = 20
-"""Objects that are shown: more than that nobody reads."""
+"""Most objects in a report."""
 
 
 def requests(log: Iterable[AuditEvent], count: int) -> str:

@@ -21,7 +21,7 @@ from opsdk.aio.closing import Closing
 
 log = logging.getLogger(__name__)
 
-# The loop is asked this many times within `limit`, so a stall is measured to a quarter of the limit.
+# The loop is checked this many times within `limit`, so a stall is measured to a quarter of the limit.
 _PINGS = 4
 
 

@@ -205,7 +205,7 @@ class Schemas:
         return schema
 
     def _default(self, field: types.Field, annotation: Any) -> JsonValue:
-        """Return the default as JSON; None if there is none, or if it says nothing."""
+        """Return the default as JSON; None without a default, or if it is empty."""
         value = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             value = field.default_factory()

@@ -173,7 +173,7 @@ def make_entry(
 
 @lru_cache(maxsize=4096)  # the Pods of a workload share their labels: one dict for all saves 184 bytes for each
 def _label_set(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Return the labels as a dict, which nobody may change."""
+    """Return the labels as a dict. It is shared: do not change it."""
     return {sys.intern(key): sys.intern(value) for key, value in items}
 
 

@@ -56,7 +56,7 @@ class Checked(msgspec.Struct):
 
 
 _LIBRARY_OBJECTS: Final = "kubernetes."
-"""How the types begin that libraries declare as objects, whose fields nobody knows."""
+"""Name prefixes of opaque types: libraries declare them without fields."""
 _RANGE_KINDS: Final = frozenset({TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM})
 
 

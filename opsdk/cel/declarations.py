@@ -122,7 +122,7 @@ class Overload(msgspec.Struct, frozen=True, kw_only=True):
         result: the type of what it gives.
         call: does it; raises `CelEvaluationError`.
         method: whether it is called on its first argument.
-        cost: what a call costs; one unit if nothing is said.
+        cost: the cost of a call; default: one unit.
         estimate: what it may cost.
     """
 

@@ -89,7 +89,7 @@ class Program:
 
 
 def _joined(first: Mapping[str, Type], rest: Mapping[str, Type]) -> Mapping[str, Type]:
-    """Both, asked one after the other; never copied, because they may make up types as they are asked."""
+    """Two mappings, looked up in order. They are not copied, because a lookup may create types."""
     return ChainMap(cast("dict[str, Type]", first), cast("dict[str, Type]", rest))
 
 
@@ -152,7 +152,7 @@ class CelEnvironment:
     def compile(self, text: str, accept: Callable[[Type], None] = lambda _: None) -> Program:
         """The program of an expression.
 
-        `accept` is told its type before its constants are looked at, and may refuse it.
+        `accept` gets its type before constants are folded, and may reject it.
 
         Raises:
             CelCompileError: it does not parse or does not fit; the message shows where.

@@ -141,7 +141,7 @@ _FORMATTED: Final = {
     "x": _BYTES,
     "X": _BYTES,
 }
-"""What each verb takes, as far as types tell: a text may be that of a number that is none."""
+"""The argument types of each verb. A string is accepted for numbers: NaN and infinities are formatted as text."""
 
 
 def _list(node: ListOf, checked: Checked) -> Iterator[Issue]:

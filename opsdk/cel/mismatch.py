@@ -30,7 +30,7 @@ _TAKEN: Final = {
 }
 """What an operation's first operand can be: of others, the operation is named."""
 _METHODICAL: Final = frozenset({TypeKind.STRING, TypeKind.DURATION, TypeKind.TIMESTAMP})
-"""Values with methods of their own: these are asked last, and name nothing."""
+"""Values with methods of their own. They are tried last, and the error does not name them."""
 _TERSE: Final = frozenset({"contains", "startsWith", "endsWith", "matches"})
 
 

@@ -434,7 +434,7 @@ class _Parser:
 
 
 _MOST_DIGITS: Final = 100
-"""Beyond that no integer is in range; nobody has to read it to know."""
+"""Longer integers are out of range, so they are not converted."""
 
 
 def _number(text: str) -> int | None:

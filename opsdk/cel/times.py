@@ -33,7 +33,7 @@ _WHOLE: Final = re.compile(r"(?a:[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|u
 
 
 def parse_duration(text: str) -> Duration | None:
-    """A duration such as ``1h30m`` or ``-1.5s``; None if it is none, or longer than 64 bits of nanoseconds.
+    """A duration such as ``1h30m`` or ``-1.5s``; None if it does not parse, or exceeds 64 bits of nanoseconds.
 
     >>> parse_duration("1h0.5s")
     Duration(nanoseconds=3600500000000)
@@ -76,7 +76,7 @@ _ERA: Final = 146097 * 86400
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """A moment as in RFC 3339; None if it is none, or beyond the years 1 to 9999.
+    """A timestamp as in RFC 3339; None if it does not parse, or is beyond the years 1 to 9999.
 
     >>> parse_timestamp("1970-01-01T01:00:00.5+01:00")
     Timestamp(nanoseconds=500000000)

@@ -135,7 +135,7 @@ class ListView(Sequence[Value]):
 
 
 class MapView(Mapping[Value, Value]):
-    """A map that reads its entries only when asked."""
+    """A map that reads its entries on access."""
 
     __slots__ = ()
 
@@ -365,7 +365,7 @@ _FIRST_MOMENT: Final = -62135596800 * 10**9
 
 
 def is_zero(value: Value) -> bool:
-    """Whether a value is what its type has when nothing is said."""
+    """Whether a value is the zero value of its type."""
     if isinstance(value, CelObject):
         return value.size() == 0
     if isinstance(value, Optional):

@@ -78,7 +78,7 @@ class _Residue(msgspec.Struct, frozen=True):
     """Digests of the differences that an apply left.
 
     Attributes:
-        all: of all differences; b"" if there are none.
+        all: of all differences; b"" without any.
         values: of the differences of values, the only ones that are seen if a cache strips managedFields.
     """
 

@@ -51,7 +51,7 @@ def _item(part: Any, *, objects: bool) -> JsonObject:
 
 
 def record_from_json(tree: JsonObject) -> ReconcileRecord:
-    """Return the record of a JSON tree. Raises `DecodeError` if it is none."""
+    """Return the record of a JSON tree. Raises `DecodeError` for anything else."""
     try:
         values = dict(tree)
         values["started_at"] = datetime.fromisoformat(values["started_at"])

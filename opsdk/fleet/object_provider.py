@@ -156,7 +156,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
 class KubeconfigSecrets(ObjectClusters[Secret]):
     """One cluster for each Secret with a kubeconfig.
 
-    The kubeconfig can neither run a credential plugin nor name files: whoever may write the Secret must not gain the
+    The kubeconfig can neither run a credential plugin nor name files: a user who may write the Secret must not gain the
     rights of the operator's pod. The state of the cluster is the annotation `CONDITION_ANNOTATION` of its Secret.
 
     Args:

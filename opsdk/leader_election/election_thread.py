@@ -68,7 +68,7 @@ class ElectionThread(Closing):
         self._main = asyncio.get_running_loop()
         self._main_thread = threading.get_ident()
         self._result: asyncio.Future[None] = self._main.create_future()
-        # After a cancellation nobody reads the result.
+        # After a cancellation the result is not read.
         self._result.add_done_callback(lambda result: result.exception())
         self._ended: asyncio.Future[None] = self._main.create_future()
         self._loop = asyncio.SelectorEventLoop()

@@ -212,7 +212,7 @@ class LeaderElectionRules:
         return lease
 
     def __repr__(self) -> str:
-        return f"<LeaderElectionRules {self.options.identity} {self.role.value}, holder {self.holder or 'nobody'}>"
+        return f"<LeaderElectionRules {self.options.identity} {self.role.value}, holder {self.holder or '-'}>"
 
 
 def _signature(lease: Lease) -> tuple[object, ...]:

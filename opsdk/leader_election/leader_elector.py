@@ -61,7 +61,7 @@ class LeaderElector:
             caller closes it.
 
     Attributes:
-        may_acquire: asked before each try to acquire the lease; False leaves it to other replicas.
+        may_acquire: called before each try to acquire the lease; False leaves it to other replicas.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ Upstream: github.com/rancher/norman/authorization/all.go
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
@@ -24,7 +24,7 @@ class AllAccess:
         """Check that the resource has GET."""
         _check("GET" in schema.resource_methods, "get", schema)
 
-    async def can_create(self, context: ApiContext, schema: Schema) -> None:
+    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
         """Check that the collection has POST."""
         _check("POST" in schema.collection_methods, "create", schema)
 
@@ -38,6 +38,10 @@ class AllAccess:
 
     async def can_do(self, context: ApiContext, group: str, resource: str, verb: str, namespace: str = "") -> None:
         """Allow every verb."""
+
+    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
+        """Return None: all namespaces."""
+        return None
 
     async def filter_list(
         self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
@@ -57,7 +61,7 @@ class NoAccess(AllAccess):
         """Refuse."""
         _check(False, "get", schema)
 
-    async def can_create(self, context: ApiContext, schema: Schema) -> None:
+    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
         """Refuse."""
         _check(False, "create", schema)
 

@@ -22,12 +22,13 @@ from opsdk.api.core.v1 import (
 )
 from opsdk.api.networking.v1 import Ingress
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.object import TypedObject
 from opsdk.cluster.cluster import Cluster
 from opsdk.norman.importing.follow import follow_definitions
 from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.mappers.moves import Drop, Move
+from opsdk.norman.mappers.state import add_state
 from opsdk.norman.model import ApiContext, ApiVersion, Mapper, Schema
 from opsdk.norman.rbac_access import RbacAccess
 from opsdk.norman.schemas import NormanSchemas
@@ -36,6 +37,7 @@ from opsdk.norman.server.writing import PageRenderer
 from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
+from opsdk.rbac.user_namespaces import UserNamespaces
 
 BUILT_IN_KINDS: Sequence[type[TypedObject]] = (
     ConfigMap, CronJob, DaemonSet, Deployment, Ingress, Job, Namespace, Node, PersistentVolumeClaim, Pod, Secret,
@@ -76,9 +78,10 @@ async def cluster_api(
     """
     version = version or ApiVersion(group="opsdk.dev", version="v3", path="/v3")
     schemas = NormanSchemas.for_kubernetes(version)
-    access = RbacAccess(cluster.uncached)
     async with AsyncExitStack() as stack:
-        clients = await stack.enter_async_context(ImpersonatingClients(cluster.config))
+        clients = await stack.enter_async_context(ImpersonatingClients(cluster))
+        namespaces = UserNamespaces(clients.for_user, lambda: _namespaces(cluster))
+        access = RbacAccess(cluster.uncached, namespaces=namespaces)
         stores: dict[GroupVersionKind, SharedWatchStore] = {}
 
         def serve(schema: Schema) -> None:
@@ -88,6 +91,7 @@ async def cluster_api(
                 proxy = ProxyStore(clients, unstructured(gvk.api_version, gvk.kind))
                 stores[gvk] = SharedWatchStore(proxy, key=_user)
             schema.store = stores[gvk]
+            add_state(schema)
 
         for cls, mapper in _MAPPERS.items():
             schemas.add_mapper_for(version, cls, mapper)
@@ -102,6 +106,11 @@ async def cluster_api(
 def _user(context: ApiContext) -> tuple[Any, ...]:
     user = context.user
     return () if user is None else (user.username, *user.groups)
+
+
+async def _namespaces(cluster: Cluster) -> list[str]:
+    namespaces = await cluster.client.list(metadata_only(Namespace))
+    return [each.metadata.name for each in namespaces]
 
 
 async def _close(stores: dict[GroupVersionKind, SharedWatchStore]) -> None:

@@ -326,8 +326,8 @@ class AccessControl(Protocol):
         """Check a read of one object."""
         ...
 
-    async def can_create(self, context: ApiContext, schema: Schema) -> None:
-        """Check a create."""
+    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
+        """Check a create; of any object if `data` is None."""
         ...
 
     async def can_update(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
@@ -340,6 +340,10 @@ class AccessControl(Protocol):
 
     async def can_do(self, context: ApiContext, group: str, resource: str, verb: str, namespace: str = "") -> None:
         """Check a verb of a Kubernetes resource."""
+        ...
+
+    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
+        """Return the namespaces that a list or a watch is about; None for all."""
         ...
 
     async def filter_list(

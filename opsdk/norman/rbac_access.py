@@ -5,13 +5,14 @@ Upstream: github.com/rancher/norman/types/server_types.go (AccessControl)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Literal
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.authorization.v1 import ResourceAttributes
 from opsdk.apimachinery.gvk import GroupVersionResource
-from opsdk.errors import OpsdkError
+from opsdk.errors import NormanError, OpsdkError
 from opsdk.http.server.request import HttpRequest
 from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
@@ -20,28 +21,36 @@ from opsdk.norman.model import ApiContext, Schema, Scope
 from opsdk.norman.query import namespace_of
 from opsdk.norman.tokens import token_of
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
+from opsdk.rbac.user_namespaces import UserNamespaces
 from opsdk.structured_merge.value import JsonObject
 
 RESOURCE = "resource"
 """The attribute of a schema with the `GroupVersionResource` that its rights belong to."""
 
-# A right that is taken away ends within this many seconds.
-_ALLOW_SECONDS = 10.0
+# A right or a token that is taken away ends within this many seconds.
+_TTL_SECONDS = 10.0
 
 
 class RbacAccess(AllAccess):
     """Lets a user do what RBAC lets them do with the resource in `Schema.attributes`; schemas without one are open.
 
-    A user who may list a kind only in some namespaces lists these: name one in the query (``?namespaceId=a``).
-    Requests of nobody are refused. Results hold for 10 s (denials for 30 s).
+    A user who may list a kind only in some namespaces lists these, and watches them: with `namespaces` in one
+    collection, without it by the query (``?namespace=a``). A watch keeps the namespaces that it began with, less those
+    whose rights are taken away. Requests of nobody are refused. Results hold for 10 s (denials for 30 s).
 
     Args:
         client: sends the reviews.
+        namespaces: finds the namespaces of a list or a watch.
         clock: source of time.
     """
 
-    def __init__(self, client: ReviewClient, *, clock: Clock = LOOP_CLOCK) -> None:
-        self._auth = DelegatedAuth(client, allow_seconds=_ALLOW_SECONDS, max_cached=16_384, clock=clock)
+    def __init__(
+        self, client: ReviewClient, *, namespaces: UserNamespaces | None = None, clock: Clock = LOOP_CLOCK
+    ) -> None:
+        self._namespaces = namespaces
+        self._auth = DelegatedAuth(
+            client, token_seconds=_TTL_SECONDS, allow_seconds=_TTL_SECONDS, max_cached=16_384, clock=clock
+        )
 
     async def authenticate(self, request: HttpRequest) -> UserInfo | None:
         """Return the user of the token, for `NormanOptions.authenticate`.
@@ -58,19 +67,32 @@ class RbacAccess(AllAccess):
             raise ErrorCode.CLUSTER_UNAVAILABLE.error("the token cannot be checked now") from error
 
     async def can_list(self, context: ApiContext, schema: Schema) -> None:
-        """Check GET of the collection, and ``list``: everywhere, or in the namespace of the query."""
+        """Check GET of the collection, and ``list``: in the namespace of the query, or anywhere."""
         await super().can_list(context, schema)
-        await self._check(context, schema, "list", _namespace(context, schema, None))
+        namespaces = await self.list_namespaces(context, schema)
+        if namespaces is not None and not namespaces:
+            raise ErrorCode.PERMISSION_DENIED.error(f"can not list {schema.id}")
 
     async def can_get(self, context: ApiContext, schema: Schema) -> None:
         """Check GET of the resource, and ``get`` of the object in the URL."""
         await super().can_get(context, schema)
         await self._check(context, schema, "get", _namespace(context, schema, None), _name(context, schema, None))
 
-    async def can_create(self, context: ApiContext, schema: Schema) -> None:
-        """Check POST of the collection, and ``create``."""
-        await super().can_create(context, schema)
-        await self._check(context, schema, "create", _namespace(context, schema, None))
+    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
+        """Check POST of the collection, and ``create``: in the namespace of the object or of the query, or anywhere."""
+        await super().can_create(context, schema, data)
+        namespace = _namespace(context, schema, None)
+        resource = _resource(schema)
+        if data is not None and schema.scope is Scope.NAMESPACE:
+            # A field that the schema does not declare says nothing about where the object will be.
+            value = data.get("namespaceId" if "namespaceId" in schema.resource_fields else "namespace")
+            # The values of a form are lists.
+            namespace = to_text(value[0] if isinstance(value, list) and value else value) or namespace
+        elif not namespace and resource is not None:
+            is_everywhere = await self._allows(context, _attributes(resource, "create", "", ""))
+            if not is_everywhere and await self._allowing(context, schema, "create", resource):
+                return
+        await self._check(context, schema, "create", namespace)
 
     async def can_update(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
         """Check PUT of the resource, and ``update`` of the object."""
@@ -86,6 +108,15 @@ class RbacAccess(AllAccess):
         """Check any verb of a resource."""
         attributes = ResourceAttributes(group=group, resource=resource, verb=verb, namespace=namespace or None)
         await self._review(context, attributes, f"can not {verb} {resource}")
+
+    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
+        """Return None if the user may list everything, else the namespaces in which they may; maybe none."""
+        resource = _resource(schema)
+        if resource is None or await self._allows(context, _attributes(resource, "list", "", "")):
+            return None
+        if namespace := _namespace(context, schema, None):
+            return [namespace] if await self._allows(context, _attributes(resource, "list", namespace, "")) else []
+        return await self._allowing(context, schema, "list", resource)
 
     async def filter_list(
         self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
@@ -106,6 +137,16 @@ class RbacAccess(AllAccess):
             or await self._is_visible(context, schema, namespace_of(item), _name_of(item))
         ]
 
+    async def _allowing(
+        self, context: ApiContext, schema: Schema, verb: Literal["list", "create"], resource: GroupVersionResource
+    ) -> Collection[str]:
+        if self._namespaces is None or context.user is None or schema.scope is not Scope.NAMESPACE:
+            return []
+        try:
+            return await self._namespaces.allowing(context.user, verb, resource.group, resource.resource)
+        except (OpsdkError, TimeoutError) as error:
+            raise _unavailable() from error
+
     async def _is_visible(self, context: ApiContext, schema: Schema, namespace: str, name: str = "") -> bool:
         resource = _resource(schema)
         if resource is None or context.user is None:
@@ -120,14 +161,20 @@ class RbacAccess(AllAccess):
             await self._review(context, _attributes(resource, verb, namespace, name), f"can not {verb} {schema.id}")
 
     async def _review(self, context: ApiContext, attributes: ResourceAttributes, denial: str) -> None:
+        if not await self._allows(context, attributes):
+            raise ErrorCode.PERMISSION_DENIED.error(denial)
+
+    async def _allows(self, context: ApiContext, attributes: ResourceAttributes) -> bool:
         if context.user is None:
             raise ErrorCode.UNAUTHORIZED.error("must authenticate")
         try:
-            allowed = await self._auth.allows(context.user, attributes)
+            return await self._auth.allows(context.user, attributes)
         except (OpsdkError, TimeoutError) as error:
-            raise ErrorCode.CLUSTER_UNAVAILABLE.error("the rights cannot be checked now") from error
-        if not allowed:
-            raise ErrorCode.PERMISSION_DENIED.error(denial)
+            raise _unavailable() from error
+
+
+def _unavailable() -> NormanError:
+    return ErrorCode.CLUSTER_UNAVAILABLE.error("the rights cannot be checked now")
 
 
 def _attributes(resource: GroupVersionResource, verb: str, namespace: str, name: str) -> ResourceAttributes:

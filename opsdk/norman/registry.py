@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from opsdk.errors import UsageError
-from opsdk.norman.model import ApiVersion, BackReference, Field, Mapper, Schema
+from opsdk.norman.model import ApiVersion, BackReference, Field, Filter, Mapper, Modifier, Schema
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.recipes.names import guess_plural
 
@@ -218,6 +218,8 @@ class SchemaRegistry:
             if leaf.is_reference and (kind := leaf.target):
                 full = kind if "/schemas/" in kind else schema.version.full_type(kind)
                 self._references.setdefault(full, []).append(BackReference(name, schema))
+                # The link of the other object to this collection is a filter.
+                schema.collection_filters.setdefault(name, Filter(modifiers=(Modifier.EQ,)))
 
     def _drop_references(self, schema: Schema) -> None:
         for full, references in self._references.items():

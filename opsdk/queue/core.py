@@ -212,7 +212,7 @@ class QueueCore(Generic[K]):
         entry = self._entries.get(item)
         if entry is not None:
             if self.state is QueueState.DRAINING:
-                entry.ready_at = min(entry.ready_at, now)  # nobody waits for a delay any more
+                entry.ready_at = min(entry.ready_at, now)  # no delay is waited for any more
             self._place(item, entry, now)
         return now - started
 

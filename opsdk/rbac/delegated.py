@@ -49,10 +49,11 @@ class ReviewClient(Protocol):
 class DelegatedAuth:
     """Lets the API server decide who a token belongs to, and what a user may do.
 
-    The result of a TokenReview holds for a minute, a permission for `allow_seconds`, a denial for 30 s.
+    The result of a TokenReview holds for `token_seconds`, a permission for `allow_seconds`, a denial for 30 s.
 
     Args:
         client: sends the reviews; its user needs ``create`` on ``tokenreviews`` and ``subjectaccessreviews``.
+        token_seconds: for which the result of a TokenReview holds.
         allow_seconds: for which a permission holds.
         max_cached: results of each kind that are kept.
         clock: source of time.
@@ -62,13 +63,14 @@ class DelegatedAuth:
         self,
         client: ReviewClient,
         *,
+        token_seconds: float = _TOKEN_SECONDS,
         allow_seconds: float = _ALLOW_SECONDS,
         max_cached: int = _MAX_CACHED,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._client = client
         self._clock = clock
-        self._users: TTLCache[Hashable, UserInfo | None] = TTLCache(max_cached, _TOKEN_SECONDS, timer=clock.now)
+        self._users: TTLCache[Hashable, UserInfo | None] = TTLCache(max_cached, token_seconds, timer=clock.now)
         self._allowed: TTLCache[Hashable, None] = TTLCache(max_cached, allow_seconds, timer=clock.now)
         self._denied: TTLCache[Hashable, None] = TTLCache(max_cached, _DENY_SECONDS, timer=clock.now)
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
+from opsdk.api.authorization.v1 import SubjectRulesReviewStatus
 from opsdk.api.rbac.v1 import PolicyRule
 
 ALL_NAMESPACES: Final = ""
@@ -104,6 +105,20 @@ class RuleSet:
                 for verb in rule.verbs
             }
         return cls(permissions)
+
+    @classmethod
+    def from_review(cls, status: SubjectRulesReviewStatus, namespace: str) -> RuleSet:
+        """Return what the answer to a SelfSubjectRulesReview of a namespace lists for resources."""
+        rules = [
+            PolicyRule(
+                verbs=rule.verbs,
+                api_groups=rule.api_groups,
+                resources=rule.resources,
+                resource_names=rule.resource_names,
+            )
+            for rule in status.resource_rules
+        ]
+        return cls.from_policy_rules(rules, namespace)
 
     def covers(self, permission: Permission) -> bool:
         """Whether the set allows a request, or grants a permission."""

@@ -18,7 +18,6 @@ from opsdk.api.authorization.v1 import (
     SelfSubjectRulesReview,
     SelfSubjectRulesReviewSpec,
 )
-from opsdk.api.rbac.v1 import PolicyRule
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
@@ -90,16 +89,7 @@ class PermissionReviewer:
         except ApiError as error:
             log.debug("permissions in %s are reviewed one by one: %s", namespace, error)
             return RuleSet()
-        rules = [
-            PolicyRule(
-                verbs=rule.verbs,
-                api_groups=rule.api_groups,
-                resources=rule.resources,
-                resource_names=rule.resource_names,
-            )
-            for rule in status.resource_rules
-        ]
-        return RuleSet.from_policy_rules(rules, namespace)
+        return RuleSet.from_review(status, namespace)
 
     async def _is_allowed(self, permission: Permission) -> bool:
         if permission.path:

@@ -27,7 +27,7 @@ class TlsResumption:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # The ticket arrives after the handshake, so the connection is asked when the next one is dialed.
+        # The ticket arrives after the handshake, so it is read from this connection when the next one is dialed.
         self._verified: weakref.ref[ssl.SSLObject] | None = None
         self._verified_at = 0.0
         self._session: ssl.SSLSession | None = None

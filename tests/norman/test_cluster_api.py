@@ -68,6 +68,10 @@ async def test_every_kind_with_the_rights_of_the_user(k8s_env: Environment, k8s_
             kit = NormanKit(server, headers={"authorization": f"Bearer {admin.token}"})
             created = await kit.post("/v3/configmaps", {"name": "a", "namespace": "default", "data": {"k": "v"}})
             assert (created.status, created.body["id"]) == (201, "default:a")
+            homeless = await kit.post("/v3/configmaps", {"name": "a", "data": {"k": "v"}})
+            assert homeless.error == (422, "MissingRequired", "namespace")
+            namespace = (await kit.get("/v3/namespaces/default")).body
+            assert (namespace["state"], namespace["transitioning"]) == ("active", "no")
             assert (await kit.get("/v3/boats")).status == 404
             await k8s_client.create(Unstructured.from_tree(DEFINITION))
 
@@ -92,9 +96,10 @@ async def test_every_kind_with_the_rights_of_the_user(k8s_env: Environment, k8s_
             )
             own = NormanKit(server, headers={"authorization": f"Bearer {ada.token}"})
             assert (await own.get("/v3/configmaps")).status == 403
-            assert [item["id"] for item in (await own.get("/v3/boats?namespace=default")).data] == ["default:x"]
+            for url in ("/v3/boats", "/v3/boats?namespace=default"):
+                assert [item["id"] for item in (await own.get(url)).data] == ["default:x"]
             assert (await own.call("DELETE", "/v3/boats/default:x")).status == 403
-            schemas = {item["id"] for item in (await own.get("/v3/schemas?namespace=default")).data}
+            schemas = {item["id"] for item in (await own.get("/v3/schemas")).data}
             assert "boat" in schemas
             assert "secret" not in schemas
         running.cancel()

@@ -152,3 +152,17 @@ async def test_a_subscriber_that_does_not_read_is_dropped() -> None:
         assert changes.subscribers == 0
         assert number >= QUEUE_SIZE / 2
         slow.transport.abort()
+
+
+async def test_a_page_of_another_origin_may_not_subscribe() -> None:
+    """Browsers send cookies with WebSockets of any page; a proxy may name another host."""
+    async with served() as (_, url):
+        host = url.partition("://")[2]
+        path = f"{url}/v3/subscribe?resourceTypes=book"
+        for headers in ({"Origin": "https://evil.example"}, {"Origin": f"https://evil.example/{host}"}):
+            with pytest.raises(InvalidStatus) as raised:
+                await connect(path, additional_headers=headers, proxy=None)
+            assert raised.value.response.status_code == 403
+        proxied = {"Origin": "https://library.example", "X-Forwarded-Host": "library.example"}
+        for headers in ({"Origin": f"http://{host}"}, proxied):
+            await (await connect(path, additional_headers=headers, proxy=None)).close()

@@ -307,7 +307,7 @@ CHECKS: Final[Sequence[Check]] = (
     Check(reason="runAsUser=0", find=_user, since=23, restricted=True),
     Check(reason="seccompProfile", find=_seccomp_set, since=19, restricted=True, replaces="seccompProfile"),
 )
-"""In the order in which they are told."""
+"""In the order of the messages."""
 
 
 def _applying(demand: LevelVersion) -> Iterator[Check]:

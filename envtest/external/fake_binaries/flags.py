@@ -65,7 +65,7 @@ def parse(arguments: Sequence[str], *, switches: Collection[str]) -> Flags:
             raise ConfigError(f"unknown command {word!r}: there are flags only, such as --name=value")
         name, equals, value = word[2:].partition("=")
         if not equals:
-            # A flag that nobody knows may be a switch: the next flag is never its value.
+            # An unknown flag may be a switch: the next flag is never its value.
             takes_next = name not in switches and words and not words[-1].startswith("--")
             value = words.pop() if takes_next else "true"
         values.setdefault(name.replace("_", "-"), []).append(value)

@@ -205,7 +205,7 @@ def one_of(tree: JsonObject, field: str, key: str, allowed: Sequence[str]) -> It
         yield api_errors.unsupported(f"{field}.{key}", value, allowed)
 
 
-# ------------------------------------------------------------------ what is meant
+# ------------------------------------------------------------------ match resources
 def match_constraints(match: JsonObject | None, field: str, *, operations: Sequence[str] = ()) -> Iterator[Cause]:
     """Validate the match constraints of a policy: at least one rule; `operations` are the allowed ones."""
     if match is None:

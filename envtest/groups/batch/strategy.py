@@ -64,11 +64,11 @@ class JobStrategy(GeneratedStrategy):
             # A job without labels of its own has those of its pods.
             obj["metadata"]["labels"] = dict(labels)
 
-    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
+    def propagation(self, context: Context, obj: JsonObject, requested: str) -> str:
         """Return the requested propagation policy, Orphan by default."""
         finalizers = obj["metadata"].get("finalizers") or ()
-        if asked or {"orphan", "foregroundDeletion"} & set(finalizers):
-            return asked
+        if requested or {"orphan", "foregroundDeletion"} & set(finalizers):
+            return requested
         context.warn(_ORPHANS)
         return "Orphan"
 

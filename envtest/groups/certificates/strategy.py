@@ -20,7 +20,7 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 _OWNED: Final = ("spec", "status")
-"""What nobody is named as the owner of, wherever it is written."""
+"""Fields without owners in managedFields."""
 
 
 class SigningRequestStrategy(GeneratedStrategy):

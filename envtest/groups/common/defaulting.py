@@ -15,4 +15,4 @@ def put(tree: JsonObject, **values: JsonValue) -> None:
 
 
 Defaults = Callable[[JsonObject], None]
-"""Fills in what a kind's objects have without being told."""
+"""Sets the defaults of a kind."""

@@ -38,7 +38,7 @@ _ENDED = {
     },
     "Failed": {"type": "Completed", "status": "True", "reason": "Failed", "message": "The pod failed."},
 }
-"""What is said of rows of pods that have run their course."""
+"""Table row conditions of completed pods."""
 
 
 class _Tally:

@@ -39,7 +39,7 @@ class ClaimStore(LocalStore):
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
         # Which of the requests is the first that asks for it.
-        # What is asked for; templates have a claim's spec inside of theirs.
+        # The requests; templates have the spec of a claim inside their own.
         spec = obj.get("spec") or {}
         devices: JsonObject = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
         requests = devices.get("requests") or ()

@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class NamespaceLifecycle(Plugin):
-    """Args: `find` gives a namespace, or None where there is none."""
+    """Args: `find` returns a namespace, or None if it does not exist."""
 
     def __init__(self, find: Callable[[str], JsonObject | None], namespaces: ResourceInfo) -> None:
         self._find = find

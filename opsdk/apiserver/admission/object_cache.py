@@ -59,6 +59,6 @@ class ObjectCache:
             self._found.pop(namespace, None)
 
     def _changed(self, change: StorageChange) -> None:
-        # Nothing is taken in before somebody asks.
+        # The informer starts with the first read.
         if self._found is not None and change.key.startswith(self._prefix):
             self._put(change.key, None if change.kind is ChangeType.DELETE else change.value)

@@ -15,7 +15,7 @@ from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.structured_merge.value import JsonObject
 
 Mapping = Callable[[str, str], Sequence[GroupVersionResource]]
-"""From an apiVersion and a kind to the resources that this may mean; empty where nobody knows it."""
+"""Maps an apiVersion and a kind to resources; empty for a kind that is not served."""
 
 
 class OwnerReferencesPermissionEnforcement(Plugin):

@@ -17,8 +17,8 @@ class Reinvocation(msgspec.Struct):
 
     Attributes:
         last: the object as it was left.
-        invoked: the keys of those that were asked, and want to be asked again after others' changes.
-        again: the keys of those that are asked in the second round.
+        invoked: the keys of those that were called, and have reinvocationPolicy IfNeeded.
+        again: the keys of those that are called in the second round.
     """
 
     last_output: JsonObject | None = None

@@ -16,7 +16,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.aggregator.api_services import Availability, RemoteService
 
 REFRESH: Final = 30.0
-"""Seconds until somebody looks again though nothing changed: servers go without a word."""
+"""Seconds between two checks of an APIService: a server may stop without an event."""
 _FIRST_RETRY: Final = 0.005
 
 

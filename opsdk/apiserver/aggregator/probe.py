@@ -80,7 +80,7 @@ class Probe:
             raise UnreachableError(str(error)) from error
 
     async def _document(self, endpoint: Endpoint, path: str, accept: str) -> JsonObject:
-        """A document, empty where there is none."""
+        """A document; empty if the server has none."""
         try:
             status, raw = await self._get(endpoint, path, accept)
         except UnreachableError:

@@ -179,7 +179,7 @@ async def _proxy_bytes(far: BidirectionalStream, near: UpgradedStream) -> None:
     finally:
         for way in passing:
             way.cancel()
-        # Whoever broke off first, the other one sees the end of its connection; there is nobody to tell more.
+        # If one side ends, the connection of the other side is closed too. An error has no recipient then.
         await asyncio.gather(*passing, return_exceptions=True)
         await far.aclose()
 

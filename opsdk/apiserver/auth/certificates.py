@@ -33,7 +33,7 @@ class CertificateAuthenticator:
         if not raw:
             return None
         if self._but and signed_by(raw, self._but):
-            raise UnauthorizedError("the certificate is that of a proxy, and vouches for nobody")
+            raise UnauthorizedError("the certificate is that of a front proxy, which authenticates no user")
         return user_of_certificate(raw)
 
 

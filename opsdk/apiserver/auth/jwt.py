@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _BITS = 2048
 _MAX_TOKEN = 64 * 1024
-"""Longer ones are nobody's: headers are shorter."""
+"""Longest token, in characters. Longer ones are invalid: no header holds them."""
 
 
 def unverified(token: str) -> JsonObject | None:

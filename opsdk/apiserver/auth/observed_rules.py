@@ -51,7 +51,7 @@ class ObservedUse(msgspec.Struct, order=True, frozen=True, kw_only=True):
         if not attributes.resource_request:
             return cls(user=user, verb=attributes.verb, path=attributes.path)
         resource = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
-        # Reading a namespace is asked for in that namespace, but the object belongs to none.
+        # A request for a Namespace has that namespace in its attributes, but the object is cluster-scoped.
         namespace = "" if attributes.resource == "namespaces" and not attributes.group else attributes.namespace
         return cls(user=user, verb=attributes.verb, namespace=namespace, group=attributes.group, resource=resource)
 

@@ -53,29 +53,29 @@ def _selected_name(info: RequestInfo, fields: str) -> str:
     return "" if validation.path_segment(name) else name
 
 
-def denial(asked: AuthorizerAttributes, reason: str = "") -> ForbiddenError:
+def denial(attributes: AuthorizerAttributes, reason: str = "") -> ForbiddenError:
     """The 403 for a request that is not allowed."""
-    user = asked.user.name
-    if not asked.resource_request:
-        text = f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"'
+    user = attributes.user.name
+    if not attributes.resource_request:
+        text = f'forbidden: User "{user}" cannot {attributes.verb} path "{attributes.path}"'
         return ForbiddenError(f"{text}: {reason}" if reason else text, details=api_errors.EMPTY)
-    path = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    message = f'User "{user}" cannot {asked.verb} resource "{path}" in API group "{asked.group}" {where}'
-    return refusal(asked, f"{message}: {reason}" if reason else message)
+    path = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    message = f'User "{user}" cannot {attributes.verb} resource "{path}" in API group "{attributes.group}" {where}'
+    return refusal(attributes, f"{message}: {reason}" if reason else message)
 
 
-def refusal(asked: AuthorizerAttributes, why: str) -> ForbiddenError:
-    """The 403 that names the object; `why` is what follows."""
-    what = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
-    resource_text = f'{what} "{asked.name}"' if asked.name else what
-    details = Details(name=asked.name, group=asked.group, kind=asked.resource)
-    return ForbiddenError(f"{resource_text} is forbidden: {why}", details=details)
+def refusal(attributes: AuthorizerAttributes, reason: str) -> ForbiddenError:
+    """The 403 that names the object; `reason` follows."""
+    what = f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
+    resource_text = f'{what} "{attributes.name}"' if attributes.name else what
+    details = Details(name=attributes.name, group=attributes.group, kind=attributes.resource)
+    return ForbiddenError(f"{resource_text} is forbidden: {reason}", details=details)
 
 
-def denied(call: Call, asked: AuthorizerAttributes, reason: str = "") -> HttpResponse:
+def denied(call: Call, attributes: AuthorizerAttributes, reason: str = "") -> HttpResponse:
     """The answer with that 403."""
-    response = negotiated_error(call, denial(asked, reason))
+    response = negotiated_error(call, denial(attributes, reason))
     response.add_header("x-content-type-options", "nosniff")
     return response
 

@@ -21,7 +21,7 @@ class Call(msgspec.Struct, kw_only=True):
 
     Attributes:
         user: who asks, or whom they act as.
-        impersonator: who asks, where they act as somebody else.
+        impersonator: the authenticated user of an impersonated request.
         authorizer: for what turns out only later, e.g. that an update creates.
         annotations: for the audit log.
         headers: that every answer gets, errors too.

@@ -16,7 +16,7 @@ from opsdk.apiserver.resources import InstalledResource, group_version
 from opsdk.structured_merge.value import JsonObject
 
 _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
-"""What may be asked for with ``as=``."""
+"""Values of the parameter ``as`` of the Accept header."""
 
 
 class RemoteDocuments(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ _CONNECTERS: dict[type, bool] = {}
 
 
 def _connects(storage: object) -> bool:
-    """Whether it is a `Connecter`; asked once for each class, because asking a protocol takes long."""
+    """Whether it is a `Connecter`. Cached for each class: `isinstance` with a protocol is slow."""
     is_connecter = _CONNECTERS.get(type(storage))
     if is_connecter is None:
         is_connecter = _CONNECTERS[type(storage)] = isinstance(storage, Connecter)

@@ -32,7 +32,7 @@ class AcceptedMediaType:
     """How a body is written, where it is neither JSON nor YAML."""
 
     kind: str = field(default="", init=False, compare=False)
-    """The kind of the transformation asked for, e.g. ``Table``; empty for the object as it is."""
+    """The kind of the requested transformation, e.g. ``Table``; empty for the object as it is."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.params.get("as", ""))

@@ -168,7 +168,7 @@ def check_metadata_kind(accepted: AcceptedMediaType, served: InstalledResource, 
     if is_list:
         raise NotAcceptableError(f"you requested {wrong}, but the requested object is a list (*{kind}List)")
     if not served.model.typed:
-        # Untyped objects pass for lists until their items are asked for.
+        # Untyped objects count as lists until their items are read.
         raise api_errors.plain("content is not a list")
     raise NotAcceptableError(f"you requested {wrong}, but the requested object is not a list (*{kind})")
 

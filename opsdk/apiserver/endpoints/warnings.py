@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 
 _MOST = 4096
-"""Characters of all warnings together: from there on, long ones are cut, and then no more are told."""
+"""Characters of all warnings of a response. Beyond it, warnings are truncated, and then dropped."""
 _MOST_OF_ONE = 256
 
 

@@ -107,7 +107,7 @@ def _declared(type_: Type) -> Type:
 
 # ------------------------------------------------------------------ evaluating
 class _Variables(CelObject):
-    """``variables``: each is evaluated when it is first asked for, and only once."""
+    """``variables``: each is evaluated on first access, and only once."""
 
     __slots__ = ("_known", "_owner", "_variables")
 

@@ -31,7 +31,7 @@ CHECK_COST: Final = 350_000
 """What asking costs: an expression can ask twice."""
 
 Ask = Callable[[AuthorizerAttributes], Decision]
-"""Decides; it is asked in the middle of an evaluation, and so cannot wait."""
+"""Decides. It is called during an evaluation, so it is synchronous."""
 
 
 class _Question(Opaque):

@@ -35,5 +35,5 @@ class AuthorizerChecks:
         while True:
             try:
                 return evaluate()
-            except _UnansweredError as asked:
-                self._known.append((asked.attributes, await self.authorizer.authorize(asked.attributes)))
+            except _UnansweredError as unanswered:
+                self._known.append((unanswered.attributes, await self.authorizer.authorize(unanswered.attributes)))

@@ -58,7 +58,7 @@ class FieldManager:
         api_version: the version that requests at this endpoint use, e.g. "apps/v1".
         subresource: "" for the resource itself, else e.g. "status".
         reset_fields: what cannot be changed through this endpoint, e.g. ``f:status`` through the main one.
-        reset_in: the one version for which that is said; None for all of them.
+        reset_in: the version whose fields are reset; None for all versions.
         convert: gives an object in another apiVersion; by default only ``apiVersion`` differs.
         shapes: the shapes of the other served versions, by apiVersion. If given, owners by versions that are neither
             here nor `api_version` are dropped; if None, owners by other versions are kept as they are.
@@ -93,7 +93,7 @@ class FieldManager:
         """`new` with the owners it has after `manager` wrote it over `live` (None: created it).
 
         Owners are taken from `new`, so that a client may edit them, or from `live` if `new` has none that can be read.
-        An empty list, or one empty entry, resets them: from then on nobody owns anything until the next apply.
+        An empty list, or one empty entry, resets them: no field has an owner until the next apply.
         """
         managed = self._owners_for_update(live, new)
         bare = without_entries(new)

@@ -29,7 +29,7 @@ def last_applied(obj: Mapping[str, JsonValue]) -> JsonObject | None:
     try:
         value = json.loads(text) if isinstance(text, str) else None
     except ValueError:
-        return None  # somebody else's text: as good as none
+        return None  # another client's format: ignored
     return value if isinstance(value, dict) else None
 
 

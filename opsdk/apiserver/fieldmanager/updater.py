@@ -189,4 +189,4 @@ NEVER_OWNED = FieldSet.of(
     ("f:metadata",),
     *(("f:metadata", f"f:{name}") for name in _METADATA),
 )
-"""Identity and what only the server writes: nobody's fields."""
+"""Fields without owners: identity, and what only the server writes."""

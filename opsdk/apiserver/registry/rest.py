@@ -34,7 +34,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """A list: which objects, of which revision (None: now), from which key on, how many at most (0: all).
 
-    The key is said without the beginning that all keys of the list have.
+    The key is relative to the prefix of the list.
     """
 
     selection: Selection = msgspec.field(default_factory=Selection)
@@ -194,7 +194,7 @@ class Connecter(Protocol):
 
 @runtime_checkable
 class ConnectHandler(Protocol):
-    """A `Connecter` whose connections admission is asked about."""
+    """A `Connecter` whose connections pass admission."""
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
         """Return the options object of a request; `path` follows the subresource and keeps its slashes."""

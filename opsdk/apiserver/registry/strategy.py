@@ -112,9 +112,9 @@ class Strategy:
     def check_delete(self, context: Context, obj: JsonObject) -> None:
         """Raise where this object must stay."""
 
-    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
+    def propagation(self, context: Context, obj: JsonObject, requested: str) -> str:
         """Return the propagation policy: the requested one, else the kind's default."""
-        return asked
+        return requested
 
     def grace(self, obj: JsonObject, options: DeleteRequestOptions) -> int:
         """Return the grace period in seconds; 0 removes the object at once."""

@@ -44,7 +44,7 @@ class ParsedDocument(msgspec.Struct, frozen=True):
     Attributes:
         complaints: one text each.
         yaml: the document was YAML, where strict reading tells of all complaints in one text.
-        raw: the bytes that were read, where somebody may want to show them.
+        raw: the bytes, for error messages that show them.
     """
 
     tree: JsonValue

@@ -55,7 +55,7 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
     except RecursionError:
         raise SyntaxProblemError("yaml: exceeded max depth") from None
     except ValueError as error:
-        # Dates and numbers that look like some and are none.
+        # Dates and numbers that match the pattern and do not convert.
         raise SyntaxProblemError(f"yaml: {error}") from None
     finally:
         if loader is not None:

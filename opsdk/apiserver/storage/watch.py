@@ -44,7 +44,7 @@ class QueueWatch:
     def offer(self, change: StorageChange) -> None:
         """Called by the writer for each change below the prefix."""
         if change.revision <= self.after:
-            return  # it asked for a revision that has not happened yet
+            return  # the watch starts at a later revision
         if len(self._queue) >= self._limit:
             self.overflowed = True
             self._queue.clear()

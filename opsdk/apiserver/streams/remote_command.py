@@ -58,7 +58,7 @@ class WebSocketStream:
         await self._socket.send(self._dialect.write(channel, data))
 
     async def receive(self) -> Piece | None:
-        """See `RemoteCommandStream`; messages that are none of this protocol are left out."""
+        """See `RemoteCommandStream`; messages of other protocols are ignored."""
         while (message := await self._socket.receive()) is not None:
             if (piece := self._dialect.read(message)) is not None:
                 return piece
@@ -74,7 +74,7 @@ async def command(
 ) -> None:
     """Run something for a client: returns when it has ended, or when the client has gone.
 
-    `run` returns the exit code; what it raises is told as an internal error. `first` is the channel on which clients of
+    `run` returns the exit code; an exception is sent as an internal error. `first` is the channel on which clients of
     WebSockets are told that the connection is there.
     """
     pipe = Pipe(line.send, out=Channel.STDOUT, errors=Channel.STDERR)
@@ -105,7 +105,7 @@ async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> Js
         return exit_status(await run(pipe) or 0)
     except ConnectionLostError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a test's container does, its client is told
+    except Exception as error:  # noqa: BLE001 - the client gets any error of a test's container
         return failure(f"error executing command in container: {error}")
 
 

@@ -234,7 +234,7 @@ class Forwarding:
             await self._connection.end(pair.data)
             await self._connection.end(pair.error)
         except ConnectionLostError:
-            return  # nobody is there to be told
+            return  # the connection has ended
         finally:
             await pipe.end()
             del self._pipes[pair.data], self._tasks[pair.data]

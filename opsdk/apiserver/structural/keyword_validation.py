@@ -18,7 +18,7 @@ Errors = Iterator[FieldError]
 
 TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 UNSUPPORTED: Final = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
-"""Keywords of other schemas, in the order in which they are told."""
+"""Keywords of other schemas, in the order of their errors."""
 
 LIST_TYPE: Final = "x-kubernetes-list-type"
 LIST_KEYS: Final = "x-kubernetes-list-map-keys"

@@ -148,7 +148,7 @@ class CompiledRules:
         """Return the violations of a value; `old` is the value that it replaces, or None."""
         run = _Run()
         before = _Before(_Was(value, old, self._schema)) if old is not None and ratchet else _Before()
-        with suppress(_SpentError):  # said why, as the last error
+        with suppress(_SpentError):  # the last error has the reason
             self._visit(value, old, path, before, run)
         return run.broken
 

@@ -94,7 +94,7 @@ class Validator:
         if value is None:
             self._enum(value, node, name, result)
             return result
-        # The kinds of checks that were made: the type, logic, what is asked of such values, the enumeration, the whole.
+        # The kinds of checks, in order: type, logic, keywords of the type, enumeration, the whole value.
         result.checks += 4 + bool(node.types or node.format)
         if node.logical:
             self._logic(value, node, name, old, result)

@@ -35,7 +35,7 @@ _MAX_YAML = 64 << 10
 """Bytes of an answer that is no JSON and yet read: YAML takes long."""
 
 Resolve = Callable[[str, str, int], tuple[str, int]]
-"""From a Service's namespace, name and port to an address and its port; `WebhookCallError` says why there is none."""
+"""Maps namespace, name and port of a Service to an address and its port. Raises `WebhookCallError` without one."""
 
 
 class WebhookCallError(Exception):

@@ -44,7 +44,7 @@ class Endpoint:
         authority: as applications of this process are known, e.g. ``name.namespace.svc:443``.
         host: the name that the certificate has to be for.
         ca: PEM certificates to trust; empty means those that the system trusts.
-        insecure: trust whoever answers.
+        insecure: do not verify the server's certificate.
     """
 
     authority: str
@@ -65,7 +65,7 @@ class ConnectionPools(Closing):
 
     Args:
         apps: applications of this process by authority: they are called without sockets. Shared with the caller.
-        identity: the certificate to show, asked for when it is first needed.
+        identity: returns the client certificate; called on first use.
     """
 
     def __init__(self, apps: dict[str, App], *, identity: Callable[[], ClientCertificate] | None = None) -> None:
@@ -184,7 +184,7 @@ def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
     if not ca:
         context.load_default_certs()
         return context
-    # A bundle may hold the server's own certificate, whoever signed it.
+    # A bundle may hold the server's own certificate, signed by another CA.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         context.load_verify_locations(cadata=ca.decode("ascii"))

@@ -21,7 +21,7 @@ from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.go_format import go_quote
 
 _MOST_DIGITS: Final = 100_000
-"""How many digits a number may be asked to show."""
+"""Largest precision of a format clause, in digits."""
 
 CLAUSE: Final = re.compile(r"(?s)%(?:\.([0-9]*))?(.?)")
 
@@ -37,7 +37,7 @@ def read_clause(match: re.Match[str]) -> Clause:
     """What a match of `CLAUSE` asks for.
 
     Raises:
-        CelEvaluationError: it is nothing that can be asked for.
+        CelEvaluationError: the clause is invalid.
     """
     precision, verb = match[1], match[2]
     if not verb:
@@ -97,7 +97,7 @@ TAKES: Final = {
 
 
 def refused(verb: str, actual: str) -> str:
-    """What is said of an argument of another type."""
+    """The error for an argument of another type."""
     return f"error during formatting: {TAKES[verb]}, was given {actual}"
 
 
@@ -149,7 +149,7 @@ def _decimal(value: Value, _: int) -> str:
 
 
 def _real(value: Value, verb: str) -> float:
-    """A number; a text can only be that of one that is none."""
+    """A number, or the text of NaN or an infinity."""
     if isinstance(value, str) and value in _SPECIAL:
         return _SPECIAL[value]
     if not isinstance(value, float):

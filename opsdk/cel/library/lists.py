@@ -94,7 +94,7 @@ _ZEROS: Final[dict[str, tuple[Type, Value]]] = {
 
 
 def _summing(zero: Value) -> Callable[[Sequence[Value]], Value]:
-    """Sums by what the elements are; `zero` where there are none."""
+    """Sum by the type of the elements; `zero` for an empty list."""
 
     def total(elements: Sequence[Value]) -> Value:
         if not elements:

@@ -88,7 +88,7 @@ _BAD_HOST: Final = re.compile(r"[ \"<>\\^`{|}]")
 
 
 def _url_fault(text: str) -> str:
-    """Why this cannot be asked for as a URI."""
+    """Why this is not a request URI."""
     if any(ord(char) < 0x20 or ord(char) == 0x7F for char in text):
         return "net/url: invalid control character in URL"
     if not text:
@@ -191,7 +191,7 @@ _FIELDS: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
 def _parse_ip(text: str) -> Address | str:
-    """The address, or why there is none."""
+    """The address, or the reason why the text does not parse."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

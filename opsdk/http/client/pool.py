@@ -27,7 +27,7 @@ MAX_IDLE = 256
 # requests of the burst return, and are spared a TLS handshake (about 1 ms of CPU).
 MAX_DIALS = 8
 # Dials that take longer than the fastest one by this factor wait for the CPU of client or server, not for the network.
-# More connections then serve nobody sooner. 64 workers dialed 55 times without this rule, and 25 times with it.
+# More connections then serve no request sooner. 64 workers dialed 55 times without this rule, and 25 times with it.
 SLOW_DIAL = 2.0
 # A dial that takes longer than this may have lost its SYN (Linux sends it again after 1 s). Others do not wait for it.
 HUNG_DIAL = 0.1

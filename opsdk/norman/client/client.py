@@ -155,6 +155,17 @@ class NormanClient(Closing):
         response = await self._send("POST", actions[name], body=data or {})
         return _decode(response) if response.body else None
 
+    async def collection_action(
+        self, type_id: str, name: str, data: Mapping[str, object] | None = None
+    ) -> JsonObject | None:
+        """Run an action of a collection and return its result. Raises `UsageError` if the type has no such action."""
+        actions = self._schema(type_id).collection_actions
+        if name not in actions:
+            offered = ", ".join(actions) or "none"
+            raise UsageError(f"the collection of {type_id} has no action {name!r} for this client; it has: {offered}")
+        response = await self._send("POST", self._link(type_id, "collection"), [("action", name)], body=data or {})
+        return _decode(response) if response.body else None
+
     async def link(self, obj: Mapping[str, Any], name: str) -> JsonObject:
         """Return what a link of an object points to: an object or a collection."""
         return _decode(await self._send("GET", _own_link(obj, name)))
@@ -267,8 +278,27 @@ class NormanCollection(Generic[T]):
         """Delete an object."""
         await self._client.delete(obj)
 
+    async def action(self, obj: T, name: str, data: Mapping[str, object] | None = None) -> JsonObject | None:
+        """Run an action of an object; see `NormanClient.action`."""
+        return await self._client.action(obj, name, data)
+
+    async def collection_action(self, name: str, data: Mapping[str, object] | None = None) -> JsonObject | None:
+        """Run an action of the collection; see `NormanClient.collection_action`."""
+        return await self._client.collection_action(self._type, name, data)
+
     def __repr__(self) -> str:
         return f"<NormanCollection of {self._type}>"
+
+
+def expect_result(name: str, result: JsonObject | None) -> JsonObject:
+    """Return the result of an action that declares one. Raises `CodecError` if the API sent none.
+
+    >>> expect_result("lend", {"id": "loan-1"})
+    {'id': 'loan-1'}
+    """
+    if result is None:
+        raise CodecError(f"the action {name!r} returned nothing, although its schema has an output")
+    return result
 
 
 def _pairs(name: str, value: str | int | bool | Sequence[str]) -> list[tuple[str, str]]:

@@ -2,13 +2,14 @@
 
 Upstream: github.com/rancher/norman/types/mapper (embed.go, union_embed.go, slice_to_map.go)
 Deviates: `Embed` keeps a field with the name of the object that it was in; an `Embed` without schema does nothing,
-norman drops the object; `SliceToMap` turns an empty list into an empty map.
+norman drops the object; norman has no `unless_clash`; `SliceToMap` turns an empty list into an empty map.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +20,9 @@ from opsdk.norman.mappers.paths import BaseMapper, check_field, claim_nested
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+# Every object of the API has these; a field of the same name could not be shown.
+_RESERVED: Final = frozenset({"actions", "baseType", "id", "links", "type"})
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -33,6 +37,8 @@ class Embed:
         read_only: clients neither create nor update the fields.
         ignore: fields that are neither shown nor kept.
         empty_value_ok: inward, set null if there are no fields.
+        unless_clash: leave the nested object where it is if one of its fields has the name of another field of the
+            object, or is ``actions``, ``baseType``, ``id``, ``links`` or ``type``, which all objects of the API have.
     """
 
     field: str
@@ -40,6 +46,7 @@ class Embed:
     read_only: bool = False
     ignore: Sequence[str] = ()
     empty_value_ok: bool = False
+    unless_clash: bool = False
     _embedded: tuple[str, ...] = dataclasses.field(default=(), init=False, repr=False)
     _active: bool = dataclasses.field(default=False, init=False, repr=False)
 
@@ -89,6 +96,8 @@ class Embed:
             raise UsageError(f"failed to find schema {kind} for embedding {self.field} on {schema.id}")
         fields = {name: each for name, each in nested.resource_fields.items() if name not in self.ignore}
         remaining = {name: each for name, each in schema.resource_fields.items() if name != self.field}
+        if self.unless_clash and not (_RESERVED | remaining.keys()).isdisjoint(fields):
+            return
         for name, each in fields.items():
             if name in remaining and name not in shared:
                 raise UsageError(f"embedding field {self.field} on {schema.id} will overwrite the field {name}")

@@ -2,7 +2,7 @@
 
 Upstream: github.com/rancher/norman/types/mapper (apigroup.go, metadata.go, object.go, selflink.go)
 Deviates: group, kind and resource are those of the schema's Kubernetes kind where it is known; a core kind has the
-apiVersion ``v1``, norman writes ``/v1``.
+apiVersion ``v1``, norman writes ``/v1``; a spec with a field of the metadata stays nested, and is an error in norman.
 """
 
 from __future__ import annotations
@@ -122,6 +122,9 @@ class ObjectMapper(Mappers):
     The fields of ``metadata`` and ``spec`` stand at the top, ``status`` is read-only; ``kind``, ``apiVersion`` and
     finalizers are not shown, and ``namespace`` only for namespaced kinds. ``.selfLink`` is for the server.
 
+    The whole ``spec`` stays nested if one of its fields has a name that is taken, such as ``name`` or ``type``. A
+    `Move` for the schema of the spec gives the field another name, and the object is flat.
+
     Lost outward: finalizers, and what the mappers of the metadata drop.
 
     Args:
@@ -133,7 +136,7 @@ class ObjectMapper(Mappers):
             ApiGroupMapper(),
             Embed(field="metadata"),
             SelfLink(),
-            Embed(field="spec", optional=True),
+            Embed(field="spec", optional=True, unless_clash=True),
             ReadOnly(field="status", optional=True, sub_fields=True),
             Drop(field="kind"),
             Drop(field="apiVersion"),

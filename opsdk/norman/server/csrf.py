@@ -6,6 +6,7 @@ Upstream: github.com/rancher/norman/api/validate.go, parse/browser.go
 from __future__ import annotations
 
 import hmac
+import secrets
 from http.cookies import CookieError, SimpleCookie
 
 from opsdk.http.server.request import HttpRequest
@@ -26,13 +27,12 @@ def is_browser(request: HttpRequest, *, check_accept: bool) -> bool:
     return "mozilla" in request.header("user-agent").lower() and (not check_accept or "*/*" in accept)
 
 
-def check_csrf(request: HttpRequest, method: str, new_token: str, *, secure: bool) -> str:
+def check_csrf(request: HttpRequest, method: str, *, secure: bool) -> str:
     """Return a ``Set-Cookie`` header for a browser that has no token yet, or an empty text.
 
     Args:
         request: the request.
         method: after ``_method`` and ``?action=remove``.
-        new_token: a random text for a browser without a token.
         secure: the browser uses HTTPS.
 
     Raises:
@@ -52,4 +52,19 @@ def check_csrf(request: HttpRequest, method: str, new_token: str, *, secure: boo
     if token:
         return ""
     # Not HttpOnly: the page repeats it. Lax, so that a link from another page still sends it.
-    return f"{COOKIE}={new_token}; Path=/; SameSite=Lax{'; Secure' if secure else ''}"
+    return f"{COOKIE}={secrets.token_hex(16)}; Path=/; SameSite=Lax{'; Secure' if secure else ''}"
+
+
+def check_origin(request: HttpRequest, *hosts: str) -> None:
+    """Refuse the WebSocket of a page of another origin, with which a browser sends its cookies.
+
+    Args:
+        request: the handshake; clients other than browsers send no ``Origin``.
+        hosts: names, with ports, that clients know this server by.
+
+    Raises:
+        NormanError: PermissionDenied.
+    """
+    origin = request.header("origin")
+    if origin and origin.partition("://")[2].lower() not in {host.lower() for host in hosts}:
+        raise ErrorCode.PERMISSION_DENIED.error(f"a page of {origin} may not subscribe here")

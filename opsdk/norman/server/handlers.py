@@ -40,6 +40,8 @@ async def create_handler(context: ApiContext) -> RequestResult:
     """Create an object from the body."""
     schema = schema_of(context)
     data = await read_and_check(context, schema, create=True)
+    # The first check saw the body as it was sent.
+    await context.access.can_create(context, schema, data)
     return await resource_of(context, schema, await store_of(schema).create(context, schema, data), created=True)
 
 

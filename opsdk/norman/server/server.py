@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.randomness import loop_random
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
@@ -23,6 +22,7 @@ from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server import handlers
 from opsdk.norman.server.csrf import check_csrf
 from opsdk.norman.server.meta_schemas import META, meta_schemas
+from opsdk.norman.server.reading import read_body
 from opsdk.norman.server.subscribe import subscribe_handler
 from opsdk.norman.server.url_parsing import parse_url
 from opsdk.norman.server.urls import RequestUrls
@@ -34,6 +34,7 @@ from opsdk.norman.server.writing import (
     response_format,
     write,
 )
+from opsdk.norman.stores.wrapper import sub_context_fields
 from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -166,8 +167,7 @@ class NormanServer:
                 raise ErrorCode.NOT_FOUND.error(f"no API version is served at {request.path}")
         elif url.type != "subscribe":
             context.schema = self._schema(context, url.type)
-        token = f"{loop_random().getrandbits(128):032x}"
-        cookie = check_csrf(request, context.method, token, secure=context.urls.current().startswith("https:"))
+        cookie = check_csrf(request, context.method, secure=context.urls.current().startswith("https:"))
         _check_method(context)
         return cookie
 
@@ -198,7 +198,8 @@ class NormanServer:
             await (access.can_get(context, schema) if context.id else access.can_list(context, schema))
             handler, default = schema.list_handler, handlers.list_handler
         elif context.method == "POST":
-            await access.can_create(context, schema)
+            body = await read_body(context.request)
+            await access.can_create(context, schema, {**body, **sub_context_fields(context, schema)})
             handler, default = schema.create_handler, handlers.create_handler
         elif context.method == "PUT":
             await access.can_update(context, schema, None)

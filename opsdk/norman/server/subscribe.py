@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,6 +23,7 @@ from opsdk.norman.access import is_allowed
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, Schema
 from opsdk.norman.query import parse_query
+from opsdk.norman.server.csrf import check_origin
 from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.output import resource_of, resource_to_wire
 from opsdk.structured_merge.value import JsonObject
@@ -37,13 +39,17 @@ async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpRespons
     """Upgrade to a WebSocket that sends the changes of ``?resourceTypes=a,b``, or of all types of the version.
 
     Raises:
-        NormanError: NotFound if no type matches, or the request is not a WebSocket handshake.
+        NormanError: NotFound if no type matches, or the request is not a WebSocket handshake; PermissionDenied for a
+            page of another origin.
     """
     schemas = await _matching(context)
     if not schemas:
         raise ErrorCode.NOT_FOUND.error("no resources types matched")
     if not wants_websocket(context.request):
         raise ErrorCode.NOT_FOUND.error("subscribe needs a WebSocket: send Connection: Upgrade and Upgrade: websocket")
+
+    # A proxy may have another name than this server.
+    check_origin(context.request, context.request.header("host"), urlsplit(context.urls.current()).netloc)
 
     async def run(socket: WebSocket, _: str) -> None:
         await _Session(context, schemas, socket, clock).run()

@@ -1,6 +1,7 @@
 """Responses in the format of a request, and errors.
 
-Upstream: github.com/rancher/norman/api/writer, httperror/handler/handler.go
+Upstream: github.com/rancher/norman/api/writer, httperror/handler/handler.go, store/proxy/error_wrapper.go
+Deviates: two reasons of Kubernetes, Forbidden and MethodNotAllowed, become the codes of norman.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ def as_norman_error(error: Exception) -> NormanError:
     if isinstance(error, NormanError):
         return error
     if isinstance(error, ApiError):
-        return NormanError(error.message, status=error.code, code=_KUBERNETES_CODES.get(error.code, error.reason))
+        code = _CODES.get(error.reason, error.reason) or ErrorCode.SERVER_ERROR.code
+        return NormanError(error.message, status=error.code, code=code)
     if isinstance(error, TransportError):
         return ErrorCode.CLUSTER_UNAVAILABLE.error("the cluster cannot be reached")
     return ErrorCode.SERVER_ERROR.error("internal error; the log of the server has more")
@@ -118,10 +120,8 @@ def error_to_wire(error: NormanError) -> JsonObject:
     return wire | {"fieldName": error.field_name} if error.field_name else wire
 
 
-_KUBERNETES_CODES: Mapping[int, str] = {
-    401: ErrorCode.UNAUTHORIZED.code,
-    403: ErrorCode.PERMISSION_DENIED.code,
-    404: ErrorCode.NOT_FOUND.code,
-    405: ErrorCode.METHOD_NOT_ALLOWED.code,
-    409: ErrorCode.CONFLICT.code,
+_CODES: Mapping[str, str] = {
+    "Forbidden": ErrorCode.PERMISSION_DENIED.code,
+    "MethodNotAllowed": ErrorCode.METHOD_NOT_ALLOWED.code,
 }
+"""The codes of reasons of Kubernetes. Another reason is a code itself, such as ``AlreadyExists``."""

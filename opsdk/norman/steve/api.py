@@ -45,7 +45,7 @@ from opsdk.norman.steve.resources import (
 from opsdk.norman.steve.schema_catalog import SchemaCatalog
 from opsdk.norman.steve.store import ClusterStore, SteveStore, Target
 from opsdk.norman.steve.template import SchemaTemplate, SchemaTemplates
-from opsdk.norman.steve.user_transports import UserTransports
+from opsdk.norman.user_transports import UserTransports
 from opsdk.options import Options
 from opsdk.structured_merge.value import JsonObject
 

@@ -11,10 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from opsdk.apiserver.auth.delegated import DelegatedTokens
 from opsdk.apiserver.auth.user import User
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import ApiError, BadRequestError, ForbiddenError, OpsdkError, UnauthorizedError
+from opsdk.errors import ApiError, BadRequestError, ForbiddenError, OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
@@ -22,19 +21,21 @@ from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, StreamResponse, json_response
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.rbac_access import RbacAccess
+from opsdk.norman.server.csrf import check_csrf, check_origin
 from opsdk.norman.steve.api import SteveApi, SteveRequest
 from opsdk.norman.steve.resources import SteveUrls, error_body
 from opsdk.norman.steve.subscription import SubscribeSession
 from opsdk.norman.steve.watches import UserWatches
+from opsdk.norman.user_transports import user_of_info
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import raise_for_status
 from opsdk.structured_merge.value import JsonObject
 from opsdk.version import VERSION
 
 log = logging.getLogger(__name__)
 
 Authenticate = Callable[[HttpRequest], Awaitable[User | None]]
-"""Returns the user of a request; None without credentials. Raises `UnauthorizedError` for wrong ones."""
+"""Returns the user of a request; None for nobody that it knows. May raise `NormanError` or `UnauthorizedError`."""
 
 _MAX_BODY = 3 << 20
 """Bytes; what an API server accepts."""
@@ -46,30 +47,15 @@ _RESPONSE_HEADERS = ("content-type", "warning", "retry-after", "audit-id")
 
 
 def token_review(cluster: Cluster) -> Authenticate:
-    """Return the authentication of bearer tokens by the cluster.
+    """Return the authentication by the cluster of bearer tokens, and of browsers that signed in on a `WebPage`.
 
     The result of a review holds for ten seconds. The user of `cluster` needs ``create`` on ``tokenreviews``.
     """
-
-    async def review(tree: JsonObject) -> JsonObject:
-        path = "/apis/authentication.k8s.io/v1/tokenreviews"
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        request = RestRequest("POST", path, headers=headers, body=msgspec.json.encode(tree))
-        response = await cluster.transport.send(request)
-        raise_for_status(response, request)
-        answer: JsonObject = msgspec.json.decode(response.body)
-        return answer
-
-    tokens = DelegatedTokens(review)
+    access = RbacAccess(cluster.uncached)
 
     async def authenticate(request: HttpRequest) -> User | None:
-        scheme, _, token = request.header("authorization").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return None
-        authenticated = await tokens.check(token.strip(), ())
-        if authenticated is None:
-            raise UnauthorizedError("the token is not valid")
-        return authenticated.user
+        info = await access.authenticate(request)
+        return None if info is None else user_of_info(info)
 
     return authenticate
 
@@ -78,7 +64,8 @@ class SteveApp:
     """Serves a `SteveApi`. `app` is the ASGI application.
 
     Paths below the prefix are the API; ``/api``, ``/apis``, ``/openapi`` and ``/version`` are those of the cluster,
-    with the rights of the user. Every request needs credentials.
+    with the rights of the user. Every request needs credentials. A browser without a bearer token repeats its
+    cookie ``CSRF`` in the header ``X-API-CSRF`` of each write.
 
     Args:
         api: a started API.
@@ -97,15 +84,22 @@ class SteveApp:
         try:
             user = await self._authenticate(request)
             if user is None:
-                raise ErrorCode.UNAUTHORIZED.error("send a bearer token: 'Authorization: Bearer <token>'")
-            if request.path == self._prefix or request.path.startswith(f"{self._prefix}/"):
-                return await self._on_api(request, user)
-            if any(request.path == path or request.path.startswith(f"{path}/") for path in _PASSED_ON):
-                return await self._pass_on(request, user)
-            raise ErrorCode.NOT_FOUND.error(f"there is nothing at {request.path}: see {self._prefix}")
+                raise ErrorCode.UNAUTHORIZED.error("send a valid token: 'Authorization: Bearer <token>'")
+            cookie = _check_csrf(request)
+            response = await self._route(request, user)
         except OpsdkError as error:
             body = error_body(error)
             return json_response(body, status=int(body["status"]))
+        if cookie:
+            response.add_header("set-cookie", cookie)
+        return response
+
+    async def _route(self, request: HttpRequest, user: User) -> HttpResponse:
+        if request.path == self._prefix or request.path.startswith(f"{self._prefix}/"):
+            return await self._on_api(request, user)
+        if any(request.path == path or request.path.startswith(f"{path}/") for path in _PASSED_ON):
+            return await self._pass_on(request, user)
+        raise ErrorCode.NOT_FOUND.error(f"there is nothing at {request.path}: see {self._prefix}")
 
     # -------------------------------------------------------------- the API
     async def _on_api(self, request: HttpRequest, user: User) -> HttpResponse:
@@ -124,9 +118,12 @@ class SteveApp:
                 body=await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b"",
             )
         )
-        if response.body is None:
-            return HttpResponse(response.status)
-        return json_response(response.body, status=response.status)
+        answer = HttpResponse(response.status)
+        if response.body is not None:
+            answer = json_response(response.body, status=response.status)
+        # Clients find the types by it.
+        answer.add_header("x-api-schemas", f"{urls.base}/schemas")
+        return answer
 
     def _urls(self, request: HttpRequest) -> SteveUrls:
         """Return the URLs for the host that the client named. Forwarded headers are not read: anyone can send them."""
@@ -137,9 +134,7 @@ class SteveApp:
     def _subscribe(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
         if not wants_websocket(request):
             raise ErrorCode.INVALID_ACTION.error("subscribe needs a WebSocket")
-        origin = request.header("origin")
-        if origin and origin.partition("://")[2] != request.header("host"):
-            raise ErrorCode.PERMISSION_DENIED.error(f"a page of {origin} may not subscribe here")
+        check_origin(request, request.header("host"))
 
         async def run(socket: WebSocket, _: str) -> None:
             session = SubscribeSession(
@@ -192,6 +187,13 @@ class SteveApp:
 
     def __repr__(self) -> str:
         return f"<SteveApp {self._prefix} of {self._api!r}>"
+
+
+def _check_csrf(request: HttpRequest) -> str:
+    """Return a ``Set-Cookie`` header, or an empty text. Raises `NormanError` InvalidCSRFToken."""
+    if request.header("authorization").lower().startswith("bearer "):
+        return ""  # a page of another origin cannot send this header, unlike the password of a URL
+    return check_csrf(request, request.method, secure=request.scheme == "https")
 
 
 def _pairs(request: HttpRequest) -> list[tuple[str, str]]:

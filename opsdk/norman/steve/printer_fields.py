@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from opsdk.apimachinery.object import Unstructured
+from opsdk.norman.mappers.state import summary_of
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.recipes.summaries import summary
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _STEP = re.compile(
@@ -21,8 +20,6 @@ _STEP = re.compile(
     | \[\?\(\s*@\.(?P<key>[A-Za-z0-9_]+)\s*==\s*['"](?P<value>[^'"]*)['"]\s*\)\]""",
     re.VERBOSE,
 )
-_JUDGED = ("apiVersion", "kind", "spec", "status")
-_JUDGED_METADATA = ("name", "generation", "deletionTimestamp", "finalizers")
 _VIRTUAL = ("state", "fields", "relationships")
 
 
@@ -64,10 +61,7 @@ def decorator(schema: SteveSchema) -> Callable[[JsonObject], JsonObject]:
 
     def decorate(tree: JsonObject) -> JsonObject:
         tree = {**kind, **tree}  # the items of a list may lack both
-        metadata = {name: tree["metadata"][name] for name in _JUDGED_METADATA if name in tree["metadata"]}
-        # Without the rest, such as the data of a Secret: `summary` copies what it gets.
-        judged = {name: tree[name] for name in _JUDGED if name in tree}
-        state = summary(Unstructured.from_tree({**judged, "metadata": metadata}))
+        state = summary_of(tree, schema.gvk)
         state_fields = {
             "name": state.state.value.replace(" ", "-"),
             "error": state.error,

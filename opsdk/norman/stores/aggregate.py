@@ -21,13 +21,11 @@ from opsdk.norman.model import (
     Store,
 )
 from opsdk.norman.query import apply_query
+from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
-
-# Changes that wait for the reader of a watch, over all back ends.
-_QUEUE_SIZE = 100
 
 
 class AggregateStore:
@@ -91,31 +89,19 @@ class AggregateStore:
 
     async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
         """Yield the changes of all back ends. Ends when the watch of one of them ends, so that nothing is missed."""
-        queue: asyncio.Queue[ResourceEvent | Exception | None] = asyncio.Queue(_QUEUE_SIZE)
-
-        async def follow(name: str, events: ResourceEvents) -> None:
-            ending: Exception | None = None
-            try:
-                async for event in events:
-                    await queue.put(replace(event, data=self._outward(name, event.data), revision=""))
-            except Exception as error:  # noqa: BLE001 - raised to the reader below
-                ending = error
-            await queue.put(ending)
-
         everything = replace(options, conditions=(), since="")
         async with AsyncExitStack() as stack:
-            watches = {
-                name: await stack.enter_async_context(aclosing(store.watch(context, schema, everything)))
-                for name, store in self.backends.items()
-            }
-            tasks = [
-                asyncio.create_task(follow(name, events), name=f"watch {name}") for name, events in watches.items()
-            ]
-            stack.push_async_callback(_cancel, tasks)
-            while isinstance(item := await queue.get(), ResourceEvent):
-                yield item
-            if item is not None:
-                raise item
+            watches = []
+            for name, store in self.backends.items():
+                own = await stack.enter_async_context(aclosing(store.watch(context, schema, everything)))
+                watches.append(self._marked(name, own))
+            events = await stack.enter_async_context(aclosing(fan_in(watches)))
+            async for event in events:
+                yield event
+
+    async def _marked(self, name: str, events: ResourceEvents) -> AsyncGenerator[ResourceEvent]:
+        async for event in events:
+            yield replace(event, data=self._outward(name, event.data), revision="")
 
     def _backend(self, object_id: str) -> tuple[str, Store, str]:
         name, _, own_id = object_id.partition("~")
@@ -132,9 +118,3 @@ class AggregateStore:
 
     def __repr__(self) -> str:
         return f"<AggregateStore of {', '.join(self.backends)}>"
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,15 +8,16 @@ server does not know the user.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TypeVar
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, unstructured
 from opsdk.apimachinery.object import AnyObject, Unstructured, to_tree
-from opsdk.apimachinery.watch import WatchEventType
+from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.client import Client
-from opsdk.errors import ConflictError, DeadlineError, NormanError, NotFoundError
+from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError, NotFoundError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.merging import is_protected, merge_update
 from opsdk.norman.model import (
@@ -29,6 +30,7 @@ from opsdk.norman.model import (
     Schema,
     Scope,
 )
+from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 
 T = TypeVar("T")
@@ -70,16 +72,29 @@ class ProxyStore:
         namespaces = namespaces_of(schema, options)
         trees: list[JsonObject] = []
         for namespace in namespaces if namespaces is not None else [""]:
-            objects = await _retry_timeouts(
-                lambda namespace=namespace: client.list(self.kind, namespace=namespace)  # type: ignore[misc]
-            )
+            try:
+                objects = await _retry_timeouts(
+                    lambda namespace=namespace: client.list(self.kind, namespace=namespace)  # type: ignore[misc]
+                )
+            except ForbiddenError:
+                if options.namespaces is None:
+                    raise
+                # The right was taken away after the namespaces were found.
+                continue
             trees += [to_tree(obj) for obj in objects]
         return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
-        """Create an object. One without a name gets a prefix from its type, such as ``c-`` for a cluster."""
+        """Create an object. One without a name gets a prefix from its type, such as ``c-`` for a cluster.
+
+        Raises:
+            NormanError: MissingRequired; the object has no namespace, and its kind needs one.
+        """
         tree = self._internal(schema, data)
         metadata = tree.setdefault("metadata", {})
+        if schema.scope is Scope.NAMESPACE and not metadata.get("namespace"):
+            name = "namespaceId" if "namespaceId" in schema.resource_fields else "namespace"
+            raise ErrorCode.MISSING_REQUIRED.error(field_name=name)
         for name in ("labels", "annotations"):
             metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
         if context.user is not None and context.user.username:
@@ -129,23 +144,33 @@ class ProxyStore:
         return self._external(context, schema, remaining)
 
     async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
-        """Yield changes from now on, for at most 30 minutes."""
+        """Yield changes from now on, for at most 30 minutes. Each namespace of `options` has a watch of its own."""
         client = self._client_for(context)
         namespaces = namespaces_of(schema, options)
-        namespace = namespaces[0] if namespaces is not None and len(namespaces) == 1 else ""
-        head = await client.list(self.kind, namespace=namespace, limit=1, uncached=True)
-        async with client.watch(
-            self.kind,
-            namespace=namespace,
-            resource_version=head.metadata.resource_version,
-            timeout=_WATCH_SECONDS,
-        ) as events:
+        async with AsyncExitStack() as stack:
+            watches = []
+            for namespace in namespaces if namespaces is not None else [""]:
+                try:
+                    watches.append(await stack.enter_async_context(self._watch(client, namespace)))
+                except ForbiddenError:
+                    if options.namespaces is None:
+                        raise
+            events = await stack.enter_async_context(aclosing(fan_in(watches)))
             async for event in events:
                 if event.type is WatchEventType.BOOKMARK:
                     continue
                 removed = event.type is WatchEventType.DELETED
                 data = self._external(context, schema, to_tree(event.object))
                 yield ResourceEvent(type=ResourceEventType.REMOVE if removed else ResourceEventType.CHANGE, data=data)
+
+    @asynccontextmanager
+    async def _watch(self, client: Client, namespace: str) -> AsyncIterator[AsyncIterator[WatchEvent[Unstructured]]]:
+        head = await client.list(self.kind, namespace=namespace, limit=1, uncached=True)
+        version = head.metadata.resource_version
+        async with client.watch(
+            self.kind, namespace=namespace, resource_version=version, timeout=_WATCH_SECONDS
+        ) as events:
+            yield events
 
     async def _read(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         client, key = self._client_for(context), object_key(schema, object_id)

@@ -29,8 +29,8 @@ LINGER_SECONDS = 30.0
 class SharedWatchStore(DelegatingStore, Closing):
     """Passes all verbs to a store, and shares its watches.
 
-    The upstream watch has no conditions and no namespaces. Each subscriber gets what its own query and rights allow,
-    because the server filters the events (`opsdk.norman.stores.wrapper`).
+    The upstream watch has no conditions; subscribers with equal namespaces share one. Each subscriber gets what its own
+    query and rights allow, because the server filters the events (`opsdk.norman.stores.wrapper`).
 
     Args:
         store: the store.
@@ -54,11 +54,12 @@ class SharedWatchStore(DelegatingStore, Closing):
 
     def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
         """Yield the events of the shared watch. Raises `NormanError` Gone for a revision that is too old."""
-        key = (schema.full_type, self._key(context))
+        namespaces = None if options.namespaces is None else tuple(sorted(options.namespaces))
+        key = (schema.full_type, self._key(context), namespaces)
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = _SharedWatch(self._clock, lambda: self._watches.pop(key, None))
-            reading = self._read(watch, context, schema)
+            reading = self._read(watch, context, schema, QueryOptions(namespaces=namespaces))
             watch.reading = self._tasks.start(reading, name=f"upstream watch of {schema.id}")
         return watch.subscribe(options.since)
 
@@ -68,9 +69,9 @@ class SharedWatchStore(DelegatingStore, Closing):
             watch.end()
         await self._tasks.aclose()
 
-    async def _read(self, watch: _SharedWatch, context: ApiContext, schema: Schema) -> None:
+    async def _read(self, watch: _SharedWatch, context: ApiContext, schema: Schema, options: QueryOptions) -> None:
         try:
-            async with aclosing(self.store.watch(context, schema, QueryOptions())) as events:
+            async with aclosing(self.store.watch(context, schema, options)) as events:
                 async for event in events:
                     watch.broadcaster.publish(event)
         finally:

@@ -2,68 +2,76 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
-
-import msgspec
-from msgspec.structs import replace
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 from opsdk.aio.closing import Closing
-from opsdk.aio.tasks import TaskOwner
+from opsdk.api.authentication.v1 import UserInfo
+from opsdk.apimachinery.watch import WatchEvent
+from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
+from opsdk.client.direct import DirectClient
+from opsdk.client.operations import Operation, Watch
 from opsdk.cluster.cluster import Cluster
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ApiContext
-from opsdk.rest.config import Config, Impersonate
-from opsdk.telemetry.safe_logger import SafeLogger
-
-log = SafeLogger(__name__)
-
-MAX_CLIENTS = 100
-"""Users whose connections are kept open; the one that was idle longest is closed first."""
+from opsdk.norman.user_transports import UserTransports, user_of_info
 
 
 class ImpersonatingClients(Closing):
-    """Makes a client for each user, which impersonates that user.
+    """Makes a client for each request, which impersonates the user of the request.
 
-    Kubernetes then decides what a request may do, and its audit log names the user. The config's own user needs the
-    verb ``impersonate`` on users and groups. Use it as the client of a `ProxyStore`, and close it at the end.
+    Kubernetes then decides what a request may do, and its audit log names the user. Use it as the client of a
+    `ProxyStore`, and close it at the end. The connections of a user stay open while a request or a watch uses them.
 
     Args:
-        config: address and credentials.
-        connect: makes the cluster of a configuration.
+        cluster: its address, credentials, scheme and mapper. Its user needs the verb ``impersonate``; see
+            `UserTransports`.
+        max_users: see `UserTransports`.
     """
 
-    def __init__(self, config: Config, connect: Callable[[Config], Cluster] = Cluster) -> None:
-        self._config = config
-        self._connect = connect
-        self._clusters: OrderedDict[bytes, Cluster] = OrderedDict()
-        self._tasks = TaskOwner("impersonating clients", on_error=lambda name, error: log.error("%s: %s", name, error))
+    def __init__(self, cluster: Cluster, *, max_users: int = 100) -> None:
+        self._cluster = cluster
+        self._transports = UserTransports(cluster.config, max_users=max_users)
 
     def __call__(self, context: ApiContext) -> Client:
         """Return the client of the user of a request. Raises `NormanError` Unauthorized if it has none."""
-        user = context.user
-        if user is None or not user.username:
+        if context.user is None or not context.user.username:
             raise ErrorCode.UNAUTHORIZED.error("must authenticate")
-        key = msgspec.json.encode(user)
-        cluster = self._clusters.get(key)
-        if cluster is None:
-            impersonate = Impersonate(
-                user=user.username, uid=user.uid or "", groups=tuple(user.groups), extra=dict(user.extra)
-            )
-            cluster = self._clusters[key] = self._connect(replace(self._config, impersonate=impersonate))
-            while len(self._clusters) > MAX_CLIENTS:
-                _, oldest = self._clusters.popitem(last=False)
-                self._tasks.start(oldest.aclose(), name="close the connections of a user")
-        self._clusters.move_to_end(key)
-        return cluster.uncached
+        return self.for_user(context.user)
+
+    def for_user(self, user: UserInfo) -> Client:
+        """Return the client of a user. Its requests raise `UnauthorizedError` for a user without name."""
+        return Client(_UserExecutor(self._cluster, self._transports, user_of_info(user)))
 
     async def aclose(self) -> None:
         """Close all connections. Idempotent."""
-        while self._clusters:
-            _, cluster = self._clusters.popitem()
-            await cluster.aclose()
-        await self._tasks.aclose()
+        await self._transports.aclose()
 
     def __repr__(self) -> str:
-        return f"<ImpersonatingClients of {len(self._clusters)} users>"
+        return f"<ImpersonatingClients over {self._transports!r}>"
+
+
+class _UserExecutor:
+    """Holds the transport of a user for each operation, so that it is not closed meanwhile."""
+
+    def __init__(self, cluster: Cluster, transports: UserTransports, user: User) -> None:
+        self.scheme, self.mapper = cluster.scheme, cluster.mapper
+        self._transports = transports
+        self._user = user
+
+    async def execute(self, operation: Operation) -> Any:
+        async with self._transports.transport(self._user) as transport:
+            return await DirectClient(transport, scheme=self.scheme, mapper=self.mapper).execute(operation)
+
+    @asynccontextmanager
+    async def watch(self, operation: Watch) -> AsyncIterator[AsyncIterator[WatchEvent[Any]]]:
+        async with (
+            self._transports.transport(self._user) as transport,
+            DirectClient(transport, scheme=self.scheme, mapper=self.mapper).watch(operation) as events,
+        ):
+            yield events
+
+    def __repr__(self) -> str:
+        return f"<the requests of {self._user.name}>"

@@ -41,7 +41,7 @@ class StoreWrapper(DelegatingStore):
 
     async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
         """Return a page of the objects of the sub-context that the client may see."""
-        options = _within(context, schema, options)
+        options = await _allowed(context, schema, _within(context, schema, options))
         result = await self.store.list(context, schema, options)
         items = await context.access.filter_list(context, schema, result.items)
         if result.markers is not None:
@@ -65,7 +65,7 @@ class StoreWrapper(DelegatingStore):
 
     async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
         """Yield changes of the sub-context that the client may see."""
-        options = _within(context, schema, options)
+        options = await _allowed(context, schema, _within(context, schema, options))
         async with aclosing(self.store.watch(context, schema, options)) as events:
             async for event in events:
                 if matches(options, event.data) and await context.access.filter_list(context, schema, [event.data]):
@@ -98,3 +98,11 @@ def _within(context: ApiContext, schema: Schema, options: QueryOptions) -> Query
         QueryCondition(field=name, values=(value,)) for name, value in sub_context_fields(context, schema).items()
     )
     return replace(options, conditions=options.conditions + own) if own else options
+
+
+async def _allowed(context: ApiContext, schema: Schema, options: QueryOptions) -> QueryOptions:
+    """Add the namespaces that the client may list, so that the store does not read the others."""
+    namespaces = await context.access.list_namespaces(context, schema)
+    if namespaces is None or options.namespaces is not None:
+        return options
+    return replace(options, namespaces=namespaces)

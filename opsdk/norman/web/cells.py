@@ -57,6 +57,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
         name: the field.
         kind: ``text``, ``number``, ``checkbox``, ``select``, ``password``, ``datetime``, ``list`` or ``data`` (YAML).
         value: the text in it.
+        placeholder: shown while there is no text.
         options: of a select.
         required: the form needs a value.
         hint: the type and the rules, for people.
@@ -66,6 +67,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
     value: str
+    placeholder: str = ""
     options: tuple[str, ...] = ()
     required: bool = False
     hint: str = ""
@@ -119,34 +121,57 @@ def cell_of(schema: Schema, name: str, value: JsonValue) -> Cell:
     return Cell(name=name, text=_shortened(text), title=text, kind="state" if name == "state" else kind)
 
 
-def inputs_of(schema: Schema, values: JsonObject, *, create: bool) -> Sequence[Input]:
-    """Return the inputs of a form, required ones first; `values` fill them."""
-    inputs = [
-        _input(name, field, values.get(name))
-        for name, field in schema.resource_fields.items()
-        if (field.create if create else field.update)
-    ]
+def inputs_of(schemas: SchemaLookup, schema: Schema, values: JsonObject, *, create: bool) -> Sequence[Input]:
+    """Return the inputs of a form, required ones first; `values` fill them.
+
+    The editor of a nested object shows the fields that the object needs: as its text if the field is required in a new
+    object, else as a placeholder, which is not sent.
+    """
+    inputs = []
+    for name, field in schema.resource_fields.items():
+        if not (field.create if create else field.update):
+            continue
+        value, outline = values.get(name), _outline(schemas, schema, field.type, frozenset())
+        if create and field.required and is_empty(value) and is_empty(field.default):
+            value, outline = outline, None
+        inputs.append(_input(name, field, value, "" if is_empty(outline) else to_yaml(outline)))
     return sorted(inputs, key=lambda each: not each.required)
 
 
-def example_of(schemas: SchemaLookup, schema: Schema, *, depth: int = 3) -> JsonObject:
-    """Return an object of a schema with empty values, to start from."""
-    example: JsonObject = {}
-    for name, field in schema.resource_fields.items():
-        expression = TypeExpression.parse(field.type)
-        nested = schemas.schema(schema.version, expression.target) if expression.target else None
-        if not field.create or expression.is_reference or nested is None or depth == 0:
-            continue
-        example[name] = example_of(schemas, nested, depth=depth - 1)
-    return example
+class _FormDumper(yaml.SafeDumper):
+    """Writes null as nothing, so that a person can fill in the value."""
+
+
+_FormDumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", ""))
 
 
 def to_yaml(value: JsonValue) -> str:
     """Return a value as YAML, for people."""
-    return "" if value is None else yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
+    if value is None:
+        return ""
+    return yaml.dump(value, Dumper=_FormDumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _input(name: str, field: Field, value: JsonValue) -> Input:
+def _outline(schemas: SchemaLookup, schema: Schema, type_: str, parents: frozenset[str]) -> JsonValue:
+    """Return a value of a type with its required fields and their defaults; None for one that is not nested."""
+    expression = TypeExpression.parse(type_)
+    if expression.is_reference:
+        return None
+    if expression.element is not None:
+        item = _outline(schemas, schema, str(expression.element), parents)
+        return [item] if expression.is_array and item else None
+    nested = schemas.schema(schema.version, expression.target) if expression.target else None
+    if nested is None or nested.id in parents:
+        return None
+    parents |= {nested.id}
+    return {
+        name: _outline(schemas, nested, field.type, parents) if is_empty(field.default) else field.default
+        for name, field in nested.resource_fields.items()
+        if field.required and field.create
+    }
+
+
+def _input(name: str, field: Field, value: JsonValue, placeholder: str) -> Input:
     expression = TypeExpression.parse(field.type)
     value = field.default if value is None else value
     scalar_list = expression.is_array and expression.element is not None and expression.element.is_simple
@@ -161,6 +186,7 @@ def _input(name: str, field: Field, value: JsonValue) -> Input:
         name=name,
         kind=kind,
         value=text,
+        placeholder=placeholder,
         options=field.options,
         required=field.required,
         hint=_hint(field),

@@ -33,7 +33,7 @@ from opsdk.norman.server.output import resource_of, resource_to_wire
 from opsdk.norman.server.reading import read_body
 from opsdk.norman.server.urls import RequestUrls
 from opsdk.norman.tokens import TOKEN_COOKIE
-from opsdk.norman.web.cells import cell_of, cells_of, columns_of, example_of, filters_of, inputs_of, to_yaml
+from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, inputs_of, to_yaml
 from opsdk.structured_merge.value import JsonObject
 
 PREFIX = "/norman-ui/"
@@ -156,7 +156,7 @@ class WebPage:
         access = context.access
         if create:
             await access.can_create(context, schema)
-            values: JsonObject = example_of(context.schemas, schema)
+            values: JsonObject = {}
         else:
             await access.can_update(context, schema, None)
             values = (
@@ -168,7 +168,7 @@ class WebPage:
             200,
             "form.html",
             schema=schema,
-            inputs=inputs_of(schema, values, create=create),
+            inputs=inputs_of(context.schemas, schema, values, create=create),
             method="POST" if create else "PUT",
             url=url,
             back=context.urls.current(),
@@ -178,7 +178,7 @@ class WebPage:
     def _action_inputs(self, context: ApiContext, schema: Schema, name: str) -> list[object]:
         action = schema.resource_actions.get(name)
         target = context.schemas.schema(schema.version, action.input) if action is not None and action.input else None
-        return [] if target is None else list(inputs_of(target, {}, create=True))
+        return [] if target is None else list(inputs_of(context.schemas, target, {}, create=True))
 
     def _live(self, context: ApiContext, schema: Schema) -> HttpResponse:
         # All changes of the type: an object that stops to match the filters must leave the table.

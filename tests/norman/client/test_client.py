@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from normankit import V3
 
 from opsdk.api.authentication.v1 import UserInfo
-from opsdk.errors import ConnectError, NormanError, UsageError
+from opsdk.errors import CodecError, ConnectError, NormanError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.server import ServeOptions, WebServer
-from opsdk.norman.client.client import NormanClient
+from opsdk.norman.client.client import NormanClient, expect_result
+from opsdk.norman.client.stubs import typed_client
 from opsdk.norman.model import Action, ApiContext, Field, Filter, RawResource, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server.server import NormanOptions, NormanServer
@@ -41,6 +44,8 @@ def make_server() -> NormanServer:
     async def act(context: ApiContext, name: str, body: dict[str, Any]) -> RequestResult:
         assert context.schema is not None
         assert context.schema.store is not None
+        if name == "close":
+            return None
         await context.schema.store.update(context, context.schema, {"lent": True}, context.id)
         return {"days": body["days"]}
 
@@ -60,6 +65,7 @@ def make_server() -> NormanServer:
             },
             collection_filters={"name": Filter(), "pages": Filter()},
             resource_actions={"lend": Action(input="loan", output="loan")},
+            collection_actions={"close": Action(), "open": Action(input="loan", output="loan")},
             action_handler=act,
             formatter=format_book,
             store=MemoryStore(),
@@ -91,6 +97,28 @@ async def test_every_verb() -> None:
         with pytest.raises(NormanError) as raised:
             await client.reload(book)
         assert (raised.value.status, raised.value.code) == (404, "NotFound")
+
+
+async def test_the_actions_of_a_generated_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the methods of the schema, of objects and of the collection; a missing result is an error."""
+    async with connected() as client:
+        code = typed_client(client.schemas.values(), class_name="Library", source="the library")
+    (tmp_path / "generated_library.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    generated = importlib.import_module("generated_library")
+    async with (
+        WebServer(make_server().app) as web,
+        generated.Library(Config(host=web.url, token="good"), "/v3") as library,
+    ):
+        book = await library.books.create({"name": "dune"})
+        assert (await library.books.lend(book, {"days": 7}))["days"] == 7
+        assert await library.books.close() is None
+        with pytest.raises(NormanError, match="MissingRequired"):
+            await library.books.open({})
+        with pytest.raises(UsageError, match="no action 'burn' for this client; it has: close, open"):
+            await library.books.collection_action("burn")
+    with pytest.raises(CodecError, match="'lend' returned nothing"):
+        expect_result("lend", None)
 
 
 async def test_lists_go_over_all_pages() -> None:

@@ -6,6 +6,8 @@ import copy
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.crd import crd_for
@@ -16,12 +18,12 @@ from opsdk.errors import UsageError
 from opsdk.norman.importing.definitions import import_definition, remove_definition
 from opsdk.norman.mappers.embeds import Embed
 from opsdk.norman.mappers.moves import Move
-from opsdk.norman.model import ApiVersion, Schema, Scope
+from opsdk.norman.model import ApiVersion, Field, Schema, Scope
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schemas import NormanSchemas
 from opsdk.structured_merge.value import JsonObject
-from tests.norman.mappers.kit import V3, inward, outward, schema, types
+from tests.norman.mappers.kit import V3, assert_declared, inward, outward, schema, types
 
 
 class Port(Model):
@@ -106,6 +108,37 @@ def test_the_usual_mappers_make_it_flat() -> None:
     }
     shown = outward(site.mapper, stored)
     assert (shown["id"], shown["type"], shown["replicas"]) == ("n:a", "/v3/schemas/site", 2)
+
+
+TAKEN = ("name", "namespace", "labels", "uuid", "created", "kind", "apiVersion", "status", "type", "id", "links")
+
+
+@given(
+    names=st.sets(st.sampled_from([*TAKEN, "metadata", "spec", "color"]), min_size=1),
+    value=st.text(max_size=5) | st.none(),
+)
+def test_no_name_of_a_field_of_the_spec_is_lost(names: set[str], value: str | None) -> None:
+    """The spec stays nested if one of its fields has a name that is taken; each object comes back whole."""
+    tree = definition()
+    spec_of(tree).clear()
+    spec_of(tree).update({name: {"type": "string", "nullable": True} for name in names})
+    schemas = NormanSchemas.for_kubernetes(V3).import_definition(V3, tree)
+    site = schemas.schema(V3, "site")
+    assert site is not None
+    assert site.mapper is not None
+    is_nested = not names.isdisjoint(TAKEN)
+    assert (site.resource_fields.get("spec", Field(type="json")).type == "siteSpec") == is_nested
+    stored = {
+        "apiVersion": "demo.example.com/v1",
+        "kind": "Site",
+        "metadata": {"name": "a", "namespace": "n", "labels": {"x": "y"}, "uid": "u"},
+        "spec": dict.fromkeys(names, value),
+        "status": {"phase": "ready"},
+    }
+    shown = outward(site.mapper, stored)
+    assert (shown["id"], shown["name"], shown["labels"]) == ("n:a", "a", {"x": "y"})
+    assert_declared(shown, site, schemas)
+    assert inward(site.mapper, shown) == stored
 
 
 def test_all_representations_of_a_definition() -> None:

@@ -174,3 +174,43 @@ async def test_a_new_definition_is_served() -> None:
             await client.delete(definition)
             await eventually(lambda: schemas.schema(version, "site") is None)
             assert (await kit.get("/v3/sites")).status == 404
+
+
+class Crew(Model):
+    """A spec with names that every object of the API has."""
+
+    name: str
+    type: str
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Ship(Object[Crew, None]):
+    """A kind whose spec has fields of the metadata."""
+
+    gvk = GroupVersionKind("example.com", "v3", "Ship")
+
+
+async def test_a_spec_with_names_that_are_taken_is_served_nested() -> None:
+    """Both names are kept, whether a class or its definition is imported."""
+    async with environment() as (_, client):
+        definition = crd_for(Ship)
+        await client.create(Unstructured.from_tree(copy.deepcopy(definition)))
+        imports = (
+            NormanSchemas.for_kubernetes(V3).import_class(V3, Ship, lambda schema: proxied(client, schema)),
+            NormanSchemas.for_kubernetes(V3).import_definition(V3, definition, lambda each: proxied(client, each)),
+        )
+        for name, schemas in zip(("a", "b"), imports, strict=True):
+            kit = NormanKit(NormanServer(schemas))
+            spec = {"name": "inner", "type": "crew", "labels": {"x": "y"}}
+            body = {"name": name, "namespace": "default", "labels": {"l": "m"}, "spec": spec}
+
+            async def post(kit: NormanKit = kit, body: object = body) -> bool:
+                return (await kit.post("/v3/ships", body)).status == 201
+
+            await eventually(post)
+            shown = (await kit.get(f"/v3/ships/default:{name}")).body
+            assert (shown["name"], shown["labels"]["l"], shown["spec"]) == (name, "m", spec)
+            changed = await kit.call("PUT", f"/v3/ships/default:{name}", {"spec": {"name": "other"}})
+            assert changed.body["spec"] == {**spec, "name": "other"}
+            stored = await client.get(unstructured("example.com/v3", "Ship"), f"default/{name}")
+            assert (stored["spec"]["name"], stored.metadata.name) == ("other", name)

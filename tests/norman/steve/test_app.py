@@ -55,6 +55,8 @@ async def test_the_api_is_served_with_links_of_its_host() -> None:
         body = {"metadata": {"name": "a", "namespace": "default"}, "data": {"x": "1"}}
         created = await admin.post("/v1/configmaps", json=body)
         assert (created.status_code, created.json()["id"]) == (201, "default/a")
+        types = (await admin.get("/v1")).headers["x-api-schemas"]
+        assert {"configmap", "pod"} <= {item["id"] for item in (await admin.get(types)).json()["data"]}
         page = await admin.get(
             "/v1/configmaps",
             params={"filter": "metadata.name in (a,b)", "pagesize": "1"},
@@ -111,3 +113,29 @@ async def test_subscribe_is_a_web_socket() -> None:
             async with connect(url, additional_headers={**headers, "Origin": "http://evil.example"}, proxy=None):
                 pass
         assert (await admin.get("/v1/subscribe")).status_code == 422
+
+
+async def test_a_browser_that_signed_in_uses_its_cookie() -> None:
+    """The cookie of the login authenticates. Writes of a browser repeat the CSRF token, below every path."""
+    async with served() as (admin, _, _client):
+        token = admin.headers["authorization"].removeprefix("Bearer ")
+        browser = {"User-Agent": "Mozilla/5.0", "Cookie": f"norman-token={token}"}
+        async with httpx.AsyncClient(base_url=admin.base_url, headers=browser, trust_env=False) as page:
+            first = await page.get("/v1/configmaps", params={"pagesize": "1"})
+            assert first.status_code == 200
+            csrf = first.cookies["CSRF"]
+            page.cookies.clear()
+            both = {"Cookie": f"{browser['Cookie']}; CSRF={csrf}"}
+            objects = {"/v1/configmaps": "a", "/api/v1/namespaces/default/configmaps": "b"}
+            for path, name in objects.items():
+                body = {"metadata": {"name": name, "namespace": "default"}}
+                for headers in ({}, both, {**both, "X-API-CSRF": "wrong"}, {**both, "Authorization": "Basic eDp5"}):
+                    forged = await page.post(path, json=body, headers=headers)
+                    assert (forged.status_code, forged.json()["code"]) == (422, "InvalidCSRFToken")
+                created = await page.post(path, json=body, headers={**both, "X-API-CSRF": csrf})
+                assert created.status_code == 201
+                assert "set-cookie" not in created.headers
+            bearer = await admin.delete("/v1/configmaps/default/a", headers={"User-Agent": "Mozilla/5.0"})
+            assert bearer.status_code == 204
+        wrong = await admin.get("/v1/configmaps", headers={"Authorization": "", "Cookie": "norman-token=wrong"})
+        assert wrong.status_code == 401

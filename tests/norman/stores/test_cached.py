@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from normankit import V3, api_context
 
-from envtest import Environment
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta
@@ -213,9 +212,9 @@ async def test_a_cluster_that_does_not_run_is_an_error(k8s_cluster: Cluster) -> 
         await CachedStore(k8s_cluster, ConfigMap).list(api_context(), schema(), QueryOptions())
 
 
-async def test_writes_have_the_rights_of_the_user(k8s_env: Environment, k8s_cluster: Cluster) -> None:
+async def test_writes_have_the_rights_of_the_user(k8s_cluster: Cluster) -> None:
     """Reads come from the cache; a write of a user without rights is refused by Kubernetes."""
-    async with started(k8s_cluster), ImpersonatingClients(k8s_env.config) as clients:
+    async with started(k8s_cluster), ImpersonatingClients(k8s_cluster) as clients:
         store, context = CachedStore(k8s_cluster, ConfigMap, client=clients), api_context()
         context.user = UserInfo(username="ada")
         assert (await store.list(context, schema(), QueryOptions())).items

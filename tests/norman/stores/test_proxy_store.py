@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 from normankit import V3, NormanKit, api_context
 
 from envtest import Environment
-from opsdk import Client
+from opsdk import Client, Cluster
 from opsdk.api.authentication.v1 import UserInfo
-from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
@@ -23,7 +24,10 @@ from opsdk.norman.rbac_access import RESOURCE, RbacAccess
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.proxy import ProxyStore
+from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
+from opsdk.norman.stores.wrapper import StoreWrapper
+from opsdk.rbac.user_namespaces import UserNamespaces
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -207,7 +211,7 @@ async def test_errors_of_kubernetes_become_norman_errors(k8s_client: Client) -> 
         body = {"name": "a", "namespaceId": "default"}
         await served.post("/v3/configmaps", body)
         again = await served.post("/v3/configmaps", body)
-        assert again.error == (409, "Conflict", None)
+        assert again.error == (409, "AlreadyExists", None)
         invalid = await served.post("/v3/configmaps", {"name": "b", "namespaceId": "default", "data": {"a/b": "x"}})
         assert (invalid.status, invalid.body["code"]) == (422, "Invalid")
         assert "a/b" in invalid.body["message"]
@@ -257,10 +261,10 @@ async def test_updates_are_tried_five_times_after_a_conflict(k8s_client: Client,
         assert (await updating)["data"] == {"k": "v"}
 
 
-async def test_kubernetes_decides_what_a_user_may_do(k8s_env: Environment, k8s_client: Client) -> None:
+async def test_kubernetes_decides_what_a_user_may_do(k8s_cluster: Cluster, k8s_client: Client) -> None:
     """Requests impersonate their user: the API server refuses what RBAC does not grant."""
     await grant(k8s_client, "ada", "default", "get", "list", "create")
-    async with ImpersonatingClients(k8s_env.config) as clients:
+    async with ImpersonatingClients(k8s_cluster) as clients:
         store, context = ProxyStore(clients, ConfigMap), api_context()
         kind = schema(store)
         with pytest.raises(NormanError, match="must authenticate"):
@@ -276,6 +280,30 @@ async def test_kubernetes_decides_what_a_user_may_do(k8s_env: Environment, k8s_c
         context.user = UserInfo(username="bob")
         with pytest.raises(ForbiddenError):
             await store.by_id(context, kind, "default:a")
+
+
+async def test_an_object_of_a_namespaced_kind_needs_a_namespace(k8s_client: Client) -> None:
+    """The error names the field; such an object has no place on the API server."""
+    store = ProxyStore(k8s_client, ConfigMap)
+    with pytest.raises(NormanError) as caught:
+        await store.create(api_context(), schema(store), {"name": "a"})
+    assert (caught.value.code, caught.value.field_name) == ("MissingRequired", "namespaceId")
+
+
+async def test_connections_in_use_stay_open(k8s_cluster: Cluster, k8s_client: Client) -> None:
+    """A watch goes on when more users come than connections are kept for."""
+    for user in ("ada", "bob"):
+        await grant(k8s_client, user, "default", "list", "watch")
+    async with ImpersonatingClients(k8s_cluster, max_users=1) as clients:
+        ada, bob = api_context(), api_context()
+        ada.user, bob.user = UserInfo(username="ada"), UserInfo(username="bob")
+        async with clients(ada).watch(ConfigMap, namespace="default") as events:
+            await clients(bob).list(ConfigMap, namespace="default")
+            await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+            async with asyncio.timeout(5):
+                while (await anext(events)).object.metadata.name != "a":
+                    pass
+        assert "1 users" in repr(clients)
 
 
 async def grant(client: Client, user: str, namespace: str, *verbs: str) -> None:
@@ -322,6 +350,79 @@ async def test_rbac_decides_what_a_user_sees(k8s_env: Environment, k8s_client: C
     await k8s_client.delete(RoleBinding, "default/ada-default")
     await asyncio.sleep(11)
     assert (await served.get("/v3/configmaps/default:a")).status == 403
+
+
+async def test_a_create_needs_the_right_in_the_namespace_of_the_object(
+    k8s_env: Environment, k8s_client: Client
+) -> None:
+    """Whatever the query says; the store has the rights of the program."""
+    await grant(k8s_client, "ada", "default", "create", "get")
+    access = RbacAccess(k8s_client)
+    schemas = SchemaRegistry()
+    kind = schemas.add(schema(ProxyStore(k8s_client, ConfigMap)))
+    kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
+    server = NormanServer(schemas, access=access, options=NormanOptions(authenticate=access.authenticate))
+    served = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('ada').token}"})
+    own, other = {"name": "a", "namespaceId": "default"}, {"name": "a", "namespaceId": "kube-system"}
+    for query in ("", "?namespaceId=default", "?namespace=default"):
+        for body in (other, {**other, "namespace": "default"}):
+            assert (await served.post(f"/v3/configmaps{query}", body)).status == 403
+        created = await served.post(f"/v3/configmaps{query}", own)
+        assert created.status == 201
+        await k8s_client.delete(ConfigMap, "default/a")
+    missing = await served.post("/v3/configmaps?namespaceId=default", {"name": "a"})
+    assert missing.error == (422, "MissingRequired", "namespaceId")
+
+
+async def test_a_plain_list_has_what_the_user_may_see(
+    k8s_env: Environment, k8s_cluster: Cluster, k8s_client: Client
+) -> None:
+    """List and subscription of a user with rights in some namespaces; a right that is taken away ends in both."""
+    for namespace in ("red", "blue", "green"):
+        await k8s_client.create(Namespace(metadata=ObjectMeta(name=namespace)))
+        await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace=namespace)))
+    for namespace in ("red", "blue"):
+        await grant(k8s_client, "ada", namespace, "get", "list", "watch", "create")
+
+    async def names() -> list[str]:
+        return [each.metadata.name for each in await k8s_client.list(Namespace)]
+
+    async with ImpersonatingClients(k8s_cluster) as clients:
+        access = RbacAccess(k8s_client, namespaces=UserNamespaces(clients.for_user, names))
+        schemas = SchemaRegistry()
+        async with SharedWatchStore(ProxyStore(clients, ConfigMap)) as store:
+            kind = schemas.add(dataclasses.replace(schema(ProxyStore(clients, ConfigMap)), store=store))
+            kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
+            server = NormanServer(schemas, access=access, options=NormanOptions(authenticate=access.authenticate))
+            served = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('ada').token}"})
+            nobody = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('bob').token}"})
+
+            async def seen() -> set[str]:
+                return {item["id"] for item in (await served.get("/v3/configmaps")).data if item["name"] == "a"}
+
+            assert await seen() == {"red:a", "blue:a"}
+            assert "configMap" in (await served.get("/v3/configmaps")).body["createTypes"]
+            assert {"configMap"} == {item["id"] for item in (await served.get("/v3/schemas")).data}
+            assert (await nobody.get("/v3/configmaps")).status == 403
+            context = api_context()
+            context.access, context.schemas, context.user = access, schemas, UserInfo(username="ada")
+            async with aclosing(StoreWrapper(store).watch(context, kind, QueryOptions())) as events:
+                following = asyncio.create_task(anext(events))
+                await asyncio.sleep(1)
+                for namespace in ("green", "blue"):
+                    await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="b", namespace=namespace)))
+                async with asyncio.timeout(20):
+                    assert (await following).data["id"] == "blue:b"
+                await k8s_client.delete(RoleBinding, "blue/ada-blue")
+                await asyncio.sleep(11)
+                for namespace in ("blue", "red"):
+                    await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace=namespace)))
+                async with asyncio.timeout(20):
+                    assert (await anext(events)).data["id"] == "red:c"
+            assert await seen() == {"red:a"}
+            await k8s_client.delete(RoleBinding, "red/ada-red")
+            await asyncio.sleep(11)
+            assert (await served.get("/v3/configmaps")).status == 403
 
 
 async def test_objects_of_other_namespaces_are_filtered(k8s_env: Environment, k8s_client: Client) -> None:

@@ -26,10 +26,10 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
 
-    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
+    def propagation(self, context: Context, obj: JsonObject, requested: str) -> str:
         """Return the requested propagation policy, Orphan by default."""
         finalizers = obj["metadata"].get("finalizers") or ()
-        return asked or ("" if {"orphan", "foregroundDeletion"} & set(finalizers) else "Orphan")
+        return requested or ("" if {"orphan", "foregroundDeletion"} & set(finalizers) else "Orphan")
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
         """See `validate_replication_controller`."""

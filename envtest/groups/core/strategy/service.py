@@ -33,7 +33,7 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
-"""Where cluster addresses come from unless something else is asked for, as in Go's envtest."""
+"""The default range of cluster IPs, as in Go's envtest."""
 # The first addresses are left to those who ask for a certain one.
 _LEFT_FREE = 16
 _PORTS_LEFT_FREE = 86
@@ -354,7 +354,7 @@ class ServiceStrategy(GeneratedStrategy):
             try:
                 self.addresses.storage.create_now(self.addresses.key("", address), status)
             except KeyExistsError:
-                continue  # somebody made one by hand: it is theirs
+                continue  # created by a user, so left alone
 
     def _withdraw(self, gone: set[str]) -> None:
         if self.addresses is None:

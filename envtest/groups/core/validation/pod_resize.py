@@ -55,7 +55,7 @@ def validate_resize(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     wrong = list(_ordered(spec, before))
     yield from wrong
     if not wrong:
-        # What was asked for may be less, and not nothing.
+        # Requests may shrink, but not be removed.
         for kind in ("requests", "limits"):
             if any(name not in _amounts(spec, kind) for name in _amounts(before, kind)):
                 where = f"spec.resources.{kind}"

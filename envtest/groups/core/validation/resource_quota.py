@@ -25,7 +25,7 @@ SCOPES: Final[Mapping[str, frozenset[str]]] = {
     "CrossNamespacePodAffinity": _PODS,
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
-"""The scopes, and the resources that each can be asked of."""
+"""The scopes, and the resources that each may limit."""
 _PLAIN: Final = SCOPES.keys() - {"PriorityClass", "VolumeAttributesClass"}
 _OPPOSITES: Final = ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"})
 _EXISTS: Final = (

@@ -80,7 +80,7 @@ class _Mutator:
                 if one.policy.reinvoke:
                     rounds.previously_invoked.add(one.key)
                 if not deep_equal(before, self._review.obj):
-                    rounds.changed()  # a policy is asked again after its own changes, too, unlike a webhook
+                    rounds.changed()  # a policy is reinvoked after its own changes too, unlike a webhook
                     self._review.reinvoke = True
         rounds.last_output = self._review.obj
         return self._failures

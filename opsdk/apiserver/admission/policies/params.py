@@ -46,7 +46,7 @@ def source_of(policy: AdmissionPolicy, find: Params) -> ParamSource | None:
     """Return the reader for a policy's paramKind; None if the policy has none.
 
     Raises:
-        ConfigurationError: nobody serves them.
+        ConfigurationError: the kind is not served.
     """
     if policy.param_kind is None:
         return None

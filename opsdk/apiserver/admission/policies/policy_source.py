@@ -22,8 +22,8 @@ class MatchCriteria(msgspec.Struct, frozen=True, kw_only=True):
     """``matchConstraints`` of a policy, or ``matchResources`` of a binding.
 
     Attributes:
-        rules: empty where every resource is meant.
-        excluded: what is not meant whatever `rules` say.
+        rules: empty matches every resource.
+        excluded: resources that do not match, although `rules` have them.
     """
 
     rules: tuple[RuleWithOperations, ...] = ()

@@ -35,7 +35,7 @@ _LONGEST_MESSAGE: Final = 5 * 1024
 """Longer messages are not shown: in bytes."""
 _LONGEST_ANNOTATION: Final = 10 * 1024
 _FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
-"""The annotation for failures that are audited; only the first of a request is told."""
+"""The audit annotation of a failure. A request has it only for the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class _Denied:
 
     @property
     def sort_key(self) -> tuple[str, str]:
-        """Policies and bindings are asked in the order of their names."""
+        """Evaluate policies and bindings in the order of their names."""
         return self.policy.name, "" if self.binding is None else self.binding.name
 
     @property

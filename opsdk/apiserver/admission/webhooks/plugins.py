@@ -55,7 +55,7 @@ class WebhookDependencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _FailedError(Exception):
-    """A webhook that could not be asked; its failure policy decides."""
+    """A webhook could not be called; its failure policy decides."""
 
 
 class _WebhookInvocation(msgspec.Struct):
@@ -75,7 +75,7 @@ class _Chooser:
         self._views = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace)
 
     async def choose(self, hook: WebhookAccessor) -> _WebhookInvocation | None:
-        """None where the webhook is not concerned; an `ApiError` where that cannot be said."""
+        """None if the webhook does not match; an `ApiError` if matching fails."""
         if not selects_object(hook.objects, self._review):
             return None
         served = self._views.matched_resource(hook.rules, equivalent=hook.equivalent)
@@ -109,7 +109,7 @@ class _Caller:
         self._mutating = mutating
 
     async def call_hook(self, attributes: Attributes, invocation: _WebhookInvocation) -> WebhookResponse:
-        """What it decided. Its refusal is an `ApiError`; `_FailedError` where it could not be asked."""
+        """Return its decision; a denial is an `ApiError`. Raises `_FailedError` if it could not be called."""
         hook = invocation.hook
         if attributes.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')

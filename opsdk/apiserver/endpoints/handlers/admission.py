@@ -57,7 +57,7 @@ class RequestAdmission:
         except DecodeError as error:
             self._call.warn(_BAD_OWNERS.format(error))
             changed = with_entries(changed, decode_entries(entries_of(obj)))
-        # Admission may have undone what was asked for: then nothing is written, not even a time.
+        # Admission may undo the change. Then nothing is written, not even the time in managedFields.
         return changed if old is None else keep_times(old, changed)
 
     async def validate(self, obj: JsonObject, old: JsonObject | None) -> None:

@@ -95,7 +95,7 @@ class OpenApi:
                 return cached(call, raw, "application/json")
         if path in self._plain_paths():
             return cached(call, encode_json(self._plain(path)), "application/json")
-        # Unlike elsewhere, nothing at all is said about a document that is not there.
+        # The 404 of a missing document has an empty body, unlike other 404s.
         return HttpResponse(404, [])
 
     def _index(self) -> Iterator[tuple[str, JsonObject]]:

@@ -1,6 +1,7 @@
 """Connections to the cluster that act as the users of the API.
 
 Upstream: github.com/rancher/steve/pkg/client/factory.go
+Deviates: the UID of the user is impersonated too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
+from opsdk.api.authentication.v1 import UserInfo
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
 from opsdk.rest.config import Config, Impersonate
@@ -28,7 +30,8 @@ class UserTransports(Closing):
     """One transport for each user, which impersonates the user.
 
     Args:
-        config: of the program, whose user needs the permission ``impersonate`` on users and groups.
+        config: of the program, whose user needs the permission ``impersonate`` on ``users``, ``groups``, and, for users
+            that have them, ``uids`` and ``userextras``.
         max_users: transports that are kept while nobody uses them. The one used longest ago is closed first.
     """
 
@@ -46,10 +49,10 @@ class UserTransports(Closing):
         """
         if not user.name:
             raise UnauthorizedError("a user without name cannot be impersonated: authenticate the request")
-        key = (user.name, user.groups, tuple(sorted(user.extra.items())))
+        key = (user.name, user.uid, user.groups, tuple(sorted(user.extra.items())))
         used = self._transports.get(key)
         if used is None:
-            impersonate = Impersonate(user=user.name, groups=user.groups, extra=user.extra)
+            impersonate = Impersonate(user=user.name, uid=user.uid, groups=user.groups, extra=user.extra)
             used = self._transports[key] = _Used(Transport(replace(self._config, impersonate=impersonate)))
         self._transports.move_to_end(key)
         used.uses += 1
@@ -61,8 +64,9 @@ class UserTransports(Closing):
 
     async def _close_idle(self) -> None:
         idle = [key for key, used in self._transports.items() if not used.uses]
-        for key in idle[: max(0, len(self._transports) - self._max_users)]:
-            used = self._transports.pop(key)
+        surplus = idle[: max(0, len(self._transports) - self._max_users)]
+        # All at once: while one closes, a request may begin to use another.
+        for used in [self._transports.pop(key) for key in surplus]:
             await used.transport.aclose()
 
     async def aclose(self) -> None:
@@ -73,3 +77,9 @@ class UserTransports(Closing):
 
     def __repr__(self) -> str:
         return f"<UserTransports of {len(self._transports)} users>"
+
+
+def user_of_info(info: UserInfo) -> User:
+    """Return the user that a TokenReview names."""
+    extra = {name: tuple(values) for name, values in info.extra.items()}
+    return User(name=info.username or "", uid=info.uid or "", groups=tuple(info.groups), extra=extra)
