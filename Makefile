@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Each process of a test run would compile all modules and tests anew: collecting takes 18 s so, 9 s with bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 # What pip does for packages it copies: without it each start compiles anew where PYTHONDONTWRITEBYTECODE is set.
-COMPILE = $(BIN)/python -m compileall -q opsdk envtest
+COMPILE = $(BIN)/python -m compileall -q -j 0 opsdk envtest
 # What generated files are made from: tools/generate/__main__.py says what each of these is.
 OPENAPI ?= ../shared/openapi
 GENERATE = $(BIN)/python -m tools.generate --openapi '$(OPENAPI)' \
@@ -28,7 +28,7 @@ $(PEERS_STAMP): benchmarks/requirements.txt
 	-$(PEERS)/bin/python -m compileall -qq $(PEERS)/lib
 	@touch $@
 
-.PHONY: help test test-slow lint generate types demo norman bench bench-quick fuzz sim docs format clean
+.PHONY: help test test-slow test-all lint generate types demo norman bench bench-quick fuzz sim docs format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -46,6 +46,9 @@ test: $(STAMP) ## run the tests, on all cores, except those that take more than 
 
 test-slow: $(STAMP) ## run the rest: recordings, kubectl, real processes, long simulations
 	$(PYTEST) -m slow $(ARGS)
+
+test-all: $(STAMP) ## both, as CI does: fast tests run while slow ones wait for other processes
+	$(PYTEST) $(ARGS)
 
 lint: $(STAMP) ## ruff (all rules), the floors, generated files, and the limits of tools/house.py
 	$(BIN)/ruff check .
