@@ -28,7 +28,7 @@ $(PEERS_STAMP): benchmarks/requirements.txt
 	-$(PEERS)/bin/python -m compileall -qq $(PEERS)/lib
 	@touch $@
 
-.PHONY: help test test-slow test-all lint generate types demo norman bench bench-quick fuzz sim docs format clean
+.PHONY: help test test-slow lint generate types demo norman bench bench-quick fuzz sim docs format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -46,9 +46,6 @@ test: $(STAMP) ## run the tests, on all cores, except those that take more than 
 
 test-slow: $(STAMP) ## run the rest: recordings, kubectl, real processes, long simulations
 	$(PYTEST) -m slow $(ARGS)
-
-test-all: $(STAMP) ## both, as CI does: fast tests run while slow ones wait for other processes
-	$(PYTEST) $(ARGS)
 
 lint: $(STAMP) ## ruff (all rules), the floors, generated files, and the limits of tools/house.py
 	$(BIN)/ruff check .
