@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Each process of a test run would compile all modules and tests anew: collecting takes 18 s so, 9 s with bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 # What pip does for packages it copies: without it each start compiles anew where PYTHONDONTWRITEBYTECODE is set.
-COMPILE = $(BIN)/python -m compileall -q opsdk envtest
+COMPILE = $(BIN)/python -m compileall -q -j 0 opsdk envtest
 # What generated files are made from: tools/generate/__main__.py says what each of these is.
 OPENAPI ?= ../shared/openapi
 GENERATE = $(BIN)/python -m tools.generate --openapi '$(OPENAPI)' \

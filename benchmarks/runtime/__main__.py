@@ -3,8 +3,9 @@
 ``failover [ROUNDS]`` plays failovers with real processes, about 15 s a round. ``churn [SECONDS]`` lets an operator
 follow a server that changes and breaks. ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
 ``children`` compares declared children with live ones. ``page [OBJECTS]`` loads the web page of Norman.
-``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4 processes. ``stalls`` measures the event loop.
-``steve [OBJECTS]`` pages through a list of Pods. ``storage [WRITES]`` puts memory, SQLite and etcd side by side.
+``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4 processes. ``sql [OBJECTS]`` pages through a `SqlStore` on
+SQLite and PostgreSQL. ``stalls`` measures the event loop. ``steve [OBJECTS]`` pages through Pods, in a list and through
+HTTP. ``storage [WRITES]`` puts memory, SQLite and etcd side by side.
 ``tls [CONNECTIONS]`` compares connections with and without TLS. ``websites [COUNT [WORKERS]]`` runs the sample, which
 must be on the path: ``PYTHONPATH=samples/website``.
 """
@@ -23,6 +24,7 @@ _DEFAULTS: dict[str, list[int]] = {
     "page": [10_000],
     "sharding": [4000],
     "stalls": [],
+    "sql": [100_000],
     "steve": [50_000],
     "storage": [4000],
     "tls": [200],

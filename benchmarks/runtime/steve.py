@@ -1,7 +1,7 @@
-"""Pods in a list of steve: milliseconds for a page after an event, so that nothing is taken from a kept list.
+"""Pages of steve after an event, so that no kept list is shown: of the list alone, then through HTTP.
 
 The first use of a field reads all objects; it happens in slices, and is printed apart. Fails if the median of a page is
-over 50 ms. With ``OBJECTS`` rights, a user may see the Pods of two namespaces and ten names.
+over 50 ms. A user of the list may see the Pods of two namespaces and ten names.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from opsdk.apimachinery.object import Unstructured
+from benchmarks.runtime import steve_requests
+from benchmarks.runtime.steve_pods import pod
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.norman.steve.access_set import VisibleObjects
 from opsdk.norman.steve.indexed_list import IndexedList
 from opsdk.norman.steve.query import parse_query
-from opsdk.recipes.summaries import summary
+from opsdk.recipes.summaries import tree_summary
 
 ROUNDS = 15
 LIMIT = 50.0
@@ -46,38 +45,9 @@ _QUERIES = {
 }
 
 
-def pod(number: int, revision: int, chance: random.Random) -> bytes:
-    """Return a Pod of about 2 kB."""
-    ports = [{"name": f"p{port}", "containerPort": 8000 + port, "protocol": "TCP"} for port in range(8)]
-    environment = [{"name": f"VARIABLE_{index}", "value": f"value {index} of the pod"} for index in range(12)]
-    container = {"name": "main", "image": f"registry.example.org/app:{number % 7}", "ports": ports, "env": environment}
-    day = f"{chance.randint(1, 12):02}-{chance.randint(1, 28):02}"
-    ready = chance.choice(["True", "True", "True", "False"])
-    return msgspec.json.encode(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"pod-{number:05}",
-                "namespace": f"ns-{number % 50}",
-                "uid": f"00000000-0000-0000-0000-{number:012}",
-                "resourceVersion": str(revision),
-                "creationTimestamp": f"2026-{day}T10:{number % 60:02}:00Z",
-                "labels": {"app": f"app-{number % 100}", "tier": "web"},
-            },
-            "spec": {"nodeName": f"node-{chance.randint(0, 199)}", "containers": [container]},
-            "status": {
-                "phase": chance.choice(["Running", "Running", "Running", "Pending", "Failed"]),
-                "podIP": f"10.{number % 250}.{chance.randint(0, 250)}.{chance.randint(1, 250)}",
-                "conditions": [{"type": "Ready", "status": ready}],
-            },
-        }
-    )
-
-
 def decorate(tree: Any) -> Any:
     """Add the state, as steve shows it."""
-    state = summary(Unstructured.from_tree(tree))
+    state = tree_summary(tree)
     return {**tree, "metadata": {**tree["metadata"], "state": {"name": state.state.value, "message": state.message}}}
 
 
@@ -100,6 +70,7 @@ async def run(count: int) -> None:
         slowest = max(slowest, _measure("counts", objects, entry, partial(objects.counts, visible)))
     query = parse_query(_QUERIES["filter, sort, page 3"])
     _measure("page of a kept list", objects, None, partial(objects.page, query, _EVERYTHING))
+    slowest = max(slowest, steve_requests.run(count))
     if slowest > LIMIT:
         raise SystemExit(f"a page took {slowest:.1f} ms in the median, more than {LIMIT:.0f} ms")
 

@@ -124,8 +124,7 @@ class Unstructured(msgspec.Struct, dict=True):
     def from_tree(cls, tree: JsonObject) -> Self:
         """Return an object that takes over `tree`. Raises ``msgspec.ValidationError`` if the metadata is malformed."""
         content = {k: v for k, v in tree.items() if k not in ("apiVersion", "kind", "metadata")}
-        raw = tree.get("metadata")
-        meta = msgspec.convert(without_nulls(raw) if raw is not None else {}, ObjectMeta)
+        meta = _object_meta(tree.get("metadata"))
         obj = cls(str(tree.get("apiVersion") or ""), str(tree.get("kind") or ""), meta, content)
         retain_unknown_fields(obj, tree)
         return obj
@@ -389,7 +388,7 @@ def shared_tree(obj: AnyObject, origin: JsonObject | None = None) -> JsonObject:
         return tree
     if isinstance(obj, Unstructured):
         metadata = origin.get("metadata") or {}
-        before = to_builtins(msgspec.convert(without_nulls(metadata), ObjectMeta))
+        before = to_builtins(_object_meta(metadata))
         tree["metadata"] = merge_unknown_fields(metadata, before, tree["metadata"])
         return tree
     # What the class alone reads from the origin: the rest of the origin is unknown to the class.
@@ -416,6 +415,16 @@ def convert(tree: JsonObject, kind: type[T], *, bounds: bool = False) -> T:
         if bounds:
             raise
         return convert_unbounded(without, kind)
+
+
+def _object_meta(tree: JsonValue) -> ObjectMeta:
+    """Decode the metadata of an Unstructured, see `convert`; None is empty metadata."""
+    if tree is None:
+        return ObjectMeta()
+    try:
+        return msgspec.convert(tree, ObjectMeta)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(tree), ObjectMeta)
 
 
 def without_nulls(tree: JsonValue) -> JsonValue:

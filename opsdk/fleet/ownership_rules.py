@@ -319,7 +319,7 @@ class OwnershipRules:
             # Its lease was deleted. Until it is written again, writes are refused, and work goes on.
             return [self._write(shard, self.identity, wall)]
         if target != self.identity:
-            return self._set_state(shard, ShardState.NONE, StepKind.COOL) if state is not ShardState.NONE else ()
+            return self._withdraw(shard)
         if self._is_free(shard, holder):
             return [self._write(shard, self.identity, wall)]
         if state is ShardState.NONE:
@@ -328,6 +328,14 @@ class OwnershipRules:
             return self._set_state(shard, ShardState.WARMING, StepKind.WARM)
         if state is ShardState.WARM and shard.lease and preferred_holder_of(shard.lease) != self.identity:
             return [OwnershipStep(StepKind.WRITE, shard.name, preferred_by(shard.lease, self.identity))]
+        return ()
+
+    def _withdraw(self, shard: _Shard) -> Iterable[OwnershipStep]:
+        """End a warm-up, and the preference for this member: its holder would hand it to a cold member later."""
+        if shard.state is not ShardState.NONE:
+            return self._set_state(shard, ShardState.NONE, StepKind.COOL)
+        if shard.lease is not None and preferred_holder_of(shard.lease) == self.identity:
+            return [OwnershipStep(StepKind.WRITE, shard.name, preferred_by(shard.lease, ""))]
         return ()
 
     def _decide_held(self, shard: _Shard, target: str, wall: datetime) -> Iterable[OwnershipStep]:

@@ -109,9 +109,11 @@ def held_by(lease: Lease, holder: str, wall: datetime) -> Lease:
 
 
 def preferred_by(lease: Lease, member: str) -> Lease:
-    """Return the lease with `member` as the one that is ready to take it over."""
+    """Return the lease with `member` as the one that is ready to take it over, empty for none."""
     changed = deep_copy(lease)
-    changed.metadata.annotations[PREFERRED_ANNOTATION] = member
+    changed.metadata.annotations.pop(PREFERRED_ANNOTATION, None)
+    if member:
+        changed.metadata.annotations[PREFERRED_ANNOTATION] = member
     return changed
 
 

@@ -88,7 +88,15 @@ def summary(obj: AnyObject) -> Summary:
     >>> str(summary(Unstructured.from_tree({**tree, "status": {"observedGeneration": 1}})))
     'in progress: generation 2 is not observed yet, only 1'
     """
-    tree = to_tree(obj)
+    return tree_summary(to_tree(obj))
+
+
+def tree_summary(tree: JsonObject) -> Summary:
+    """Return the state of an object as a JSON tree with ``apiVersion``, ``kind`` and ``metadata``; see `summary`.
+
+    >>> str(tree_summary({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "a"}}))
+    'current'
+    """
     status = _map(tree.get("status"))
     terminating = _terminating(tree)
     if terminating is not None:

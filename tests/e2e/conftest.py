@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from transcripts import GO_ENVIRONMENT
 
 from opsdk.structured_merge.value import JsonObject
 
@@ -97,6 +98,7 @@ class Stage:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **GO_ENVIRONMENT},
         )
         out, err = await asyncio.wait_for(process.communicate(stdin.encode()), _PATIENCE)
         assert not check or process.returncode == 0, f"kubectl {' '.join(arguments)}: {err.decode()}"

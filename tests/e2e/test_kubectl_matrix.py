@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from transcripts import kubectl_minor, play
+from transcripts import GO_ENVIRONMENT, kubectl_minor, play
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -53,7 +53,12 @@ class Served:
             text=True,
             timeout=60,
             check=False,
-            env={**os.environ, "KUBE_EDITOR": str(folder / "editor"), "KUBECTL_EXTERNAL_DIFF": "diff -u"},
+            env={
+                **os.environ,
+                **GO_ENVIRONMENT,
+                "KUBE_EDITOR": str(folder / "editor"),
+                "KUBECTL_EXTERNAL_DIFF": "diff -u",
+            },
         )
         return made.returncode, made.stdout, made.stderr
 

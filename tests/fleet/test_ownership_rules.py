@@ -6,7 +6,7 @@ import pytest
 from fleet_model import FleetModel
 
 from opsdk.api.coordination.v1 import Lease
-from opsdk.fleet.shard_lease import LeaseRole, holder_of, lease_name, shard_of, stand_in_of
+from opsdk.fleet.shard_lease import LeaseRole, holder_of, lease_name, preferred_holder_of, shard_of, stand_in_of
 
 SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 16))]
 
@@ -137,6 +137,21 @@ def test_a_shard_never_has_two_writers(seed: int) -> None:
     model.settle()
     assert not model.overlaps
     assert [len(owners) for owners in model.owners().values()] == [1] * len(model.shards)
+
+
+@pytest.mark.parametrize("seed", [12, 23, 26])
+def test_a_member_is_preferred_only_while_it_is_warm(seed: int) -> None:
+    """A member that warmed up for a shard withdraws when the placement names another one.
+
+    Otherwise the owner would hand the shard over later, while the member is cold.
+    """
+    model = FleetModel(seed, members=4, shards=30)
+    for _ in range(12):
+        model.run(model.rng.uniform(1, 30))
+        model.fault()
+    model.settle()
+    alive = {member.identity for member in model.members if not member.dead}
+    assert alive.isdisjoint(map(preferred_holder_of, model.server.leases.values()))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

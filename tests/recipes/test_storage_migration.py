@@ -583,7 +583,7 @@ async def test_a_storage_version_that_is_not_served() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "webhook"), [(5000, False), (1000, True)])
+@pytest.mark.parametrize(("count", "webhook"), [(2000, False), (500, True)])
 async def test_thousands_of_objects_while_writers_write(count: int, webhook: bool) -> None:
     """None is lost, all are stored in the storage version, and every write of the writers is kept."""
     async with world(count, webhook=webhook, hot_loop_limit=0) as here:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -66,6 +67,9 @@ class Member:
         """Send a signal; SIGSTOP cuts the member off, SIGCONT connects it again."""
         assert self._process is not None
         self._process.send_signal(number)
+        if number is signal.SIGSTOP:
+            # On a busy machine, a member answers for a while before it stops.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def healthy(self) -> bool:
         """Whether the member answers, with a leader."""

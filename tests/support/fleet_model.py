@@ -54,8 +54,8 @@ class Server:
         return True
 
     def list(self) -> list[Lease]:
-        """Return copies of all leases."""
-        return [deep_copy(lease) for lease in self.leases.values()]
+        """Return all leases. Nothing changes them: a write replaces the lease, as in `opsdk.fleet.lease_list`."""
+        return list(self.leases.values())
 
 
 class Member:
@@ -266,8 +266,10 @@ class FleetModel:
         while self._events and self._events[0][0] <= end:
             self.now, _, function = heapq.heappop(self._events)
             function()
-            for shard in sorted(self.shards):
-                writers = [member.identity for member in self.members if member.may_write(shard)]
+            leaders = [member for member in self.members if not member.dead and member.election.is_leading(self.now)]
+            # Without the lease of the member, none of its writes is sent.
+            for shard in sorted(self.shards) if len(leaders) > 1 else ():
+                writers = [member.identity for member in leaders if member.may_write(shard)]
                 if len(writers) > 1:
                     self.overlaps.append(f"{self.now:.2f}: {shard} is written by {writers}")
         self.now = end

@@ -39,6 +39,9 @@ class Step:
     errors: list[str] = field(default_factory=list)
 
 
+GO_ENVIRONMENT = {"GOGC": "off"}
+"""For kubectl: garbage collection takes a fifth of the CPU time of a process that lives for 0.1 s."""
+
 Run = Callable[[Sequence[str]], tuple[int, str, str]]
 """Runs the program with arguments; its status, stdout and stderr."""
 

@@ -49,7 +49,8 @@ class NonResourceRoutes:
         self.stopping = False
         self._pages = dict(pages or {})
         self._groups = groups
-        self._version: JsonObject = dict(version or {})
+        # Encoded once, because many clients poll it; it is indented for all of them.
+        self._version = encode(dict(version or {}), PLAIN, pretty=True)
         self._openapi = openapi
         self._checks = checks
 
@@ -152,8 +153,7 @@ class NonResourceRoutes:
         media = {clause.media for clause in clauses(call.http.header("accept"))}
         if media and media.isdisjoint(("*/*", JSON)):
             raise not_acceptable("", served=JSON)
-        # kube-apiserver always indents this document.
-        return HttpResponse(200, [("content-type", "application/json")], encode(self._version, PLAIN, pretty=True))
+        return HttpResponse(200, [("content-type", "application/json")], self._version)
 
     def _health(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
         kind = call.info.path.strip("/").partition("/")[0]

@@ -172,13 +172,15 @@ class GenericStore:
     def matches(self, selection: Selection, obj: JsonObject) -> bool:
         """See `Watcher`."""
         meta = obj.get("metadata") or {}
+        if not selection.labels.matches(meta.get("labels") or {}):
+            return False
 
         def field(key: str) -> str:
             if key in ("metadata.name", "metadata.namespace"):
                 return str(meta.get(key.removeprefix("metadata."), ""))
             return self.strategy.selectable[key](obj)
 
-        return selection.labels.matches(meta.get("labels") or {}) and selection.fields.matches(field)
+        return selection.fields.matches(field)
 
     async def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
         """See `Watcher`."""

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.object import Unstructured
 from opsdk.norman.mappers.kubernetes import gvk_of_schema
 from opsdk.norman.mappers.pipe import Mappers
 from opsdk.norman.model import Field, Filter, Modifier, Schema, SchemaLookup
-from opsdk.recipes.summaries import Summary, SummaryState, summary
+from opsdk.recipes.summaries import Summary, SummaryState, tree_summary
 from opsdk.structured_merge.value import JsonObject
 
 _STATES: Final[Mapping[SummaryState, str]] = {
@@ -29,18 +28,12 @@ _FIELDS: Final[Mapping[str, Field]] = {
     "transitioningMessage": Field(type="string", create=False, update=False, nullable=True),
 }
 _COMPARED: Final = Filter(modifiers=(Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN))
-_JUDGED: Final = ("spec", "status")
-_JUDGED_METADATA: Final = ("name", "generation", "deletionTimestamp", "finalizers")
 
 
 def summary_of(tree: JsonObject, gvk: GroupVersionKind) -> Summary:
     """Return the summary of an object of a kind. The object may lack ``apiVersion`` and ``kind``."""
-    own = tree.get("metadata") or {}
-    # Without the rest, such as the data of a Secret: `summary` copies what it gets.
-    judged: JsonObject = {name: tree[name] for name in _JUDGED if name in tree}
-    metadata = {name: own[name] for name in _JUDGED_METADATA if name in own}
-    return summary(
-        Unstructured.from_tree({"apiVersion": gvk.api_version, "kind": gvk.kind, **judged, "metadata": metadata})
+    return tree_summary(
+        {**tree, "apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": tree.get("metadata") or {}}
     )
 
 

@@ -34,6 +34,7 @@ from opsdk.norman.steve.kind_lists import KindLists
 from opsdk.norman.steve.printer_fields import decorator
 from opsdk.norman.steve.query import SteveQuery, parse_query
 from opsdk.norman.steve.resources import (
+    ResourceLinks,
     SteveUrls,
     collection,
     count_resource,
@@ -41,7 +42,9 @@ from opsdk.norman.steve.resources import (
     from_resource,
     plain_collection,
     to_resource,
+    with_data,
 )
+from opsdk.norman.steve.rows import EncodedRows
 from opsdk.norman.steve.schema_catalog import SchemaCatalog
 from opsdk.norman.steve.store import ClusterStore, SteveStore, Target
 from opsdk.norman.steve.template import SchemaTemplate, SchemaTemplates
@@ -94,10 +97,15 @@ class SteveRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SteveResponse(msgspec.Struct, frozen=True):
-    """Status and body of a response; None for no body."""
+    """Status and JSON body of a response; the body may be empty."""
 
     status: int
-    body: JsonObject | None = None
+    body: bytes = b""
+
+    @classmethod
+    def of(cls, status: int, body: JsonObject) -> SteveResponse:
+        """Return a response with an object."""
+        return cls(status, msgspec.json.encode(body))
 
 
 class SteveApi(Closing):
@@ -165,18 +173,18 @@ class SteveApi(Closing):
             return await self._route(request)
         except OpsdkError as error:
             body = error_body(error)
-            return SteveResponse(int(body["status"]), body)
+            return SteveResponse.of(int(body["status"]), body)
 
     async def _route(self, request: SteveRequest) -> SteveResponse:
         path = [segment for segment in request.path if segment]
         if not path:
             _only_get(request)
-            return SteveResponse(200, self._root(request))
+            return SteveResponse.of(200, self._root(request))
         kind = _SINGLE.get(path[0].lower(), path[0].lower())
         builtin = {"schemas": self._schemas, "counts": self._counts, "schemadefinitions": self._definition}.get(kind)
         if builtin is not None:
             _only_get(request)
-            return SteveResponse(200, await builtin(request, "/".join(path[1:])))
+            return SteveResponse.of(200, await builtin(request, "/".join(path[1:])))
         schema = self.schema_for(request.user, path[0])
         namespace, name = _place(schema, path[1:])
         target = Target(user=request.user, schema=schema, namespace=namespace, name=name, query=request.query)
@@ -243,20 +251,32 @@ class SteveApi(Closing):
         _allowed(request, target.schema.collection_methods)
         if request.method == "POST":
             tree = await self._store(target).create(target, from_resource(_body(request)))
-            return SteveResponse(201, self.resource(tree, target, request.urls))
+            return SteveResponse.of(201, self.resource(tree, target, request.urls))
         query = parse_query(request.query)
-        page = await self._page(target, query)
+        page, rows = await self._page(target, query)
+        encode = self.encoder(rows, target, request.urls)
         data, slicer = [], Slicer()
         for entry in page.entries:
-            data.append(self.resource(msgspec.json.decode(entry.data), target, request.urls))
+            data.append(encode(entry))
             if slicer.add(entry.size):
                 await asyncio.sleep(0)
         partial = bool(query.continue_token)
-        return SteveResponse(
-            200, collection(target.schema, data, page, request.urls, limit=query.limit, partial=partial)
-        )
+        body = collection(target.schema, page, request.urls, limit=query.limit, partial=partial)
+        return SteveResponse(200, with_data(body, data))
 
-    async def _page(self, target: Target, query: SteveQuery) -> IndexedPage:
+    def encoder(self, rows: EncodedRows, target: Target, urls: SteveUrls) -> Callable[[StoreEntry], bytes]:
+        """Return the function that encodes cached objects of a type as the user sees them now."""
+        links = ResourceLinks(target.schema, self.access.access_for(target.user), urls)
+        if not self.templates.formatted(target.schema):
+            return lambda entry: rows.row(entry, links)
+
+        def encode(entry: StoreEntry) -> bytes:
+            resource = msgspec.json.decode(rows.row(entry, links))
+            return msgspec.json.encode(self.templates.format(resource, target))
+
+        return encode
+
+    async def _page(self, target: Target, query: SteveQuery) -> tuple[IndexedPage, EncodedRows]:
         schema = target.schema
         if (schema.group, schema.resource) == ("", "namespaces"):
             query = self._of_namespaces(query)
@@ -265,15 +285,17 @@ class SteveApi(Closing):
         objects = await self.lists.of(schema)
         project_of = await self._project_of() if query.projects_or_namespaces is not None else lambda _: ""
         visible = self.visible(target.user, schema, "list")
-        return await objects.page(query, visible, namespace=target.namespace, project_of=project_of)
+        page = await objects.page(query, visible, namespace=target.namespace, project_of=project_of)
+        return page, objects.rows
 
-    async def _uncached_page(self, target: Target, query: SteveQuery) -> IndexedPage:
+    async def _uncached_page(self, target: Target, query: SteveQuery) -> tuple[IndexedPage, EncodedRows]:
         """List types that cannot be watched, with the rights of the user."""
-        objects = IndexedList(decorator(target.schema), self.options.lists)
+        decorate = decorator(target.schema)
+        objects = IndexedList(decorate, self.options.lists)
         for tree in await self._store(target).list(target):
             metadata = {"resourceVersion": "1", **tree["metadata"]}
             objects.put(make_entry(msgspec.json.encode({**tree, "metadata": metadata}))[0])
-        return objects.page(replace(query, revision=None), VisibleObjects(everything=True))
+        return objects.page(replace(query, revision=None), VisibleObjects(everything=True)), EncodedRows(decorate, 0)
 
     def _of_namespaces(self, query: SteveQuery) -> SteveQuery:
         """Return the query with projectsornamespaces as filters: a Namespace is in no namespace."""
@@ -316,22 +338,22 @@ class SteveApi(Closing):
                 tree = remaining
             case _:
                 tree = await store.get(target)
-        return SteveResponse(200, self.resource(tree, target, request.urls))
+        return SteveResponse.of(200, self.resource(tree, target, request.urls))
 
     async def _action(self, request: SteveRequest, target: Target, action: str) -> SteveResponse:
         handler = self.templates.action(target.schema, action)
         if handler is None:
             raise ErrorCode.INVALID_ACTION.error(f"{target.schema.id} has no action {action!r}")
         await self._store(target).get(target)  # the user must be allowed to see the object
-        return SteveResponse(200, await handler(target, _body(request) if request.body else {}))
+        return SteveResponse.of(200, await handler(target, _body(request) if request.body else {}))
 
     def _store(self, target: Target) -> SteveStore:
         return self.templates.store(target.schema, self._default_store)
 
     def resource(self, tree: JsonObject, target: Target, urls: SteveUrls) -> JsonObject:
         """Return an object as the user sees it."""
-        access = self.access.access_for(target.user)
-        resource = to_resource(decorator(target.schema)(tree), target.schema, access, urls)
+        links = ResourceLinks(target.schema, self.access.access_for(target.user), urls)
+        resource = to_resource(decorator(target.schema)(tree), links)
         return self.templates.format(resource, target)
 
     async def aclose(self) -> None:

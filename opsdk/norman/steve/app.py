@@ -118,9 +118,9 @@ class SteveApp:
                 body=await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b"",
             )
         )
-        answer = HttpResponse(response.status)
-        if response.body is not None:
-            answer = json_response(response.body, status=response.status)
+        answer = HttpResponse(response.status, body=response.body)
+        if response.body:
+            answer.add_header("content-type", "application/json")
         # Clients find the types by it.
         answer.add_header("x-api-schemas", f"{urls.base}/schemas")
         return answer

@@ -26,6 +26,7 @@ from opsdk.norman.steve.change_log import Change, ChangeLog
 from opsdk.norman.steve.column import Decorate
 from opsdk.norman.steve.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.steve.query import SteveQuery
+from opsdk.norman.steve.rows import EncodedRows
 
 # Events that a slow client may have waiting. Then its watch ends, and it lists again.
 _MAX_BACKLOG = 10_000
@@ -94,6 +95,10 @@ class KindList(Closing):
         history: the number of changes that a watch can resume from.
         revision_timeout: seconds that a request waits for a revision that the informer has not seen.
         clock: source of time.
+
+    Attributes:
+        objects: the list.
+        rows: its objects as JSON.
     """
 
     def __init__(
@@ -106,7 +111,9 @@ class KindList(Closing):
         revision_timeout: float = 3.0,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
+        options = options or IndexedListOptions()
         self.objects = IndexedList(decorate, options)
+        self.rows = EncodedRows(decorate, options.row_bytes)
         self._cached = cached
         self._log = ChangeLog(history)
         self._revision_timeout = revision_timeout
@@ -149,7 +156,7 @@ class KindList(Closing):
     ) -> IndexedPage:
         """Return a page; see `IndexedList.page`. Fields are read in slices, and a newer revision is waited for."""
         await self._wait_for(query.revision or 0)
-        for _ in self.objects.prepare(query):
+        for _ in self.objects.prepare(query, visible, namespace=namespace, project_of=project_of):
             await asyncio.sleep(0)
         return self.objects.page(query, visible, namespace=namespace, project_of=project_of)
 

@@ -60,40 +60,62 @@ class SteveUrls(msgspec.Struct, frozen=True):
         return f"{self.root}{resource_path(schema.group, schema.version, schema.resource, namespace, name)}"
 
 
-def identity_of(tree: JsonObject) -> str:
-    """Return the id of an object: ``namespace/name``, or the name of a cluster-scoped one.
+class ResourceLinks:
+    """The id, links and actions of the objects of one type, for one user and one request.
 
-    >>> identity_of({"metadata": {"namespace": "default", "name": "a"}})
-    'default/a'
-    """
-    metadata = tree["metadata"]
-    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
-
-
-def to_resource(tree: JsonObject, schema: SteveSchema, access: AccessSet, urls: SteveUrls) -> JsonObject:
-    """Return an object as the API shows it: links only for what the user may do.
+    The rights are looked up once, not for each object.
 
     Args:
-        tree: the object, decorated.
-        schema: its type.
+        schema: the type.
         access: the rights of the user.
         urls: of the request.
     """
-    metadata, identity = tree["metadata"], identity_of(tree)
-    name, namespace = metadata["name"], metadata.get("namespace", "")
-    place = name if (schema.group, schema.resource) == ("", "namespaces") else namespace
-    own = urls.resource(schema, identity)
 
-    def may(verb: str) -> bool:
-        return verb in schema.verbs and access.grants(verb, schema.group, schema.resource, place, name)
+    def __init__(self, schema: SteveSchema, access: AccessSet, urls: SteveUrls) -> None:
+        self._schema = schema
+        self._urls = urls
+        self._links = [
+            (link, access.visible(verb, schema.group, schema.resource, namespaced=schema.namespaced))
+            for link, verb in (("update", "update"), ("patch", "patch"), ("remove", "delete"), ("view", "get"))
+            if verb in schema.verbs
+        ]
 
-    links = {"self": own}
-    links |= {link: own for link, verb in (("update", "update"), ("patch", "patch"), ("remove", "delete")) if may(verb)}
-    if may("get"):
-        links["view"] = urls.kubernetes(schema, namespace, name)
-    actions = {action: f"{own}?action={quote(action)}" for action in schema.actions}
-    own_fields = {f"_{key}" if key in RESERVED else key: value for key, value in tree.items()}
-    return {"id": identity, "type": schema.id, "links": links, "actions": actions, **own_fields}
+    def of(self, namespace: str, name: str) -> JsonObject:
+        """Return the fields of the API for an object: links only for what the user may do.
+
+        >>> pod = SteveSchema(id="pod", plural_name="pods", group="", version="v1", kind="Pod", resource="pods",
+        ...                   namespaced=True)
+        >>> ResourceLinks(pod, AccessSet.of([]), SteveUrls("http://localhost")).of("default", "a")["links"]
+        {'self': 'http://localhost/v1/pods/default/a'}
+        """
+        identity = f"{namespace}/{name}" if namespace else name
+        own = self._urls.resource(self._schema, identity)
+        links = {"self": own}
+        for link, granted in self._links:
+            if granted.everything or granted.contains(namespace, name):
+                links[link] = own if link != "view" else self._urls.kubernetes(self._schema, namespace, name)
+        actions = {action: f"{own}?action={quote(action)}" for action in self._schema.actions}
+        return {"id": identity, "type": self._schema.id, "links": links, "actions": actions}
+
+
+def own_fields(tree: JsonObject) -> JsonObject:
+    """Return the fields of an object; those with names of the API get an underscore in front.
+
+    >>> own_fields({"kind": "Secret", "type": "Opaque"})
+    {'kind': 'Secret', '_type': 'Opaque'}
+    """
+    return {f"_{key}" if key in RESERVED else key: value for key, value in tree.items()}
+
+
+def to_resource(tree: JsonObject, links: ResourceLinks) -> JsonObject:
+    """Return an object as the API shows it.
+
+    Args:
+        tree: the object, decorated.
+        links: of the request.
+    """
+    metadata = tree["metadata"]
+    return {**links.of(metadata.get("namespace") or "", metadata["name"]), **own_fields(tree)}
 
 
 def from_resource(body: JsonObject) -> JsonObject:
@@ -109,18 +131,16 @@ def from_resource(body: JsonObject) -> JsonObject:
 
 def collection(
     schema: SteveSchema,
-    data: Sequence[JsonObject],
     page: IndexedPage,
     urls: SteveUrls,
     *,
     limit: int,
     partial: bool = False,
 ) -> JsonObject:
-    """Return the body of a list.
+    """Return the body of a list without its objects; see `with_data`.
 
     Args:
         schema: the type of the objects.
-        data: the objects, as `to_resource` returns them.
         page: counts, revision and token.
         urls: of the request.
         limit: of the request.
@@ -146,7 +166,16 @@ def collection(
         body["pagination"] = pagination
     if page.summary:
         body["summary"] = [{"property": item.property, "counts": dict(item.counts)} for item in page.summary]
-    return {**body, "data": list(data)}
+    return body
+
+
+def with_data(body: JsonObject, data: Sequence[bytes]) -> bytes:
+    """Return the body of a list as JSON, with its encoded objects.
+
+    >>> with_data({"type": "collection"}, [b'{"id":"a"}', b'{"id":"b"}'])
+    b'{"type":"collection","data":[{"id":"a"},{"id":"b"}]}'
+    """
+    return msgspec.json.encode(body)[:-1] + b',"data":[' + b",".join(data) + b"]}"
 
 
 def plain_collection(kind: str, data: Sequence[JsonObject], urls: SteveUrls) -> JsonObject:

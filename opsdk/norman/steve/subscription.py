@@ -55,7 +55,9 @@ class SubscribeFrame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """What identifies the watch."""
         return (self.resource_type, self.namespace, self.id, self.selector, self.mode, str(self.debounce_ms))
 
-    def message(self, name: str, *, revision: int | None = None, data: JsonObject | None = None) -> JsonObject:
+    def message(
+        self, name: str, *, revision: int | None = None, data: JsonObject | msgspec.Raw | None = None
+    ) -> JsonObject:
         """Return a message of the server about this watch.
 
         >>> SubscribeFrame(resource_type="pod").message("resource.start")
@@ -70,11 +72,11 @@ class SubscribeFrame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SubscriptionEvent(msgspec.Struct, frozen=True):
-    """One event of a watch: the name of the message, the revision, and the resource."""
+    """One event of a watch: the name of the message, the revision, and the resource, which may be encoded already."""
 
     name: str
     revision: int
-    data: JsonObject
+    data: JsonObject | msgspec.Raw
 
 
 class WatchSource(Protocol):

@@ -87,6 +87,10 @@ class SchemaTemplates:
                 resource = template.formatter(resource, target)
         return resource
 
+    def formatted(self, schema: SteveSchema) -> bool:
+        """Whether a template changes resources of a type."""
+        return any(template.formatter is not None for template in self._of(schema))
+
     def store(self, schema: SteveSchema, default: SteveStore) -> SteveStore:
         """Return the store of a type."""
         return next((t.store for t in self._of(schema) if t.store is not None), default)

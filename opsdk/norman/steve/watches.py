@@ -19,7 +19,7 @@ from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.norman.steve.filter import query_error
 from opsdk.norman.steve.indexed_list import Counts
-from opsdk.norman.steve.kind_list import KindEvent, KindList, WatchScope
+from opsdk.norman.steve.kind_list import KindList, WatchScope
 from opsdk.norman.steve.resources import SteveUrls, count_resource
 from opsdk.norman.steve.store import Target
 from opsdk.norman.steve.subscription import NOTIFICATIONS, SubscribeFrame, SubscriptionEvent
@@ -82,13 +82,11 @@ class UserWatches:
     async def _events(
         self, schema: SteveSchema, objects: KindList, scope: WatchScope, revision: int, *, notify: bool
     ) -> AsyncGenerator[SubscriptionEvent, None]:
-        target = Target(user=self._user, schema=schema)
+        # With the rights of now: the watch ends when they change.
+        encode = self._api.encoder(objects.rows, Target(user=self._user, schema=schema), self._urls)
         async for event in objects.watch(scope, revision=revision):
-            data = {} if notify else self._data(event, target)
+            data: JsonObject | msgspec.Raw = {} if notify else msgspec.Raw(encode(event.entry))
             yield SubscriptionEvent(event.type.value, event.revision, data)
-
-    def _data(self, event: KindEvent, target: Target) -> JsonObject:
-        return self._api.resource(msgspec.json.decode(event.entry.data), target, self._urls)
 
     # -------------------------------------------------------------- counts and schemas
     async def _counts(self) -> AsyncGenerator[SubscriptionEvent, None]:

@@ -138,6 +138,7 @@ class SqlStore(Closing):
         """Yield the writes of all processes, from the database's log.
 
         A slow reader holds up nobody. One that falls behind the log by more than `SqlStoreOptions.keep_changes` ends.
+        While the database cannot be reached, a watch that has begun waits.
 
         Raises:
             NormanError: Gone; the log does not reach back to `options.since`.
@@ -155,6 +156,10 @@ class SqlStore(Closing):
                 try:
                     batch = await self._changes_after(collection, position)
                 except NormanError as error:
+                    if error.status == ErrorCode.CLUSTER_UNAVAILABLE.status:
+                        # The log keeps what happens meanwhile.
+                        await self._clock.sleep(self._options.poll_interval)
+                        continue
                     if error.status != ErrorCode.GONE.status:
                         raise
                     log.warning("a watch of %s is too slow: it ends", schema.id)

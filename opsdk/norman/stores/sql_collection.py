@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, text, update
 
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import PageMarkers, QueryOptions, ResourceEventType
@@ -25,6 +25,8 @@ AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 
 # Changes that one read of the log returns.
 _BATCH = 100
+# Numbers in one query: SQLite takes 32,766 parameters.
+_MAX_PARAMETERS = 1000
 # Writes after which old changes are deleted.
 _PRUNE_EVERY = 100
 
@@ -35,6 +37,9 @@ class WriteVerb(Enum):
     CREATE = "create"
     UPDATE = "update"
     DELETE = "delete"
+
+
+_GROWTH = {WriteVerb.CREATE: 1, WriteVerb.UPDATE: 0, WriteVerb.DELETE: -1}
 
 
 class SqlObject(msgspec.Struct, frozen=True):
@@ -103,7 +108,7 @@ class SqlCollection:
         """
         number = connection.scalar(select(collections.c.number).where(collections.c.name == name))
         if number is None:
-            row = {"name": name, "epoch": epoch, "revision": 0, "pruned": 0}
+            row = {"name": name, "epoch": epoch, "revision": 0, "size": 0, "pruned": 0}
             number = connection.execute(insert(collections).returning(collections.c.number), row).scalar_one()
         collection = cls(number, keep_changes)
         missing = sorted(set(names) - set(collection._fields(connection)))
@@ -128,30 +133,44 @@ class SqlCollection:
         self, connection: Connection, options: QueryOptions, complete: Callable[[SqlObject], JsonObject]
     ) -> tuple[Sequence[JsonObject], PageMarkers | None]:
         """Return one page, and where the pages around it start. `complete` adds the fields that are not stored."""
-
-        def decode(rows: Sequence[AnyRow]) -> list[JsonObject]:
-            return [complete(SqlObject(msgspec.json.decode(row.data), row.revision)) for row in rows]
-
         selection = SqlSelection(self._number, options, self._fields(connection))
+
+        def read(rows: Sequence[AnyRow]) -> list[JsonObject]:
+            return [complete(item) for item in self._read(connection, [row[0] for row in rows])]
+
         if selection.rest is not None:
-            result = apply_query(selection.rest, decode(connection.execute(selection.everything()).all()))
+            result = apply_query(selection.rest, read(connection.execute(selection.everything()).all()))
             return result.items, result.markers
         if options.page is None:
-            items = decode(connection.execute(selection.rows()).all())
+            items = read(_rows(connection, selection.rows()))
             return items, PageMarkers(total=len(items))
         limit = options.page.limit
-        total = _number(connection, selection.count())
+        size = _number(connection, select(collections.c.size).where(collections.c.number == self._number))
+        total = _number(connection, selection.count(size))
+        # In the order of an index, a page is found after about `limit * size / total` objects.
+        few = total * total < limit * size
         start = self._start(connection, selection, options.page.marker)
-        rows = connection.execute(selection.rows(limit=limit + 1, offset=start)).all()
-        last = max(total - limit, 0)
-        partial = start > 0 or start + limit < total
+        rows = _rows(connection, selection.rows(first=start, few=few), limit + 1)
+        before = [] if start is None else _rows(connection, selection.rows_before(start, few=few), limit)
+        partial = before or len(rows) > limit
+        end = _rows(connection, selection.rows_before(None, few=few), limit) if partial else []
         markers = PageMarkers(
-            previous=_id_at(connection, selection, max(start - limit, 0)) if start else None,
-            next=rows[limit].id.decode() if len(rows) > limit else None,
-            last=_id_at(connection, selection, last) if partial and last < total else None,
+            previous=_text(before[-1].id) if before else None,
+            next=_text(rows[limit].id) if len(rows) > limit else None,
+            last=_text(end[-1].id) if end else None,
             total=total,
         )
-        return decode(rows[:limit]), markers
+        return read(rows[:limit]), markers
+
+    def _read(self, connection: Connection, numbers: Sequence[int]) -> list[SqlObject]:
+        """Return the objects with these numbers, in their order."""
+        stored: dict[int, SqlObject] = {}
+        for start in range(0, len(numbers), _MAX_PARAMETERS):
+            part = numbers[start : start + _MAX_PARAMETERS]
+            query = select(objects.c.number, objects.c.data, objects.c.revision).where(objects.c.number.in_(part))
+            for row in connection.execute(query):
+                stored[row.number] = SqlObject(msgspec.json.decode(row.data), row.revision)
+        return [stored[number] for number in numbers]
 
     def position(self, connection: Connection) -> LogPosition:
         """Return the end of the log."""
@@ -195,7 +214,7 @@ class SqlCollection:
         revision = connection.execute(
             update(collections)
             .where(collections.c.number == self._number)
-            .values(revision=collections.c.revision + 1)
+            .values(revision=collections.c.revision + 1, size=collections.c.size + _GROWTH[verb])
             .returning(collections.c.revision)
         ).scalar_one()
         row = self._row(connection, object_id)
@@ -252,6 +271,9 @@ class SqlCollection:
         for start in range(0, len(rows), _BATCH):
             batch = {row.number: msgspec.json.decode(row.data) for row in rows[start : start + _BATCH]}
             self._index(connection, batch, own)
+        if connection.dialect.name == "postgresql":
+            # Its planner takes tables without statistics for small ones, and sorts them instead of reading an index.
+            connection.execute(text("ANALYZE norman_objects, norman_order_keys, norman_digests"))
 
     def _index(self, connection: Connection, data: Mapping[int, JsonObject], names: Mapping[str, int]) -> None:
         keys, texts = [], []
@@ -274,22 +296,28 @@ class SqlCollection:
         ).one_or_none()
 
     @staticmethod
-    def _start(connection: Connection, selection: SqlSelection, marker: str) -> int:
-        """Return the place of a marker. One that names no object counts only in the order of the ids."""
+    def _start(connection: Connection, selection: SqlSelection, marker: str) -> Anchor | None:
+        """Return the place of a marker; None for the begin. An id without object has one in the order of the ids."""
         if not marker:
-            return 0
+            return None
         row = connection.execute(selection.anchor(marker)).one_or_none()
         if row is not None:
-            anchor = Anchor(row[0], row[1])
-        elif selection.by_ascending_id:
-            anchor = Anchor(encode_text(marker))
-        else:
-            return 0
-        return _number(connection, selection.count_before(anchor))
+            return Anchor(row[0], row[1])
+        return Anchor(encode_text(marker)) if selection.by_ascending_id else None
 
 
-def _id_at(connection: Connection, selection: SqlSelection, offset: int) -> str:
-    return bytes(connection.execute(selection.id_at(offset)).scalar_one()).decode()
+def _rows(connection: Connection, queries: Sequence[Query], limit: int | None = None) -> list[AnyRow]:
+    """Return the rows of queries, one after the other, up to a limit."""
+    rows: list[AnyRow] = []
+    for query in queries:
+        rows += connection.execute(query if limit is None else query.limit(limit - len(rows)))
+        if len(rows) == limit:
+            break
+    return rows
+
+
+def _text(identity: bytes) -> str:
+    return bytes(identity).decode()
 
 
 def _number(connection: Connection, query: Query) -> int:

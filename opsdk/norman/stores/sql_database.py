@@ -151,7 +151,8 @@ class SqlDatabase(Closing):
             raise ArgumentError(f"{self._url.drivername} is neither sqlite nor postgresql")
         return create_engine(
             self._url,
-            connect_args={"options": f"-c lock_timeout={round(timeout * 1000)}"},
+            # A plan for any value of a filter takes each value for a rare one.
+            connect_args={"options": f"-c lock_timeout={round(timeout * 1000)} -c plan_cache_mode=force_custom_plan"},
             pool_size=self._options.threads * 2,
             max_overflow=0,
             pool_timeout=timeout,

@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    text,
 )
 
 # SQLite gives numbers by itself only to INTEGER keys; these hold 64 bits.
@@ -35,6 +36,8 @@ collections: Final = Table(
     Column("epoch", String(32), nullable=False),
     # Each write adds one, under the lock of this row: revisions have no gaps, and commit in their order.
     Column("revision", BigInteger, nullable=False),
+    # The number of objects: to count 100,000 rows takes SQLite 8 ms, and PostgreSQL 60 ms.
+    Column("size", BigInteger, nullable=False),
     Column("pruned", BigInteger, nullable=False),
 )
 
@@ -63,11 +66,13 @@ order_keys: Final = Table(
     metadata,
     Column("field", _NUMBER, ForeignKey("norman_fields.number"), primary_key=True),
     Column("object", _NUMBER, ForeignKey("norman_objects.number", ondelete="CASCADE"), primary_key=True),
+    # At most 512 bytes, and an id has 2,000: PostgreSQL refuses index entries of more than 2,700 bytes.
     Column("key", LargeBinary, nullable=False),
     Column("id", LargeBinary, nullable=False),
     Index("norman_order_keys_object", "object"),
-    # PostgreSQL refuses index entries of more than 2,700 bytes, and a key has the length of its text.
-    Index("norman_order_keys_key", "field", "key", "id").ddl_if(dialect="sqlite"),
+    Index("norman_order_keys_ascending", "field", "key", "id", "object"),
+    # Equal values are in the ascending order of the ids here too.
+    Index("norman_order_keys_descending", "field", text("key DESC"), "id", "object"),
 )
 
 digests: Final = Table(

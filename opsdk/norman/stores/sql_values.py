@@ -20,6 +20,7 @@ NULL_KEY: Final = b"\x00"
 
 # Integers of 64 bits differ from the nearest float by less than this.
 _RESIDUE: Final = 1 << 15
+_MAX_KEY_BYTES: Final = 512
 
 
 class FieldValues(msgspec.Struct, frozen=True):
@@ -64,7 +65,9 @@ def field_values(data: JsonObject, name: str) -> FieldValues:
 
 
 def order_key(value: JsonValue) -> bytes:
-    """Return bytes that are ordered as `sort_key` orders values. Integers of more than 64 bits may be equal to others.
+    """Return bytes that are ordered as `sort_key` orders values.
+
+    Integers of more than 64 bits may be equal to others, and so are texts that differ after 511 bytes.
 
     >>> sorted([order_key("a"), order_key(10), order_key(9.5), order_key(None)])[0] == order_key(None)
     True
@@ -74,7 +77,7 @@ def order_key(value: JsonValue) -> bytes:
         # The nearest float orders all numbers but neighbouring integers beyond 53 bits; the residue orders these.
         nearest, residue = _nearest_float(number)
         return bytes([rank]) + _ordered_float(nearest) + struct.pack(">H", residue + _RESIDUE)
-    return bytes([rank]) + encode_text(text)
+    return (bytes([rank]) + encode_text(text))[:_MAX_KEY_BYTES]
 
 
 def digest_of(text: str) -> bytes:

@@ -164,6 +164,8 @@ class Link:
 
     def window(self, fault: Fault) -> random.Random | None:
         """Return the random numbers of the open window of a fault, or None."""
+        if not self._windows:
+            return None
         now = _now()
         self._windows = [w for w in self._windows if w.end > now]
         return next((w.rng for w in self._windows if w.fault is fault), None)

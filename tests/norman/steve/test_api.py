@@ -49,7 +49,7 @@ class Caller:
             body=b"" if body is None else msgspec.json.encode(body),
         )
         response = await self.api.handle(request)
-        return response.status, response.body
+        return response.status, msgspec.json.decode(response.body) if response.body else None
 
     async def ids(self, url: str) -> list[str]:
         """The ids of a list."""
@@ -198,7 +198,7 @@ async def test_types_that_cannot_be_watched_are_listed_with_the_rights_of_the_us
     """Such as reviews and component statuses: they have no cache."""
     async with steve() as (admin, _, _client):
         schema = admin.api.schema_for(ADMIN, "configmap")
-        page = await admin.api._uncached_page(
+        page, _ = await admin.api._uncached_page(
             Target(user=ADMIN, schema=replace(schema, verbs=("get", "list")), namespace="n"),
             parse_query("filter=metadata.name=b"),
         )

@@ -14,6 +14,7 @@ from stevekit import entry
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
 from opsdk.errors import NormanError
+from opsdk.norman.steve import list_order
 from opsdk.norman.steve.access_set import VisibleObjects
 from opsdk.norman.steve.field_path import cell_at, texts
 from opsdk.norman.steve.indexed_list import IndexedList, IndexedListOptions, IndexedPage
@@ -103,11 +104,20 @@ accesses = st.one_of(
 @given(
     st.lists(
         st.one_of(puts, removals, st.tuples(st.just("query"), texts_of_queries, accesses, st.just({}))), max_size=30
-    )
+    ),
+    st.sampled_from((1 / 16, 1.0)),
 )
-def test_any_history_gives_the_list_that_its_end_gives(history: list[tuple[str, Any, Any, dict[str, Any]]]) -> None:
-    """Columns and orders that follow events show what a new sort of everything shows."""
-    objects, model = IndexedList(plain, IndexedListOptions(columns=3, orders=2)), {}
+def test_any_history_gives_the_list_that_its_end_gives(
+    history: list[tuple[str, Any, Any, dict[str, Any]]], large_share: float
+) -> None:
+    """Columns, orders and views that follow events show what a new sort of everything shows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(list_order, "_LARGE_SHARE", large_share)  # both ways: in place, and anew
+        _play(history)
+
+
+def _play(history: list[tuple[str, Any, Any, dict[str, Any]]]) -> None:
+    objects, model = IndexedList(plain, IndexedListOptions(columns=3, orders=2, views=3)), {}
     for revision, (what, first, second, parts) in enumerate([*history, ("query", "sort=spec.size", ALL, {})], 1):
         if what == "put":
             item = entry(second, first, revision, **parts)
@@ -230,7 +240,7 @@ def test_memory_is_bounded() -> None:
     for size in range(9):
         objects.page(parse_query(f"filter=spec.a{size}!=1&sort=spec.b{size}"), ALL)
     assert len(objects._columns) == 3
-    assert sum(len(s.entries) for s in objects._snapshots.values()) <= 15
+    assert sum(s.rows for s in objects._snapshots.values()) <= 15
     with pytest.raises(NormanError, match="4 fields: name at most 3"):
         objects.page(parse_query("filter=a=1,b=1,c=1,d=1"), ALL)
 
@@ -238,12 +248,42 @@ def test_memory_is_bounded() -> None:
 def test_fields_are_read_in_slices() -> None:
     """The first use of a field lets other tasks run; what changes meanwhile is in the list."""
     objects = filled(2000)
-    steps = objects.prepare(parse_query("filter=spec.size=0"))
+    steps = objects.prepare(parse_query("filter=spec.size=0"), ALL)
     next(steps)
     objects.put(entry("o0", "n", 9999, spec={"size": 1}))
     assert sum(1 for _ in steps) > 3
     assert "n/o0" not in names(objects.page(parse_query("filter=spec.size=0"), ALL))
     assert texts(None) == ()
+
+
+@pytest.mark.parametrize("text", ["filter=spec.size!=2&sort=-spec.size", "sort=spec.size", "", "filter=spec.size=0"])
+def test_requests_that_compute_at_once_have_all_changes(text: str) -> None:
+    """Two requests take turns while objects come, change and go, and a third one is given up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(list_order, "_SLICE", 50)
+        objects, model = IndexedList(plain), {}
+        for number in range(2000):
+            item = entry(f"o{number}", "nm"[number % 2], number + 1, spec={"size": number % 3})
+            objects.put(item)
+            model[item.key] = item
+        query, users = parse_query(text), (ALL, VisibleObjects(namespaces=frozenset("n")))
+        running = [objects.prepare(query, users[turn % 2]) for turn in range(3)]
+        step, given_up = 0, running[2]
+        while running:
+            step += 1
+            for steps in list(running):
+                if next(steps, steps) is steps or (steps is given_up and step == 9):
+                    running.remove(steps)
+            item = entry(f"o{step * 7 % 2003}", "nm"[step * 7 % 2], 3000 + step, spec={"size": step % 4})
+            if step % 3:
+                objects.put(item)
+                model[item.key] = item
+            else:
+                objects.remove(item)
+                model.pop(item.key, None)
+        assert step > 10
+        for user in users:
+            assert names(objects.page(query, user)) == naive(model, query, user)
 
 
 def test_an_object_is_found_by_its_key() -> None:

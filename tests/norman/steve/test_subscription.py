@@ -37,7 +37,7 @@ class Peer:
         self.sent.put_nowait(msgspec.json.encode(frame))
 
     async def take(self, message: Any) -> None:
-        self.received.put_nowait(message)
+        self.received.put_nowait(msgspec.json.decode(msgspec.json.encode(message)))
 
     async def hear(self, name: str) -> dict[str, Any]:
         """The next message, which must have this name."""

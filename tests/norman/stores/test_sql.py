@@ -16,6 +16,7 @@ from normankit import V3, api_context
 from sqlalchemy import event
 
 from opsdk.errors import ConfigError, NormanError
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import (
     Field,
     Filter,
@@ -201,6 +202,28 @@ async def test_a_watch_sees_writes_of_other_processes(tmp_path: Path) -> None:
             (ResourceEventType.CHANGE, updated),
             (ResourceEventType.REMOVE, updated),
         ]
+
+
+async def test_a_watch_outlives_a_database_that_cannot_be_reached(tmp_path: Path) -> None:
+    """A read of the log that fails is tried again; no write is missed."""
+    context = api_context()
+    async with stores(tmp_path) as (store,), aclosing(store.watch(context, BOOK, QueryOptions())) as events:
+        reading = asyncio.create_task(take(events, 2))
+        await asyncio.sleep(1)
+        failures = 0
+
+        async def unreachable(*_: object) -> None:
+            nonlocal failures
+            failures += 1
+            raise ErrorCode.CLUSTER_UNAVAILABLE.error("the database cannot be reached")
+
+        await store.create(context, BOOK, {"name": "a"})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store._database, "run", unreachable)
+            await asyncio.sleep(5)
+        await store.create(context, BOOK, {"name": "b"})
+        assert [event.data["name"] for event in await reading] == ["a", "b"]
+        assert failures > 1
 
 
 async def test_own_writes_are_seen_without_a_poll(tmp_path: Path) -> None:

@@ -42,3 +42,13 @@ def test_values_decide_conditions(value: Any, texts: list[str]) -> None:
     assert (not stored.digests.isdisjoint(map(digest_of, texts))) == is_in
     is_null = condition_holds(QueryCondition(field="a.b", modifier=Modifier.NULL), item)
     assert (stored.key == NULL_KEY) == is_null
+
+
+@given(first=st.text(max_size=600), second=st.text(max_size=600))
+@example(first="a" * 511 + "b", second="a" * 511 + "c")
+@example(first="a" * 510 + "ä", second="a" * 510 + "ö")
+def test_order_keys_of_long_texts_are_short_and_never_wrong(first: str, second: str) -> None:
+    """An index entry has room for them; a smaller text has no greater key."""
+    smaller, greater = order_key(min(first, second)), order_key(max(first, second))
+    assert smaller <= greater
+    assert max(len(smaller), len(greater)) <= 512

@@ -1,0 +1,99 @@
+"""The part of a list that one query and one user select, in order, kept between requests. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.cache.entry import StoreEntry
+from opsdk.norman.steve.column import Column
+from opsdk.norman.steve.field_path import FieldPath
+from opsdk.norman.steve.filter import FilterCondition
+from opsdk.norman.steve.list_order import ChangedSlots, ListOrder, complete_all, without
+
+ColumnFilter = Sequence[tuple[FilterCondition, Column]]
+"""Alternatives, each with the column of its field."""
+
+
+class QueryView:
+    """The slots of an order that are allowed and that all filters select.
+
+    Args:
+        entries: the objects by slot.
+        order: of the slots.
+        filters: all of them must hold.
+        allowed: returns the slots that may be in the view; None for all.
+        contains: whether the object with a key may be in the view.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[StoreEntry | None],
+        order: ListOrder,
+        filters: Sequence[ColumnFilter],
+        allowed: Callable[[], Collection[int] | None],
+        contains: Callable[[ObjectKey], bool],
+    ) -> None:
+        self.slots: list[int] = []
+        self._entries = entries
+        self._order = order
+        self._filters = filters
+        self._tests = [[(condition.test(), column) for condition, column in item] for item in filters]
+        self._allowed = allowed
+        self._contains = contains
+        self._changed = ChangedSlots(len(entries))
+
+    def uses(self, order: ListOrder, columns: Mapping[FieldPath, Column]) -> bool:
+        """Whether its order and columns are these, so that all follow the same events."""
+        columns_used = [(condition.path, column) for item in self._filters for condition, column in item]
+        return order is self._order and all(columns.get(path) is column for path, column in columns_used)
+
+    def touch(self, slot: int) -> None:
+        """Record that the object of a slot changed."""
+        self._changed.add(slot)
+
+    @property
+    def complete(self) -> bool:
+        """Whether `slots` has every change."""
+        return not self._changed.slots
+
+    def refresh(self) -> Iterator[None]:
+        """Look at the slots that changed. Yields between steps of a few milliseconds."""
+        yield from complete_all([self._order, *(column for item in self._filters for _, column in item)])
+        if self.complete:
+            return
+        if self._changed.are_many(len(self._entries)):
+            with self._changed.computing():
+                slots = list(self._order.slots)
+                for narrow in (self._select_allowed, *(self._selector(item) for item in self._filters)):
+                    slots = narrow(slots)
+                    yield
+                self.slots = slots
+            return
+        changed = self._changed.take()
+        self.slots = without(self.slots, changed)
+        for slot in changed:
+            if self._selects(slot):
+                self._order.insert(self.slots, slot)
+
+    def _select_allowed(self, slots: list[int]) -> list[int]:
+        allowed = self._allowed()
+        return slots if allowed is None else [slot for slot in slots if slot in allowed]
+
+    def _selector(self, item: ColumnFilter) -> Callable[[list[int]], list[int]]:
+        def select(slots: list[int]) -> list[int]:
+            first, *others = [column.select(condition) for condition, column in item]
+            # A column that has grown meanwhile is longer, by slots that are looked at later.
+            holds = [any(row) for row in zip(first, *others, strict=False)] if others else first
+            return [slot for slot in slots if holds[slot]]
+
+        return select
+
+    def _selects(self, slot: int) -> bool:
+        entry = self._entries[slot]
+        if entry is None or not self._contains(entry.key):
+            return False
+        return all(any(test(column.cells[slot]) for test, column in item) for item in self._tests)
+
+    def __repr__(self) -> str:
+        return f"<QueryView of {len(self.slots)} objects, {self._order!r}>"

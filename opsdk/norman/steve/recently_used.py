@@ -1,0 +1,42 @@
+"""Values that a list keeps between requests, up to a limit. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class RecentlyUsed(OrderedDict[K, V]):
+    """The values that were used last. Only `use` and `keep` count as use.
+
+    `cachetools.LRUCache` takes each step of an iteration for a use, and an event visits all values.
+
+    >>> kept = RecentlyUsed(2)
+    >>> kept.keep("a", 1), kept.keep("b", 2), kept.use("a"), kept.keep("c", 3), sorted(kept)
+    (1, 2, 1, 3, ['a', 'c'])
+
+    Args:
+        limit: the number of values.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def use(self, key: K) -> V | None:
+        """Return a value, or None."""
+        value = self.get(key)
+        if value is not None:
+            self.move_to_end(key)
+        return value
+
+    def keep(self, key: K, value: V) -> V:
+        """Set a value, and return it. What was not used for longest goes, at the limit."""
+        self[key] = value
+        self.move_to_end(key)
+        while len(self) > self.limit:
+            self.popitem(last=False)
+        return value
