@@ -134,7 +134,7 @@ _ESCAPES: Final = re.compile(_ESCAPE)
 
 
 def unquote(token: str) -> str:
-    r"""The text of a string literal.
+    r"""Return the text of a string literal.
 
     Raises:
         ValueError: an escape that is no code point.
@@ -147,7 +147,7 @@ def unquote(token: str) -> str:
 
 
 def unquote_bytes(token: str) -> bytes:
-    r"""The bytes of a bytes literal: in it, ``\x`` and octal escapes stand for bytes.
+    r"""Return the bytes of a bytes literal, in which ``\x`` and octal escapes are bytes.
 
     >>> unquote_bytes(r"b'\xff\n'")
     b'\xff\n'

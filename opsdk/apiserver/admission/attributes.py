@@ -35,7 +35,7 @@ class RequestContext(Protocol):
         """Add an audit annotation; the first value of a key is kept."""
 
     def context(self, *, dry_run: bool = False) -> Context:
-        """The context of a call into a registry."""
+        """Return the context of a call into a registry."""
 
 
 class Attributes(msgspec.Struct, kw_only=True):

@@ -100,7 +100,7 @@ class SigningKey:
         return self._key.public.algorithm if self.exists else RSA
 
     def public(self) -> list[dict[str, str]]:
-        """The accepted public keys, as a JSON Web Key Set."""
+        """Return the accepted public keys as a JSON Web Key Set."""
         keys = {key.key_id: key for key in (self._key.public, *self._more())}
         return [key.web_key() for key in keys.values()]
 
@@ -129,7 +129,7 @@ _BAD_SIGNATURE = "go-jose/go-jose: error in cryptographic primitive"
 
 @cache
 def _generated() -> RSAPrivateKey:
-    """One key for all servers of this process without a key file; they tell tokens apart by the account's UID."""
+    """Return the key of all servers in this process without a key file; account UIDs tell their tokens apart."""
     return _new()
 
 

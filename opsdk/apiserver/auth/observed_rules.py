@@ -189,7 +189,7 @@ class ObservingAuthorizer:
         self._recorded.clear()
 
     def users(self) -> Sequence[str]:
-        """The users of all requests."""
+        """Return the users of all requests."""
         return sorted({use.user for use in self._seen})
 
     def of(self, user: str) -> UserRules:

@@ -208,7 +208,7 @@ def verbs_of(storage: Any) -> tuple[str, ...]:
 
 @cache
 def _verbs_of_type(storage: type) -> tuple[str, ...]:
-    """Cached by class: protocol checks took a third of a server's startup time."""
+    """Return the verbs of a storage class; cached, because protocol checks took a third of a server's startup time."""
     able = {
         "get": issubclass(storage, Getter),
         "list": issubclass(storage, Lister),

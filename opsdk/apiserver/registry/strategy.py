@@ -115,7 +115,7 @@ class Strategy:
         return requested
 
     def grace(self, obj: JsonObject, options: DeleteRequestOptions) -> int:
-        """Return the grace period in seconds; 0 removes the object at once."""
+        """Return the grace period in seconds; 0 removes the object immediately."""
         return 0
 
     def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:

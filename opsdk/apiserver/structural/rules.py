@@ -67,7 +67,7 @@ class _Was:
 
 
 def old_elements(old: JsonValue, schema: Schema) -> Callable[[JsonValue], JsonValue]:
-    """Return a lookup of the old element with equal keys; it returns None if there is none."""
+    """Return a function that finds the old element with equal keys, or None."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return lambda _: None
     keys = schema.get("x-kubernetes-list-map-keys") or ()

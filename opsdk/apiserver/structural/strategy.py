@@ -39,7 +39,7 @@ class SchemaStrategy(HasStatusRules):
                 obj["status"] = old["status"]
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """``1.0`` instead of ``1`` is a change too, although the stored value is the same."""
+        """Report whether an update increments ``metadata.generation``; ``1.0`` instead of ``1`` does too."""
         skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
         return not strict_equal(*({k: v for k, v in tree.items() if k not in skip} for tree in (obj, old)))
 

@@ -60,7 +60,7 @@ class ValidationResult:
 
     @property
     def is_valid(self) -> bool:
-        """Report whether there is no error."""
+        """Report whether the value has no errors."""
         return not self._told
 
     def add(self, error: FieldError) -> None:

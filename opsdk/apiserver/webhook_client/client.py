@@ -43,7 +43,7 @@ class WebhookCallError(Exception):
 
 
 def no_services(_: str, name: str, __: int) -> tuple[str, int]:
-    """A `Resolve` without any Service."""
+    """Raise `WebhookCallError`: a `Resolve` without any Service."""
     raise WebhookCallError(f'service "{name}" not found')
 
 

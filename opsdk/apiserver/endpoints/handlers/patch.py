@@ -50,7 +50,7 @@ _MAP = "map[string]interface {}"
 
 
 class PatchRequest(msgspec.Struct, frozen=True):
-    """A parsed patch, with what its error messages need.
+    """A parsed patch, with the data for its error messages.
 
     Attributes:
         document: the patch of a strategic merge, whose errors show it. Other errors show the patched object.
@@ -159,7 +159,7 @@ async def _patch(
             raise api_errors.not_found(served.info, call.info.name)
         patch = read_patch()
         live = served.model.from_storage(current)
-        # Patches copy what they change, and decoding copies what the store may change.
+        # Patches copy the parts that they change, and decoding copies those that the store may change.
         try:
             patched = patch.apply(live)
         except PatchError as error:

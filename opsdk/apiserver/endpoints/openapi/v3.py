@@ -73,7 +73,7 @@ class OpenApi:
                 yield name, served.remote_documents
 
     def paths(self) -> list[str]:
-        """The paths of the v3 documents."""
+        """Return the paths of the v3 documents."""
         return [f"/openapi/v3/{path}" for path, _, _ in self._all()]
 
     def answer(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
