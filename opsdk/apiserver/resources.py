@@ -163,7 +163,7 @@ class ResourceModel(Protocol):
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         """Return the object with defaults; may change `obj`.
 
-        For custom objects, nulls that defaulting ignores are pruned unless `nulls`, which apply sets to reject them.
+        For custom objects, nulls of non-nullable fields are dropped; with `nulls` they stay, and validation fails.
         """
         ...
 

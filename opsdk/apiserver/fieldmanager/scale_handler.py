@@ -41,7 +41,7 @@ def owners_of_scaled(
     replicas: Mapping[str, Path],
     api_version: str,
 ) -> list[JsonObject]:
-    """Return the object's ``managedFields`` after a write to its Scale; the Scale was read in `api_version`."""
+    """Return the object's ``managedFields`` after a write to its Scale; `api_version` is the object's."""
     scaled = {key: owner for key, owner in decode_entries(scale_entries).items() if owner.fields.contains(_REPLICAS)}
     result: Managed = {}
     for key, owner in decode_entries(entries).items():

@@ -116,7 +116,7 @@ class StoragePreconditions(msgspec.Struct, frozen=True, kw_only=True):
 class Remove(msgspec.Struct, frozen=True):
     """The result of an update step that removes the object.
 
-    Watchers get the state before; `last` is the updated state, for the response.
+    Watches get the previous state; `last` is the state after the update, for the response.
     """
 
     last: JsonObject
@@ -127,7 +127,7 @@ Update = Callable[[JsonObject | None], Awaitable["JsonObject | Remove"]]
 
 
 class StorageWatch(Protocol):
-    """A stream of changes: an async iterator that ends when it is closed, or fails if its reader is too slow."""
+    """A stream of changes: an async iterator that ends when it is closed, or when its reader is too slow."""
 
     def __aiter__(self) -> StorageWatch:
         """Return the watch."""
@@ -192,7 +192,7 @@ class Storage(Protocol):
         """Replace the object by the result of `update`, atomically.
 
         `update` runs again if the object changed meanwhile. An equal result writes nothing and keeps the revision.
-        Return the stored object. If `update` returned `Remove`, return its `last` with the revision of the removal.
+        Return the stored object; after a `Remove`, the previous object with the revision of its removal.
         """
         ...
 

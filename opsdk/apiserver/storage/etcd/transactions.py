@@ -43,7 +43,7 @@ class Transactions:
         return committed if response.succeeded else None
 
     async def _created(self, name: bytes, value: JsonObject, data: bytes) -> int | None:
-        """Return the revision of the key's creation if its object is `value`; None also if etcd does not respond."""
+        """Return the revision of the key's creation if its object is `value`; None also if etcd fails."""
         try:
             response, _ = await self._client.request(Rpc.RANGE, messages.RangeRequest(key=name))
         except EtcdError as error:
