@@ -53,7 +53,7 @@ _LETTER = re.compile(_SIXTY_FOUR)
 
 
 def _corrupt(text: str) -> int | None:
-    """Return the offset of the first byte that is not base64; None if all are. Go's decoder skips line ends."""
+    """Return the offset at which Go's base64 decoder fails; None if it does not. It skips line ends."""
     position = have = 0
     while position < len(text):
         letter, position = text[position], position + 1

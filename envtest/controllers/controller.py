@@ -24,15 +24,15 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 _LOG = logging.getLogger("envtest.controllers")
 _EXPECTED = (ConflictError, NotFoundError, AlreadyExistsError)
 _LONGEST_WAIT = 30.0
-"""Seconds between tries of what keeps failing: a test that repairs the cause should not wait for minutes."""
+"""Maximum back-off in seconds. Upstream's minutes would delay a test that repairs the cause of a failure."""
 
 
 Sign = Callable[[Mapping[str, JsonValue]], str]
-"""Makes a token of claims."""
+"""Returns the signed token of claims."""
 
 
 Certify = Callable[[bytes, Sequence[str], int | None], bytes]
-"""Makes a certificate (PEM) of a request (PEM), usages, and the seconds for which it is good."""
+"""Args: a request (PEM), usages, and the lifetime in seconds. Returns the certificate (PEM)."""
 
 
 def _no_certificate() -> str:
@@ -53,11 +53,11 @@ class ControllerContext:
     """The dependencies of every controller.
 
     Attributes:
-        kubelet: writes as the node's agent.
-        stages: what becomes of pods.
-        certificate: gives the certificates (PEM) that clients in the cluster trust.
-        sign: signs tokens of service accounts.
-        certify: signs requests for certificates.
+        kubelet: the client of the node's kubelet.
+        stages: the rules for the lifecycle of pods.
+        certificate: returns the CA certificates (PEM) for clients in the cluster.
+        sign: signs service account tokens.
+        certify: signs certificate requests.
     """
 
     informers: SharedInformers
@@ -101,14 +101,14 @@ class SimulatedController(ABC):
     def add_event_handlers(self) -> None:
         """Add event handlers to the informers."""
 
-    async def create_initial_objects(self) -> None:  # noqa: B027 - most have nothing to make
+    async def create_initial_objects(self) -> None:  # noqa: B027 - most create none
         """Create the objects that exist from the start."""
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
         """Reconcile one key; return the seconds until the next reconcile, or None."""
 
-    def restored(self) -> None:  # noqa: B027 - most remember nothing
+    def restored(self) -> None:  # noqa: B027 - most cache nothing
         """Forget cached state after the storage went back to an earlier state."""
 
     # -------------------------------------------------------------- for subclasses
@@ -204,7 +204,7 @@ class Runner:
                         queue.add(key, after=after)
             finally:
                 controller.queue.done(key)
-            # Requests in this process hardly ever suspend: let the others have their turn.
+            # In-process requests rarely suspend: yield to other tasks.
             await asyncio.sleep(0)
 
 

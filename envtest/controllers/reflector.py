@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 _RELIST = (CompactedError, CutConnection)
 """Errors of a watch after which the reflector lists again: compaction, and a restart of the server."""
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
-"""The prefix under which the definitions of custom resources are kept."""
+"""The storage prefix of CustomResourceDefinitions."""
 
 
 @dataclass(frozen=True, slots=True)

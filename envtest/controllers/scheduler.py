@@ -148,7 +148,7 @@ def schedule(
     for node in nodes:
         search.check(node)
     if search.fitting:
-        # Spread without state: by the pod's uid.
+        # Deterministic distribution over the fitting nodes, by the pod's uid.
         digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
         return Placement(sorted(search.fitting)[int(digits[:8] or "0", 16) % len(search.fitting)])
     total = len(nodes)

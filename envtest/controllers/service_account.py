@@ -68,7 +68,7 @@ def kept_token(
 
 # ------------------------------------------------------------------ shell
 class ServiceAccountController(SimulatedController):
-    """``serviceaccount``; `certificate` gives the bundle that serving certificates are signed by."""
+    """``serviceaccount``; `certificate` returns the CA bundle that verifies serving certificates."""
 
     name = "serviceaccount"
 

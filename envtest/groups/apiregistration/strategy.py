@@ -22,7 +22,7 @@ _STATUSES = ("True", "False", "Unknown")
 
 
 class ApiServiceStrategy(GeneratedStrategy):
-    """The strategy of APIServices; local ones are available at once.
+    """The strategy of APIServices; local ones are available immediately.
 
     Attributes:
         gone: called after an APIService is deleted.

@@ -97,7 +97,7 @@ class AccessReviews:
 
 
 def _shown(path: JsonObject) -> JsonObject:
-    """As the server's own types print it."""
+    """Return field path attributes with the Go names of the internal type."""
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
 
 

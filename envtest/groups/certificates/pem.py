@@ -15,7 +15,7 @@ _CERTIFICATE = "CERTIFICATE"
 
 
 def _blocks(text: str) -> list[tuple[str, bytes, bytes]]:
-    """The kind, the content and the whole of each block in base64 text."""
+    """Return the type, the content and the full text of each PEM block."""
     matches = _BLOCK.finditer(base64.b64decode(text or ""))
     return [(m.group(1).decode(), m.group(2), m.group(0) + b"\n") for m in matches]
 

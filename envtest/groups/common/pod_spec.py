@@ -11,7 +11,7 @@ from typing import Final
 from opsdk.structured_merge.value import JsonObject
 
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
-"""In the order in which the server visits them."""
+"""Container fields, in the order in which the server visits them."""
 
 
 def containers(spec: JsonObject) -> Iterator[JsonObject]:

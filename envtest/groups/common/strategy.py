@@ -62,19 +62,19 @@ _TEMPLATES: Mapping[str, Sequence[str]] = {
         ("spec", "template", "spec"),
     ),
 }
-"""Where the spec of a pod stands."""
+"""The path to a pod spec, by kind."""
 _STATUS_ALONE = frozenset(
     {
         "flowschemas", "prioritylevelconfigurations", "resourceclaims", "validatingadmissionpolicies",
         "volumeattachments",
     }
 )  # fmt: skip
-"""Kinds whose metadata are not changed along with their status."""
+"""Kinds whose metadata does not change with a status update."""
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 
 
 class GeneratedStrategy(HasStatusRules):
-    """A strategy that follows from the generated tables."""
+    """A strategy that is driven by the generated tables."""
 
     def __init__(self, row: ServedResourceRow, *, has_status: bool) -> None:
         resource = row.info.resource
@@ -226,7 +226,7 @@ class RuledStrategy(GeneratedStrategy):
 
 
 StrategyFactory = Callable[[ServedResourceRow, bool], GeneratedStrategy]
-"""Makes the strategy of a resource; the second argument says whether it has a status."""
+"""Returns the strategy of a resource; the second argument is whether it has a status subresource."""
 
 
 def ruled(rules: KindRules) -> StrategyFactory:

@@ -42,7 +42,7 @@ class EventStrategy(GeneratedStrategy):
         return validation.path_segment(name, prefix=prefix)
 
     def error_group(self, group: str) -> str:
-        """Errors name the core kind."""
+        """Return the core group: errors of both APIs name the core kind."""
         return ""
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Namespaces: active until they are deleted, and gone when their own finalizers are.
+"""Namespaces: active until they are deleted, and removed when ``spec.finalizers`` is empty.
 
 Upstream: pkg/registry/core/namespace/strategy.go (v1.36)
 """
@@ -89,7 +89,7 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """The status belongs to its own subresource."""
+        """Return the status, which has its own subresource."""
         return ("status",)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:

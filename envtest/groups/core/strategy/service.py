@@ -34,7 +34,7 @@ from opsdk.structured_merge.value import JsonObject
 
 DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
 """The default range of cluster IPs, as in Go's envtest."""
-# The first addresses are left to those who ask for a certain one.
+# The start of the range is reserved for statically assigned addresses.
 _LEFT_FREE = 16
 _PORTS_LEFT_FREE = 86
 _NO_DUAL = "this cluster is not configured for dual-stack services"
@@ -117,7 +117,7 @@ def allocated_node_ports(spec: JsonObject) -> Iterator[int]:
 
 
 _OPEN = ("LoadBalancer", "NodePort")
-"""Types of services that have ports of nodes."""
+"""Service types that have node ports."""
 
 
 def _wants_ports(spec: JsonObject) -> bool:
@@ -141,7 +141,7 @@ _ALLOCATED: Final[JsonObject] = {
     },
     "f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}},
 }
-"""What the server owns of addresses that it has given away."""
+"""The managedFields of IPAddress objects that the server creates."""
 
 
 def _keep_addresses(spec: JsonObject, before: JsonObject) -> None:
@@ -155,7 +155,7 @@ def _keep_addresses(spec: JsonObject, before: JsonObject) -> None:
     if spec.get("clusterIP") == "None" and not spec.get("clusterIPs"):
         spec["clusterIPs"] = ["None"]
     if "ExternalName" not in (spec.get("type"), before.get("type")):
-        # Keys are filled in order: a kept clusterIP did not move.
+        # Fields are inherited in order, until one differs from the stored service.
         for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             moved = key == "clusterIPs" and spec.get("clusterIP") != before.get("clusterIP")
             if not moved and not spec.get(key) and before.get(key):
