@@ -51,7 +51,7 @@ from opsdk.testing.clock import ManualClock
 
 T = TypeVar("T")
 LOCAL = "http://envtest.local"
-"""The host of requests that never leave the process."""
+"""The host of in-process requests."""
 ADMIN = User(name="admin", uid="admin-uid", groups=(MASTERS,))
 
 
@@ -245,12 +245,12 @@ class Environment(Startable):
         return AuthenticatedUser(self, authenticated, token)
 
     def observed_rbac(self) -> ObservingAuthorizer:
-        """The requests of each user, and the smallest roles that allow them: ``env.observed_rbac().of("alice")``."""
+        """The requests of each user, and the minimal roles that allow them: ``env.observed_rbac().of("alice")``."""
         return self.plane.access.observed
 
     @property
     def audit(self) -> AuditLog:
-        """The last requests: user, request and outcome."""
+        """The last requests: user, attributes and outcome."""
         return self.server.audit
 
     # -------------------------------------------------------------- going back
@@ -347,7 +347,7 @@ class Environment(Startable):
     ) -> WebServer:
         """Listen on a real socket too, until the environment closes; a busy port is a `ConfigError`.
 
-        `app` is what serves there, if it is not `server.app`: one around it that makes faults, for example.
+        `app` replaces `server.app` there, for example with an application that wraps it and adds faults.
         """
         options = ServeOptions(host=host, port=port, tls=self._tls(host) if tls else None)
         web = WebServer(app or self.server.app, options)
@@ -364,7 +364,7 @@ class Environment(Startable):
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
         cert, key = self._pki.serving or self.authority.serving(host).write(directory, "serving")
         ca = directory / "client-ca.crt"
-        # Files of others may end without a line break.
+        # Existing files may lack a final newline.
         ca.write_bytes(b"\n".join(self._believed()))
         return Tls(cert_file=cert, key_file=key, client_ca_file=ca if ca.read_bytes().strip() else None)
 
@@ -386,7 +386,7 @@ class Environment(Startable):
         )
 
     def kubeconfig(self, web: WebServer) -> str:
-        """A kubeconfig for the admin of a served environment."""
+        """Return a kubeconfig for the admin of a served environment."""
         if web.options.tls is None:
             return user_kubeconfig(web.url, token=self._admin_token)
         client = self.authority.client("admin", (MASTERS,))
@@ -432,8 +432,8 @@ class Environment(Startable):
             self._journal.idle.clear()
 
     async def aclose(self) -> None:
-        """Stop serving, end every watch; idempotent."""
-        # Watches end first: then streams end by themselves and the web server need not wait for them.
+        """Stop serving and end every watch; idempotent."""
+        # End watches first: then streams end, and the web server does not wait for them.
         self.server.well_known.stopping = True
         self.plane.end_watches()
         await self._stack.aclose()

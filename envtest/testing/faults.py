@@ -31,7 +31,7 @@ _FILTER = "faults"
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 READS = frozenset({"get", "list", "watch"})
 SIMULATED = frozenset({"system:kube-controller-manager", "system:node:node-1"})
-"""The users as whom simulated controllers work."""
+"""The users of the simulated controllers."""
 _GROUPS = {"write": WRITES, "read": READS}
 
 

@@ -39,11 +39,11 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SERVER = Writer(user="kube-apiserver")
-"""Writes without a request."""
+"""The writer of writes without a request."""
 OWN_USERS = SIMULATED | {SERVER.user}
-"""The users as whom an environment itself writes."""
+"""The users of the environment itself."""
 RESTORE = Writer(user="envtest", verb="restore")
-"""The environment went back to a snapshot."""
+"""The writer of a restored snapshot."""
 _WRITER: ContextVar[Writer] = ContextVar("writer", default=SERVER)
 
 

@@ -23,7 +23,7 @@ class RoleStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See the class."""
+        """Validate the rules."""
         return list(validate_role(obj, namespaced=self.namespaced))
 
 

@@ -25,7 +25,7 @@ class PriorityClassStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """The generation is set on create and never changes."""
+        """Return False: the generation is set on create and never changes."""
         return False
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

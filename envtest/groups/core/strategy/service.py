@@ -262,7 +262,7 @@ class ServiceStrategy(GeneratedStrategy):
                 ports.health(spec)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See the rules."""
+        """Validate the spec."""
         return list(validate_service(obj))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
@@ -279,7 +279,7 @@ class ServiceStrategy(GeneratedStrategy):
             obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
         _keep_addresses(spec, before)
         if _wants_ports(spec) and _wants_ports(before):
-            # Ports keep their node ports by their names.
+            # A port keeps the node port that it had under its name.
             taken = set(allocated_node_ports(spec))
             node_ports = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
             for port in spec.get("ports") or ():

@@ -20,7 +20,7 @@ class WorkloadStrategy(GeneratedStrategy, ABC):
     """The base strategy of workloads with a selector and a pod template.
 
     Attributes:
-        immutable_selector: whether the selector stays once it is set.
+        immutable_selector: whether the selector is immutable once it is set.
         shown_counts: the counts that a new object's status has, as zeros.
     """
 

@@ -58,7 +58,7 @@ def validate_pod_update(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 def _only_added(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> Iterator[Cause]:
-    """Tolerations stay, apart from how long they last."""
+    """Validate that existing tolerations only change their tolerationSeconds."""
 
     def bare(toleration: JsonObject) -> JsonObject:
         return {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
@@ -78,7 +78,7 @@ def _only_removed(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> It
 
 
 def _munged(spec: JsonObject, old: JsonObject) -> JsonObject:
-    """A copy in which the parts that may change are as they were."""
+    """Return a copy with the old values of mutable fields."""
     munged: JsonObject = copy_tree(spec)
     for key in ("containers", "initContainers"):
         for container, was in zip(munged.get(key) or (), old.get(key) or (), strict=True):
