@@ -9,7 +9,7 @@ __all__ = ["Environment"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public names lazily: pytest imports this package for its plugin in every run."""
+    """Import `Environment` lazily: every run of pytest imports this package for its plugin."""
     if name != "Environment":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from envtest.environment import Environment  # noqa: PLC0415 - that is the point

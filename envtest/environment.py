@@ -67,7 +67,7 @@ class Environment(Startable):
         data_dir: the directory for objects and certificates, which the next start reads; None stores nothing.
         controllers: ``none`` for a bare API server, ``cluster`` for all simulated controllers, or names of
             kube-controller-manager's controllers; ``-name`` excludes one.
-        stages: the rules for pod phases; by default pods are ready at once, and pods of jobs succeed.
+        stages: the rules for pod phases; by default pods become ready immediately, and pods of jobs succeed.
         tokens: more users by bearer token.
         authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with credentials.
         anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let these read

@@ -65,7 +65,7 @@ class DecodeContext(msgspec.Struct):
     from_memory: bool = False
     """The document is an object in memory instead of text."""
     first_error: DecodeError | None = None
-    """The first type error. Decoding goes on, because a syntax error takes precedence."""
+    """The first type error. Decoding continues, because a syntax error takes precedence."""
 
     def at(self) -> str:
         """The path in the format of strict decoding."""

@@ -30,7 +30,7 @@ from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject
 
 _SHOWN = 1024
-"""Size of the cache of decoded objects of one version; most reads and writes are of recently written objects."""
+"""Size of the cache of pruned and defaulted objects of one version; most requests concern recently written objects."""
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 

@@ -362,7 +362,7 @@ class ExtensionServer:
             if not is_true(defined.definition, "Established"):
                 continue
             for version in defined.order:
-                # A terminating resource only lists verbs that read and delete.
+                # While a CRD terminates, discovery lists only the verbs that read and delete.
                 resources = [
                     (replace(s, verbs=_LAST_VERBS) if defined.terminating and not s.info.subresource else s)
                     for (v, _), s in defined.served.items()

@@ -180,7 +180,7 @@ class Faults:
             handler = partial(_with_effect, rule.effect, self, handler)
         return await handler(call)
 
-    # -------------------------------------------------------------- at once
+    # -------------------------------------------------------------- immediate
     @property
     def revision(self) -> int:
         """The revision of the storage."""

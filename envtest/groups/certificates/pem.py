@@ -25,7 +25,7 @@ def request_organizations(text: str) -> Sequence[str]:
     blocks = _blocks(text)
     if not blocks or blocks[0][0] != _REQUEST:
         raise ValueError(f"PEM block type must be {_REQUEST}")
-    from cryptography import x509  # noqa: PLC0415 - hardly anybody asks for certificates
+    from cryptography import x509  # noqa: PLC0415 - few tests use certificates
     from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
 
     try:
