@@ -12,6 +12,6 @@ def __getattr__(name: str) -> Any:
     """Import `Environment` lazily: every run of pytest imports this package for its plugin."""
     if name != "Environment":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from envtest.environment import Environment  # noqa: PLC0415 - that is the point
+    from envtest.environment import Environment  # noqa: PLC0415 - imported lazily
 
     return Environment

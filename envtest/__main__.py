@@ -101,7 +101,7 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
 
 async def _stop_with_parent(parent: int) -> None:
     """Exit when the parent process changes, because the original one has ended."""
-    while os.getppid() == parent:  # noqa: ASYNC110 - no event announces a new parent
+    while os.getppid() == parent:  # noqa: ASYNC110 - no event reports a new parent
         await asyncio.sleep(_PARENT_POLL)
     os.kill(os.getpid(), signal.SIGTERM)
 

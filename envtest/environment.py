@@ -187,7 +187,7 @@ class Environment(Startable):
 
     @property
     def config(self) -> Config:
-        """Client configuration for this process, as admin."""
+        """The configuration of in-process clients, as admin."""
         return self.config_for(self._admin_token)
 
     @property
@@ -196,7 +196,7 @@ class Environment(Startable):
         return self.plane.responders
 
     def config_for(self, token: str) -> Config:
-        """Client configuration for this process with a bearer token."""
+        """Return the configuration of in-process clients with a bearer token."""
         return Config(host=LOCAL, token=token, app=self.server.app)
 
     @property
@@ -253,9 +253,9 @@ class Environment(Startable):
         """The last requests: user, attributes and outcome."""
         return self.server.audit
 
-    # -------------------------------------------------------------- going back
+    # -------------------------------------------------------------- snapshots
     def snapshot(self) -> Snapshot:
-        """A snapshot of all objects, without a copy of them."""
+        """Return a snapshot of all objects, without copying them."""
         return snapshots.take_snapshot(self.plane.storage)
 
     def restore(self, snapshot: Snapshot, *, reset_revision: bool = False) -> None:
@@ -273,7 +273,7 @@ class Environment(Startable):
         fork._authority, fork._proxies = self._authority, self._proxies
         return fork
 
-    # -------------------------------------------------------------- who writes what
+    # -------------------------------------------------------------- journal of writes
     @property
     def journal(self) -> Journal:
         """The journal of all writes; it records from the first use on."""
@@ -283,17 +283,17 @@ class Environment(Startable):
             self._journal.start()
         return self._journal
 
-    def writes(self, *, max: int, user: str = "", resource: str = "") -> Budget:  # noqa: A002 - reads best
-        """``async with env.writes(max=2):`` fails if the block writes more, and names the writers."""
+    def writes(self, *, max: int, user: str = "", resource: str = "") -> Budget:  # noqa: A002 - the name reads best
+        """Fail if the block ``async with env.writes(max=2):`` writes more, and name the writers."""
         return Budget(self.journal, max, user=user, resource=resource)
 
     def no_writes(self, *, user: str = "", resource: str = "") -> Budget:
-        """``async with env.no_writes():`` fails if the block writes anything."""
+        """Fail if the block ``async with env.no_writes():`` writes anything."""
         return self.writes(max=0, user=user, resource=resource)
 
     @staticmethod
     def owners(obj: JsonObject) -> dict[str, list[str]]:
-        """The fields that each manager owns, from ``metadata.managedFields``."""
+        """Return the fields that each manager owns, from ``metadata.managedFields``."""
         return owners(obj)
 
     # -------------------------------------------------------------- faults
@@ -414,7 +414,7 @@ class Environment(Startable):
         self._stack.push_async_callback(self._simulated.aclose)
         await self._simulated.start()
         if self._crds or self._crd_paths or self._webhooks:
-            from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install nothing
+            from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install no objects
 
             installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest"))
             options, serving = self._webhooks, None
@@ -442,7 +442,7 @@ class Environment(Startable):
 def _open_storage(data_dir: Path | None) -> LocalStorage | None:
     if data_dir is None:
         return None
-    from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - tests keep nothing
+    from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - most tests have no data directory
 
     return SqliteStorage(data_dir / "objects.db")
 

@@ -42,7 +42,7 @@ class PathStep(str):
     __slots__ = ("go_path",)
 
     def __new__(cls, text: str, shown: str = "") -> Self:
-        """`go_path` is the part as Go's decoder writes it."""
+        """Create a part; `shown` is its text in Go's messages, empty to omit it."""
         step = super().__new__(cls, text)
         step.go_path = shown
         return step

@@ -2,7 +2,7 @@
 
 A *decoder* is a compiled schema: a function from a value to the value as it would be after decoding and encoding once.
 Unknown fields are dropped and reported; nulls and empty optional lists, maps and strings vanish; a wrong type is a
-`DecodeError` in the decoder's words.
+`DecodeError` with the message of Go's decoder.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json (v1.36)
 """
@@ -130,7 +130,7 @@ def _number(value: JsonValue, context: DecodeContext) -> JsonValue:
     return whole_numbers(value)
 
 
-def _any(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one shape for all
+def _any(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
     return value
 
 
@@ -310,7 +310,7 @@ def _micro_time(value: JsonValue, context: DecodeContext) -> JsonValue:
     return read_micro_time(value)
 
 
-def _json(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one shape for all
+def _json(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
     return value
 
 

@@ -173,7 +173,7 @@ def _sorted(value: JsonValue) -> JsonValue:
 # ------------------------------------------------------------------ differences
 def difference(name: str, old: JsonValue, new: JsonValue) -> str:
     """Return the difference of two values of a type, as the server prints it."""
-    import difflib  # noqa: PLC0415 - few objects are refused
+    import difflib  # noqa: PLC0415 - few errors show a difference
 
     before, after = (_lines(shown(name, value)) for value in (old, new))
     lines = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]

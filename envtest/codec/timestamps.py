@@ -71,7 +71,7 @@ def _parse(text: str, layout: str) -> tuple[datetime, str]:
     position, parts = 0, []
     for element, pattern in _PARTS:
         if element == "05" and layout == MICROS:
-            pattern = r"\d\d"  # noqa: PLW2901 - the fraction is an element of its own there
+            pattern = r"\d\d"  # noqa: PLW2901 - the fraction is a separate element in the pattern
         match = re.compile(pattern).match(text, position)
         if match is None:
             raise _fail(text, layout, text[position:], element)

@@ -40,7 +40,7 @@ def _no_certificate() -> str:
 
 
 def no_authority(_: bytes, __: Sequence[str], ___: int | None) -> bytes:
-    """The certificate authority of a plane without one: returns an empty certificate."""
+    """Return an empty certificate: a plane without a certificate authority."""
     return b""
 
 
@@ -117,7 +117,7 @@ class SimulatedController(ABC):
         self.queue.add(event.key)
 
     async def write(self, writes: Writes) -> None:
-        """Send writes and record Events in order; objects to patch or delete may be gone."""
+        """Send writes and record Events in order; ignore missing objects of patches and deletions."""
         for write in writes:
             if isinstance(write, PendingEvent):
                 await self.events.record(write)
@@ -125,7 +125,7 @@ class SimulatedController(ABC):
                 await self.write_one(write)
 
     async def write_one(self, write: Write) -> JsonObject | None:
-        """Send one write and record its Event; return the object, or None if it was gone."""
+        """Send one write and record its Event; return the object, or None if it does not exist."""
         try:
             written = await self.context.api.write(write)
         except NotFoundError:
@@ -168,7 +168,7 @@ class Runner:
             self._tasks.start(self._work(controller), name=controller.name)
 
     def restored(self) -> None:
-        """Let controllers forget cached state; reflectors find changes by themselves."""
+        """Let controllers drop cached state; reflectors detect changes themselves."""
         for controller in self.controllers:
             controller.restored()
 
@@ -195,7 +195,7 @@ class Runner:
                     expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.reported_error
                     level = logging.DEBUG if expected else logging.WARNING
                     _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
-                except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster
+                except Exception:  # noqa: BLE001 - logged and retried; one bad object must not stop the cluster
                     wait = queue.add_rate_limited(key)
                     _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
                 else:

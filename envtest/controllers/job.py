@@ -200,7 +200,7 @@ def _fails_index(view: JobView, pod: JsonObject) -> bool:
     return of_pods.failures_of_index(pod) >= int(view.spec["backoffLimitPerIndex"])
 
 
-# ------------------------------------------------------------------ core: is it over?
+# ------------------------------------------------------------------ core: the final condition
 def verdict(view: JobView, counted: FinishedPods) -> JsonObject | None:
     """Return the condition that ends the job: ``SuccessCriteriaMet`` or ``FailureTarget``."""
     conditions = conditions_of(view.job)

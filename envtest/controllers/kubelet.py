@@ -344,7 +344,7 @@ class KubeletController(SimulatedController):
             text = stage.message or f"Error: {stage.reason}"
             await self.events.record(PendingEvent(pod, "Failed", text, warning=True))
 
-    # -------------------------------------------------------------- the end
+    # -------------------------------------------------------------- termination
     async def _end(self, key: str, pod: JsonObject) -> float | None:
         """Stop the containers, kill them after the grace period, then delete the pod."""
         number = stage_for(pod, State.TERMINATING, self.stages, self._used)

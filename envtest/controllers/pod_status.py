@@ -290,7 +290,7 @@ def _debugging(container: JsonObject, pod: JsonObject, move: PodTransition) -> J
     return {**_base(container, pod, before), **_run(before, move, container)}
 
 
-# ------------------------------------------------------------------ the end
+# ------------------------------------------------------------------ final state
 def final_state(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
     """Return how a deleted pod ends: by its stage, else by its restart policy; a killed pod fails."""
     if killed:

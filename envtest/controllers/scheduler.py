@@ -83,7 +83,7 @@ def _fits(expression: JsonObject, labels: JsonObject) -> bool:
     return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
 
 
-# ------------------------------------------------------------------ amounts
+# ------------------------------------------------------------------ resource requests
 def pod_requests(pod: JsonObject) -> Amounts:
     """Return the resource requests of a pod, overhead included."""
     return with_overhead(pod["spec"], "requests", of_pod(pod["spec"], "requests"))

@@ -272,7 +272,7 @@ def _claim(owner: JsonObject, template: JsonObject, name: str) -> JsonObject:
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": meta, "spec": spec}
 
 
-# ------------------------------------------------------------------ core: what becomes of claims
+# ------------------------------------------------------------------ core: claim retention
 def _retention(owner: JsonObject) -> tuple[bool, bool]:
     """Whether claims are deleted with the set (whenDeleted), and with scaled-down pods (whenScaled)."""
     policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}

@@ -1,7 +1,7 @@
 """Field properties that the published schemas lack: pointers, and fields without omitempty.
 
 The table has a line for each type: its fields in the order of Go's encoder. Each field has its embedded struct, its
-Go type if the schema lacks it, and a mark for pointers and for fields that are written even if they are empty.
+Go type if the schema lacks it, and a mark. Marks denote pointers, and fields that are written even if they are empty.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _SEEN = 4096
 """Size of the cache of converted objects, which lists, watches and writes share."""
 
 
-# ------------------------------------------------------------------ rules
+# ------------------------------------------------------------------ validation
 def validate_conversion(
     conversion: JsonObject, field: str, *, recognized: bool = True, check_bundle: bool = False
 ) -> Iterator[Cause]:
@@ -60,7 +60,7 @@ def bundle_is_bad(conversion: JsonObject) -> bool:
     return bool(config.get("caBundle")) and not valid_bundle(config["caBundle"])
 
 
-# ------------------------------------------------------------------ converting
+# ------------------------------------------------------------------ conversion
 class Converter:
     """Converts between the versions of one CRD: strategy None changes ``apiVersion``, Webhook calls the webhook."""
 

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """One version of a custom resource: decoding, defaulting, validation, storage.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource (v1.36)

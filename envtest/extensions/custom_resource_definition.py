@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """CustomResourceDefinitions: defaulting, validation and strategy.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition (v1.36)
@@ -35,7 +35,7 @@ class Listener(Protocol):
     """The protocol of the server that serves CRDs."""
 
     async def changed(self, context: Context, name: str) -> None:
-        """A CRD was created, updated or deleted."""
+        """Process a CRD that was created, updated or deleted."""
         ...
 
 
@@ -74,7 +74,7 @@ class DefinitionStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
         self.returns_deleted = True
 
-    # -------------------------------------------------------------- writing
+    # -------------------------------------------------------------- create and update
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Set an empty status: no names are accepted yet."""
         obj["status"] = {

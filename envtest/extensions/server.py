@@ -110,7 +110,7 @@ class ExtensionServer:
             for version in defined.order:
                 yield defined.group, version
 
-    # -------------------------------------------------------------- definitions come and go
+    # -------------------------------------------------------------- installing and removing definitions
     async def changed(self, context: Context, name: str) -> None:
         """See `Listener`."""
         obj = self._find(name)
@@ -377,7 +377,7 @@ class ExtensionServer:
 
 
 def _nothing() -> None:
-    """The default callback: does nothing."""
+    """Do nothing: the default callback."""
 
 
 def _deprecation(spec: JsonObject, version: str) -> str:

@@ -127,7 +127,7 @@ class Process:
             if child.poll() is None:
                 _signal(child.pid, signal.SIGTERM)
                 end = time.monotonic() + self._options.stop_timeout
-                while child.poll() is None and time.monotonic() < end:  # noqa: ASYNC110 - a child rings no bell
+                while child.poll() is None and time.monotonic() < end:  # noqa: ASYNC110 - the end causes no event
                     await asyncio.sleep(_POLL / 5)
         finally:
             self.kill()

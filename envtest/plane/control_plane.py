@@ -233,7 +233,7 @@ class ControlPlane:
             services.strategy.pool.take(obj)
 
     def rederive(self) -> None:
-        """Rebuild everything derived from the storage after it went to another state."""
+        """Rebuild all derived state after the storage was restored to another state."""
         self._reserve()
         self.extensions.reload()
         self.auto_registration.reload()

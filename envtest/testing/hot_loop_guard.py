@@ -1,7 +1,7 @@
 """Fails a test in virtual time when one client sends requests without end while the clock does not advance.
 
-A reconciler that causes its own next event never lets the loop become idle, so virtual time cannot advance and the
-test would hang until its real timeout. In real time the clock always advances, so nothing is counted.
+A reconciler that causes its own next event never lets the loop become idle, so virtual time cannot advance. The test
+would hang until its real timeout. In real time the clock always advances, so nothing is counted.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-# ------------------------------------------------------------------ entering what fixtures made, in the test's loop
+# ------------------------------------------------------------------ entering context managers in the test's loop
 def _enter(request: pytest.FixtureRequest, context: AbstractAsyncContextManager[Any]) -> None:
     """Enter `context` in the loop of the test, after the contexts of earlier fixtures."""
     node = request.node
@@ -83,7 +83,7 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
     USE_EXISTING_CLUSTER and KUBEBUILDER_ASSETS select the cluster. A test that needs the embedded server is skipped
     there, with the reason.
     """
-    from envtest.external import clusters  # noqa: PLC0415 - loaded with every pytest: has to be light
+    from envtest.external import clusters  # noqa: PLC0415 - every run of pytest loads this module: it must be light
 
     options: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
     for mark in reversed(list(request.node.iter_markers("k8s"))):

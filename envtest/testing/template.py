@@ -21,7 +21,7 @@ _FOR_PLUGIN = ("faults", "seed")
 
 
 class Templates:
-    """Snapshots of started environments by their options; each is made on first use."""
+    """Snapshots of started environments by their options; each is created at its first use."""
 
     def __init__(self) -> None:
         self._made: dict[bytes, Snapshot] = {}

@@ -30,7 +30,7 @@ class Membership:
 
     Args:
         identity: this member. It counts as alive: its own elector detects a lost lease.
-        lease_duration: seconds, for members whose lease is gone.
+        lease_duration: seconds, for members whose lease was deleted.
     """
 
     def __init__(self, identity: str, *, lease_duration: float) -> None:

@@ -132,7 +132,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
         self._changed.set()
 
     async def _entry(self, name: str, key: ObjectKey, reader: Client, management: Cluster) -> ClusterEntry | None:
-        """Return the entry of an object's cluster; None if it is gone or being deleted."""
+        """Return the entry of an object's cluster; None if the object is deleted or being deleted."""
         try:
             obj = await reader.get_or_none(self._kind, key)
             if obj is None or is_deleting(obj):
@@ -145,7 +145,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
             return ClusterEntry(name=name, problem=str(error))
 
     async def key_object(self, management: Cluster, name: str) -> T | None:
-        """Return the object that describes a cluster, from the server; None if it is gone."""
+        """Return the object that describes a cluster, from the server; None if it does not exist."""
         key = self._keys.get(name)
         return None if key is None else await management.uncached.get_or_none(self._kind, key)
 
@@ -173,7 +173,7 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         self._key = key
         self.rules = (RbacRule("get list watch patch", Secret, namespaces=[namespace or ALL_NAMESPACES]),)
 
-    async def config_of(self, obj: Secret, management: Cluster) -> Config:  # noqa: ARG002 - the port's
+    async def config_of(self, obj: Secret, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature
         """See `ObjectClusters`."""
         source = f"Secret {obj.metadata.namespace}/{obj.metadata.name}"
         if not (kubeconfig := obj.data.get(self._key)):

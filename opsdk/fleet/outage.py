@@ -66,7 +66,7 @@ class Outage:
             self._stand_in, self._until = "", now + growing(self._timeout, self._rounds)
         if not self._stand_in and now >= self._until:
             self._invited.clear()
-        # By weight: the shards of an owner that reaches nothing spread over all others.
+        # By weight: the shards of an owner without connectivity spread over all other members.
         free = [member for member in others if member not in self._invited]
         self._stand_in = max(free, key=lambda member: (weight(member, self.shard), member), default="")
         if self._stand_in:

@@ -106,7 +106,7 @@ class StaticClusters(ClusterProvider):
 
     async def start(
         self,
-        management: Cluster,  # noqa: ARG002 - the port's
+        management: Cluster,  # noqa: ARG002 - the protocol's signature
         on_change: Callable[[Clusters], None],
     ) -> None:
         """See `ClusterProvider`."""
@@ -137,7 +137,7 @@ class KubeconfigDirectory(ClusterProvider):
 
     async def start(
         self,
-        management: Cluster,  # noqa: ARG002 - the port's
+        management: Cluster,  # noqa: ARG002 - the protocol's signature
         on_change: Callable[[Clusters], None],
     ) -> None:
         """See `ClusterProvider`."""

@@ -63,7 +63,7 @@ class NamespaceShards(ObjectClusters[Namespace]):
         super().__init__(Namespace, label_selector=label_selector, clock=clock)
         self.rules = (RbacRule("get list watch", Namespace),)
 
-    async def config_of(self, obj: Namespace, management: Cluster) -> Config:  # noqa: ARG002 - the port's
+    async def config_of(self, obj: Namespace, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature
         """See `ObjectClusters`."""
         return management.config
 

@@ -1,9 +1,9 @@
-"""pytest plugin: ``async def`` tests and fixtures run in virtual time, and a test that leaves a task behind fails.
+"""pytest plugin: ``async def`` tests and fixtures run in virtual time, and a test with a leaked task fails.
 
 Load it with ``-p opsdk.testing.plugin``. Mark a test ``realtime`` to run it on an ordinary loop.
 
-Each test has a loop of its own, so only fixtures of function scope may be async. The fixtures, the test and the end of
-the fixtures run in one task, so a fixture may hold a task group, a timeout or a context variable open.
+Each test has its own loop, so only fixtures of function scope may be async. Setup, test and teardown run in one
+task, so a fixture may hold a task group, a timeout or a context variable open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - each evaluator takes what all of them are given, whether it needs it or not
+# ruff: noqa: ARG002 - evaluators share one signature, and ignore arguments
 """Quota evaluators: the usage that an object counts for. Pure.
 
 Upstream: pkg/quota/v1/evaluator/core (v1.36)

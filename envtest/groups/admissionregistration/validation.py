@@ -422,7 +422,7 @@ def _fault(compiled: _Compiled, field: str, value: str = "") -> Iterator[Cause]:
         yield api_errors.invalid_value(field, value or compiled.text, compiled.fault)
 
 
-# ------------------------------------------------------------------ validating
+# ------------------------------------------------------------------ ValidatingAdmissionPolicy
 def _validations(compiler: _Compiler, name: str, spec: JsonObject) -> Iterator[Cause]:
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
@@ -484,7 +484,7 @@ def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: s
         yield from _fault(compiler.compile(expression, ANNOTATION), f"{field}.valueExpression", written)
 
 
-# ------------------------------------------------------------------ mutating
+# ------------------------------------------------------------------ MutatingAdmissionPolicy
 def _mutation(compiler: _Compiler, mutation: JsonObject, field: str) -> Iterator[Cause]:
     from opsdk.apiserver.admission.policies.compiled_policy import CONFIGURATION, PATCH  # noqa: PLC0415 - as above
 

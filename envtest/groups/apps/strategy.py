@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Deployments, replica sets, stateful sets, daemon sets, controller revisions.
 
 Upstream: pkg/registry/apps (v1.36)
@@ -116,7 +116,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         return list(validate_stateful_set_update(obj, old))
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS labels, because pod host names begin with them."""
+        """Check that the name is a DNS label, because pod host names begin with it."""
         return validation.dns_label(name, prefix=prefix)
 
 

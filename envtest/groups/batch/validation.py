@@ -379,7 +379,7 @@ def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
             yield api_errors.too_long(f"{path}.managedBy", 63)
 
 
-# ------------------------------------------------------------------ failures
+# ------------------------------------------------------------------ pod failure policy
 
 
 def _failure(rule: JsonObject, path: str, containers: set[str], *, by_index: bool) -> Iterator[Cause]:
@@ -423,7 +423,7 @@ def _codes(on_exit_codes: JsonObject, path: str, containers: set[str]) -> Iterat
         yield api_errors.invalid_value(values_path, values, "must be ordered")
 
 
-# ------------------------------------------------------------------ successes
+# ------------------------------------------------------------------ success policy
 
 
 def _success(rule: JsonObject, path: str, completions: int | None) -> Iterator[Cause]:

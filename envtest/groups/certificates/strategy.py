@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """CertificateSigningRequests: the server sets the requester; approval and status are subresources.
 
 Upstream: pkg/registry/certificates/certificates (v1.36)
@@ -36,7 +36,7 @@ class SigningRequestStrategy(GeneratedStrategy):
         return _OWNED
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are path segments."""
+        """Check that the name is a path segment."""
         return validation.path_segment(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

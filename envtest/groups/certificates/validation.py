@@ -99,7 +99,7 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(path, domain, text)
 
 
-# ------------------------------------------------------------------ parts of the status
+# ------------------------------------------------------------------ conditions
 def _of_kind(obj: JsonObject, kind: str) -> list[tuple[JsonValue, ...]]:
     """Return the conditions of a type without timestamps."""
     keys = ("status", "reason", "message")

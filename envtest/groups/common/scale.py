@@ -80,7 +80,7 @@ class ScaleStore:
         transform: Transform,
         validate: Validate = accept,
         *,
-        force_create: bool = False,  # noqa: ARG002 - the shape of Updater; a scale is never created
+        force_create: bool = False,  # noqa: ARG002 - the signature of Updater; a scale is never created
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
         """See `Updater`."""

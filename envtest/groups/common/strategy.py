@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """The base strategy of the built-in kinds, driven by the generated tables.
 
 Upstream: pkg/registry/<group>/<kind>/strategy.go (v1.36)
@@ -95,7 +95,7 @@ class GeneratedStrategy(HasStatusRules):
         return f"<{type(self).__name__} of {self.info.resource}>"
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS subdomains, or path segments for RBAC."""
+        """Check that the name is a DNS subdomain, or a path segment for RBAC."""
         rule = validation.path_segment if self.info.resource in _PATH_NAMES else validation.dns_subdomain
         return rule(name, prefix=prefix)
 

@@ -147,7 +147,7 @@ def header_name(name: str, field: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(field, name, _HEADER)
 
 
-# ------------------------------------------------------------------ amounts
+# ------------------------------------------------------------------ quantities
 def positive_quantity(amount: str, field: str) -> Iterator[Cause]:
     """Validate that a quantity is positive."""
     if Quantity(amount).value <= 0:

@@ -20,7 +20,7 @@ from envtest.groups.common.printing import (
 from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-# ------------------------------------------------------------------ ingresses and the rest
+# ------------------------------------------------------------------ ingresses and other kinds
 
 
 def _ingress(obj: JsonObject, now: float) -> list[JsonValue]:

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Strategies of roles and bindings. The authorizer evaluates them.
 
 Upstream: pkg/registry/rbac (v1.36)

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Priority classes: two are reserved for the system; the value of others is at most a billion, and immutable.
 
 Upstream: pkg/registry/scheduling (v1.36)

@@ -237,7 +237,7 @@ def validate_capacity_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause
         yield from validation.immutable_field(obj, old, key)
 
 
-# ------------------------------------------------------------------ classes of attributes
+# ------------------------------------------------------------------ volume attributes classes
 def validate_attributes(obj: JsonObject) -> Iterator[Cause]:
     """Validate a VolumeAttributesClass."""
     driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}

@@ -37,7 +37,7 @@ class Fault(StrEnum):
     DELAY = "delay"
     """Window: each request takes up to two seconds longer."""
     PARTITION = "partition"
-    """Window: nothing passes between replica and server; it arrives late."""
+    """Window: messages between replica and server are delayed until its end."""
     BLACK_HOLE = "black_hole"
     """Window: requests get no response, as if a firewall dropped packets; open watches stay silent for ever."""
     SLOW_RECONCILE = "slow_reconcile"

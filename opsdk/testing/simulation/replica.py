@@ -69,7 +69,7 @@ class Replica:
 
     Args:
         number: of the replica, from 0.
-        factory: makes a new operator for each start.
+        factory: creates a new operator for each start.
         config: the client configuration; a `Link` wraps its `app`.
         observer: records the activity.
         ledger: checks leadership.

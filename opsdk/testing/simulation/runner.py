@@ -67,8 +67,8 @@ class Simulation:
     """An operator, its environment, and the invariants at the end. Times are in virtual seconds.
 
     Attributes:
-        operator: makes a new operator for each start of a replica.
-        environment: makes a new environment, such as ``envtest.Environment``.
+        operator: creates a new operator for each start of a replica.
+        environment: creates a new environment, such as ``envtest.Environment``.
         actions: the workload: the plan calls them at random times.
         check: raises AssertionError unless the cluster matches the specs.
         invariants: more checks of the whole run, called once at its end; they raise AssertionError.

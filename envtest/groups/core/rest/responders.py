@@ -1,4 +1,4 @@
-"""Responders: test functions that answer exec, logs and proxy requests for pods and nodes."""
+"""Responders: test functions that handle exec, logs and proxy requests for pods and nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Forwarded = Callable[[JsonObject, int, Pipe], Awaitable[None]]
 
 
 class Responders:
-    """Functions of a test that answer for pods, services and nodes; None makes the kubelet unreachable."""
+    """Test functions that respond for pods, services and nodes; None makes the kubelet unreachable."""
 
     def __init__(self) -> None:
         self.logs: Logs | None = None

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Namespaces: active until they are deleted, and removed when ``spec.finalizers`` is empty.
 
 Upstream: pkg/registry/core/namespace/strategy.go (v1.36)
@@ -30,7 +30,7 @@ class NamespaceStrategy(GeneratedStrategy):
         self.selectable = {"status.phase": lambda obj: str((obj.get("status") or {}).get("phase", ""))}
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS labels."""
+        """Check that the name is a DNS label."""
         return validation.dns_label(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

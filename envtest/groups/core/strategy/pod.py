@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Pods: validation, quality of service, graceful deletion.
 
 Upstream: pkg/registry/core/pod/strategy.go (v1.36)

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Services: allocate cluster IPs and node ports on create, release them on delete.
 
 Upstream: pkg/registry/core/service/strategy.go (v1.36)
@@ -181,7 +181,7 @@ class ServiceStrategy(GeneratedStrategy):
         }
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS labels."""
+        """Check that the name is a DNS label."""
         return validation.dns_label(name, prefix=prefix)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:

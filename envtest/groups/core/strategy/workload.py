@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """The base of kinds with a selector and a matching pod template."""
 
 from __future__ import annotations

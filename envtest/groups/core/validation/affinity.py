@@ -98,7 +98,7 @@ def _field(requirement: JsonObject, path: str) -> Iterator[Cause]:
         yield from validation.subdomain(value, f"{path}.values[{number}]")
 
 
-# ------------------------------------------------------------------ other pods
+# ------------------------------------------------------------------ pod affinity
 def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
     yield from check_label_selector(term.get("labelSelector") or {}, f"{path}.labelSelector")
     yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
@@ -124,7 +124,7 @@ def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.each(qualified_name(key), key, f"{path}.topologyKey")
 
 
-# ------------------------------------------------------------------ spreading
+# ------------------------------------------------------------------ topology spread
 def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Cause]:
     """Validate topology spread constraints."""
     pairs = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]

@@ -98,7 +98,7 @@ def _there(spec: JsonObject) -> JsonObject:
     return present
 
 
-# ------------------------------------------------------------------ pods that wait behind a gate
+# ------------------------------------------------------------------ scheduling gates
 def _narrowed(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate changes of a pod with scheduling gates: node selector and affinity may only become narrower."""
     now, before = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
@@ -131,7 +131,7 @@ def _begins(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> bool:
     return list(now[: len(before)]) == list(before) and (bool(before) or not now)
 
 
-# ------------------------------------------------------------------ debugging containers
+# ------------------------------------------------------------------ ephemeral containers
 def validate_ephemeral_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: ephemeral containers may be added and are immutable."""
     if MIRROR in (old["metadata"].get("annotations") or {}):

@@ -103,7 +103,7 @@ def validate_container_context(context: JsonObject | None, path: str, *, host_us
     yield from _apparmor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
-# ------------------------------------------------------------------ profiles of the kernel's two guards
+# ------------------------------------------------------------------ seccomp and AppArmor profiles
 def _seccomp(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     if profile is None:
         return

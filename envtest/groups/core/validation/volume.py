@@ -132,7 +132,7 @@ def _file(item: JsonObject, path: str) -> Iterator[Cause]:
     yield from _mode(item.get("mode"), f"{path}.mode")
 
 
-# ------------------------------------------------------------------ several sources in one
+# ------------------------------------------------------------------ projected volumes
 class _Paths:
     """The paths of a projected volume; each must be unique."""
 
@@ -194,7 +194,7 @@ _PROJECTIONS: Final = {
 }
 
 
-# ------------------------------------------------------------------ the rest
+# ------------------------------------------------------------------ other sources
 def _ephemeral(source: JsonObject, path: str) -> Iterator[Cause]:
     template, template_path = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
     if template is None:
