@@ -11,7 +11,7 @@ from opsdk.apiserver.storage.snapshots import Snapshot, Snapshots
 from opsdk.errors import ConfigError
 
 _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
-"""Prefixes of objects whose derived state only follows their writes; other state follows the storage."""
+"""Prefixes of objects whose derived state a restore must rebuild; other derived state watches the storage."""
 
 
 def take_snapshot(storage: LocalStorage) -> Snapshot:

@@ -16,7 +16,7 @@ from opsdk.apiserver.admission.plugin import Plugin, resource_path, writes
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST_PODS: Final = 3000
-"""The number of existing pods that are evaluated when the labels of their namespace change."""
+"""The maximum number of existing pods that are evaluated when the labels of their namespace change."""
 _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
     "replicationcontrollers": ("spec", "template"),
     "podtemplates": ("template",),

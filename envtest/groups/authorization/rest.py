@@ -97,7 +97,7 @@ class AccessReviews:
 
 
 def _shown(path: JsonObject) -> JsonObject:
-    """Return field path attributes with the Go names of the internal type."""
+    """Return ``nonResourceAttributes`` with the Go names of the internal type."""
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
 
 
