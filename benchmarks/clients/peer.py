@@ -14,7 +14,7 @@ from benchmarks.protocol import Heartbeat, Meter, Options, Sample, send
 
 Put = Callable[[str, Any], None]
 """Gets the name and the newest state of an object."""
-_WARM_UP_ROUNDS = 5
+_WARM_UP_ROUNDS = 25
 
 
 class Requests(Protocol):

@@ -48,9 +48,10 @@ WORKLOAD = Workload(
     title="Reconcile with one status write",
     note=(
         "A controller starts on fresh custom objects and writes the status of each. CPU and time count from the start "
-        "of the controller, its first list included, to the last answer. The watch returns each write, which costs a "
-        "second, empty reconcile. kopf has worker_limit set to the number of workers and idle_timeout to 5 ms: with "
-        "its 5 s, W workers handle W / 5 objects a second. kubesdk reaches the status through the object's name."
+        "of the controller, its first list included, to the last answer; imports are done before. The watch returns "
+        "each write, which costs a second, empty reconcile. kopf has worker_limit set to the number of workers and "
+        "idle_timeout to 5 ms: with its 5 s, W workers handle W / 5 objects a second. kubesdk reaches the status "
+        "through the object's name."
     ),
     clients=CLIENTS,
     variants=variants,
