@@ -9,9 +9,9 @@ __all__ = ["Environment"]
 
 
 def __getattr__(name: str) -> Any:
-    """The pytest plugin is in this package, and loaded with every run of pytest: the server has to wait."""
+    """Import `Environment` lazily: every run of pytest imports this package for its plugin."""
     if name != "Environment":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from envtest.environment import Environment  # noqa: PLC0415 - that is the point
+    from envtest.environment import Environment  # noqa: PLC0415 - imported lazily
 
     return Environment

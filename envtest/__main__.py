@@ -31,7 +31,7 @@ with on_first_use:
     from opsdk.testing.simulation import link as links
     from opsdk.testing.simulation import plan_file
 
-# Seconds between looks at the parent process.
+# Seconds between checks of the parent process.
 _PARENT_POLL = 0.5
 
 
@@ -67,8 +67,8 @@ def parser() -> argparse.ArgumentParser:
 
 async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
     """Start the server and return the message to print."""
-    # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage
-    # again and again would take a fifth of the time.
+    # Schemas live as long as the process, and trees have no cycles: scanning them for garbage again and again
+    # would take a fifth of the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
@@ -100,8 +100,8 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
 
 
 async def _stop_with_parent(parent: int) -> None:
-    """Stop this process when it has got another parent."""
-    while os.getppid() == parent:  # noqa: ASYNC110 - no event announces a new parent
+    """Exit when the parent process changes, because the original one has ended."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - no event reports a new parent
         await asyncio.sleep(_PARENT_POLL)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -51,7 +51,7 @@ from opsdk.testing.clock import ManualClock
 
 T = TypeVar("T")
 LOCAL = "http://envtest.local"
-"""The host of requests that never leave the process."""
+"""The host of in-process requests."""
 ADMIN = User(name="admin", uid="admin-uid", groups=(MASTERS,))
 
 
@@ -67,7 +67,7 @@ class Environment(Startable):
         data_dir: the directory for objects and certificates, which the next start reads; None stores nothing.
         controllers: ``none`` for a bare API server, ``cluster`` for all simulated controllers, or names of
             kube-controller-manager's controllers; ``-name`` excludes one.
-        stages: the rules for pod phases; by default pods are ready at once, and pods of jobs succeed.
+        stages: the rules for pod phases; by default pods become ready immediately, and pods of jobs succeed.
         tokens: more users by bearer token.
         authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with credentials.
         anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let these read
@@ -187,7 +187,7 @@ class Environment(Startable):
 
     @property
     def config(self) -> Config:
-        """Client configuration for this process, as admin."""
+        """The configuration of in-process clients, as admin."""
         return self.config_for(self._admin_token)
 
     @property
@@ -196,7 +196,7 @@ class Environment(Startable):
         return self.plane.responders
 
     def config_for(self, token: str) -> Config:
-        """Client configuration for this process with a bearer token."""
+        """Return the configuration of in-process clients with a bearer token."""
         return Config(host=LOCAL, token=token, app=self.server.app)
 
     @property
@@ -245,17 +245,17 @@ class Environment(Startable):
         return AuthenticatedUser(self, authenticated, token)
 
     def observed_rbac(self) -> ObservingAuthorizer:
-        """The requests of each user, and the smallest roles that allow them: ``env.observed_rbac().of("alice")``."""
+        """The requests of each user, and the minimal roles that allow them: ``env.observed_rbac().of("alice")``."""
         return self.plane.access.observed
 
     @property
     def audit(self) -> AuditLog:
-        """The last requests: user, request and outcome."""
+        """The last requests: user, attributes and outcome."""
         return self.server.audit
 
-    # -------------------------------------------------------------- going back
+    # -------------------------------------------------------------- snapshots
     def snapshot(self) -> Snapshot:
-        """A snapshot of all objects, without a copy of them."""
+        """Return a snapshot of all objects, without copying them."""
         return snapshots.take_snapshot(self.plane.storage)
 
     def restore(self, snapshot: Snapshot, *, reset_revision: bool = False) -> None:
@@ -273,7 +273,7 @@ class Environment(Startable):
         fork._authority, fork._proxies = self._authority, self._proxies
         return fork
 
-    # -------------------------------------------------------------- who writes what
+    # -------------------------------------------------------------- journal of writes
     @property
     def journal(self) -> Journal:
         """The journal of all writes; it records from the first use on."""
@@ -283,17 +283,17 @@ class Environment(Startable):
             self._journal.start()
         return self._journal
 
-    def writes(self, *, max: int, user: str = "", resource: str = "") -> Budget:  # noqa: A002 - reads best
-        """``async with env.writes(max=2):`` fails if the block writes more, and names the writers."""
+    def writes(self, *, max: int, user: str = "", resource: str = "") -> Budget:  # noqa: A002 - the name reads best
+        """Fail if the block ``async with env.writes(max=2):`` writes more, and name the writers."""
         return Budget(self.journal, max, user=user, resource=resource)
 
     def no_writes(self, *, user: str = "", resource: str = "") -> Budget:
-        """``async with env.no_writes():`` fails if the block writes anything."""
+        """Fail if the block ``async with env.no_writes():`` writes anything."""
         return self.writes(max=0, user=user, resource=resource)
 
     @staticmethod
     def owners(obj: JsonObject) -> dict[str, list[str]]:
-        """The fields that each manager owns, from ``metadata.managedFields``."""
+        """Return the fields that each manager owns, from ``metadata.managedFields``."""
         return owners(obj)
 
     # -------------------------------------------------------------- faults
@@ -347,7 +347,7 @@ class Environment(Startable):
     ) -> WebServer:
         """Listen on a real socket too, until the environment closes; a busy port is a `ConfigError`.
 
-        `app` is what serves there, if it is not `server.app`: one around it that makes faults, for example.
+        `app` replaces `server.app` there, for example with an application that wraps it and adds faults.
         """
         options = ServeOptions(host=host, port=port, tls=self._tls(host) if tls else None)
         web = WebServer(app or self.server.app, options)
@@ -364,7 +364,7 @@ class Environment(Startable):
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
         cert, key = self._pki.serving or self.authority.serving(host).write(directory, "serving")
         ca = directory / "client-ca.crt"
-        # Files of others may end without a line break.
+        # Existing files may lack a final newline.
         ca.write_bytes(b"\n".join(self._believed()))
         return Tls(cert_file=cert, key_file=key, client_ca_file=ca if ca.read_bytes().strip() else None)
 
@@ -386,7 +386,7 @@ class Environment(Startable):
         )
 
     def kubeconfig(self, web: WebServer) -> str:
-        """A kubeconfig for the admin of a served environment."""
+        """Return a kubeconfig for the admin of a served environment."""
         if web.options.tls is None:
             return user_kubeconfig(web.url, token=self._admin_token)
         client = self.authority.client("admin", (MASTERS,))
@@ -414,7 +414,7 @@ class Environment(Startable):
         self._stack.push_async_callback(self._simulated.aclose)
         await self._simulated.start()
         if self._crds or self._crd_paths or self._webhooks:
-            from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install nothing
+            from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install no objects
 
             installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest"))
             options, serving = self._webhooks, None
@@ -432,8 +432,8 @@ class Environment(Startable):
             self._journal.idle.clear()
 
     async def aclose(self) -> None:
-        """Stop serving, end every watch; idempotent."""
-        # Watches end first: then streams end by themselves and the web server need not wait for them.
+        """Stop serving and end every watch; idempotent."""
+        # End watches first: then streams end, and the web server does not wait for them.
         self.server.well_known.stopping = True
         self.plane.end_watches()
         await self._stack.aclose()
@@ -442,7 +442,7 @@ class Environment(Startable):
 def _open_storage(data_dir: Path | None) -> LocalStorage | None:
     if data_dir is None:
         return None
-    from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - tests keep nothing
+    from opsdk.apiserver.storage.sqlite import SqliteStorage  # noqa: PLC0415 - most tests have no data directory
 
     return SqliteStorage(data_dir / "objects.db")
 

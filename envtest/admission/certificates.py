@@ -38,7 +38,7 @@ class SignerPermission(Plugin):
         self._path, self._verb = path, verb
 
     async def validate(self, attributes: Attributes) -> None:
-        """See the class."""
+        """Raise `ForbiddenError` if the user has the permission neither on the signer nor on its domain."""
         if not writes(attributes, self._path, "UPDATE") or not self._means(attributes):
             return
         signer = _signer(attributes.old)
@@ -75,7 +75,7 @@ class CertificateSubjectRestriction(Plugin):
     resources = (_REQUESTS,)
 
     async def validate(self, attributes: Attributes) -> None:
-        """New requests for certificates of clients."""
+        """Check new CSRs for the signer of API client certificates."""
         if not writes(attributes, _REQUESTS, "CREATE") or _signer(attributes.obj) != _CLIENTS:
             return
         try:

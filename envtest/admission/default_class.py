@@ -20,14 +20,14 @@ _DEFAULT_STORAGE = (
 
 
 class DefaultClass(Plugin):
-    """Names the default class in new objects.
+    """Sets the default class of new objects that name none.
 
     Args:
-        classes: the classes.
-        path: what gets one: ``resource`` or ``group/resource``.
-        field: where it is named, in the spec.
-        old: an annotation that names one, too.
-        marks: annotations that make a class the default.
+        classes: the lister of the classes.
+        path: the resource that gets a default class: ``resource`` or ``group/resource``.
+        field: the field of the spec that names the class.
+        old: the annotation that named the class in older versions.
+        marks: the annotations that mark a class as the default.
     """
 
     def __init__(self, classes: ObjectCache, *, path: str, field: str, old: str, marks: Sequence[str]) -> None:
@@ -36,13 +36,13 @@ class DefaultClass(Plugin):
         self._path, self._field, self._old, self._marks = path, field, old, marks
 
     async def mutate(self, attributes: Attributes) -> None:
-        """See the class."""
+        """Set the field to the newest default class."""
         if not writes(attributes, self._path, "CREATE") or attributes.obj is None:
             return
         spec = attributes.obj.get("spec") or {}
         if spec.get(self._field) is not None or self._old in (attributes.obj["metadata"].get("annotations") or {}):
             return
-        # The newest; of several as new, the first by name.
+        # The newest default class wins; the first by name if timestamps are equal.
         marked = [c["metadata"] for c in self._classes.of() if self._is_default(c["metadata"])]
         newest = max((m["creationTimestamp"] for m in marked), default=None)
         name = next((str(m["name"]) for m in marked if m["creationTimestamp"] == newest), None)

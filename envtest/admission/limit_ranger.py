@@ -22,7 +22,7 @@ _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 
 
 class LimitRanger(Plugin):
-    """See the module; `ranges` are the limit ranges."""
+    """See the module; `ranges` is the lister of the limit ranges."""
 
     resources = ("pods", "pods/resize", "persistentvolumeclaims")
 
@@ -30,14 +30,14 @@ class LimitRanger(Plugin):
         self._ranges = ranges
 
     async def mutate(self, attributes: Attributes) -> None:
-        """New pods get the defaults."""
+        """Set the default requests and limits of new pods."""
         if not writes(attributes, "pods", "CREATE") or attributes.obj is None:
             return
         for limit_range in self._ranges.of(attributes.namespace):
             attributes.obj = with_defaults(attributes.obj, limit_range)
 
     async def validate(self, attributes: Attributes) -> None:
-        """Pods when they are made or resized, claims whenever they are written."""
+        """Check pods on create and resize, and claims on create and update."""
         pod = writes(attributes, "pods", "CREATE") or writes(attributes, "pods/resize", "UPDATE")
         if not pod and not writes(attributes, "persistentvolumeclaims", "CREATE", "UPDATE"):
             return

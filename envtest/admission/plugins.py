@@ -36,7 +36,7 @@ from opsdk.errors import ConfigError
 from opsdk.structured_merge.value import JsonObject
 
 OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"})
-"""Plugins that are off by default; the first because a bare server creates no service accounts."""
+"""Plugins that are off by default. A bare server creates no service accounts, so `ServiceAccount` would deny pods."""
 
 
 class PlaneAuthorizer(Protocol):

@@ -22,7 +22,7 @@ _AMOUNTS: Final = (("cpu", 1000), ("memory", 1))
 
 
 class _OnNode(Plugin):
-    """Looks at resized pods that have a node; `nodes` are the nodes."""
+    """Base of the checks of resized pods that have a node; `nodes` is the lister of the nodes."""
 
     resources = ("pods/resize",)
 
@@ -41,7 +41,7 @@ class PodResizeValidator(_OnNode):
     """Refuses a resize if the node does not run Linux or has too little allocatable."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """See the class."""
+        """Raise `ForbiddenError` if the node cannot resize the pod."""
         if not _resizes(attributes):
             return
         node = self._node(attributes)
@@ -60,7 +60,7 @@ class NodeDeclaredFeatureValidator(_OnNode):
     """Refuses a resize whose features the node does not declare."""
 
     async def validate(self, attributes: Attributes) -> None:
-        """See the class."""
+        """Raise `ForbiddenError` if the node lacks a declared feature."""
         needed = list(_features(_spec(attributes.obj), _spec(attributes.old))) if _resizes(attributes) else []
         if not needed:
             return

@@ -11,7 +11,7 @@ from opsdk.apimachinery.quantity import Quantity
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Amounts = dict[str, Quantity]
-"""Amounts by the names of resources."""
+"""Quantities by resource name."""
 
 ZERO = Quantity("0")
 
@@ -22,7 +22,7 @@ def read(amounts: Mapping[str, JsonValue] | None) -> Amounts:
 
 
 def plus(one: Quantity, other: Quantity) -> Quantity:
-    """The sum; written as the first one is, unless that is nothing."""
+    """Add two quantities; the sum has the format of the first one, unless that is zero."""
     return one + other if one.value else ZERO + other if not other.value else other + ZERO
 
 
@@ -32,7 +32,7 @@ def add(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
 
 
 def most(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
-    """The higher one, name by name."""
+    """Return the higher quantity of each resource."""
     return {**one, **{name: more for name, more in other.items() if name not in one or more > one[name]}}
 
 
@@ -53,7 +53,7 @@ def of_pod(spec: JsonObject, kind: str) -> Amounts:
 
 
 def with_overhead(spec: JsonObject, kind: str, amounts: Amounts) -> Amounts:
-    """Add the pod overhead; to limits only where a limit is set."""
+    """Add the pod overhead; limits only get it if the pod sets a limit."""
     overhead = read(spec.get("overhead"))
     if kind == "limits":
         overhead = {name: amount for name, amount in overhead.items() if amounts.get(name, ZERO).value}

@@ -16,7 +16,7 @@ _LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
 class PodTopologyLabels(Plugin):
-    """See the module; `nodes` are the nodes."""
+    """See the module; `nodes` is the lister of the nodes."""
 
     resources = ("pods", "pods/binding")
 
@@ -24,7 +24,7 @@ class PodTopologyLabels(Plugin):
         self._nodes = nodes
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Bindings, and pods that are made on a node."""
+        """Label bindings, and pods that are created with a node name."""
         name = _node(attributes)
         node = self._nodes.get(name) if name else None
         if node is None or attributes.obj is None:

@@ -13,11 +13,11 @@ from opsdk.structured_merge.value import JsonObject
 
 _CLASSES = "scheduling.k8s.io/priorityclasses"
 _NEVER_MIND: JsonObject = {"value": 0, "preemptionPolicy": "PreemptLowerPriority"}
-"""What holds where there is no class at all."""
+"""The values of a pod without a PriorityClass, if no class is the global default."""
 
 
 class Priority(Plugin):
-    """See the module; `classes` are the priority classes."""
+    """See the module; `classes` is the lister of the priority classes."""
 
     resources = ("pods", _CLASSES)
 
@@ -41,7 +41,7 @@ class Priority(Plugin):
             _check_priority(attributes, spec, priority_class)
             attributes.obj = {**obj, "spec": spec}
         elif writes(attributes, "pods", "UPDATE"):
-            # What was computed when the pod was made comes back where it was left out.
+            # An update that omits the computed values keeps them.
             obj, old = attributes.obj or {}, (attributes.old or {}).get("spec") or {}
             spec = obj.get("spec") or {}
             lost = {

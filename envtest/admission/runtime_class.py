@@ -18,7 +18,7 @@ _ALONE = "pod rejected: Pod Overhead set without corresponding RuntimeClass defi
 
 
 class RuntimeClass(Plugin):
-    """See the module; `classes` are the runtime classes."""
+    """See the module; `classes` is the lister of the runtime classes."""
 
     resources = ("pods",)
 
@@ -41,7 +41,7 @@ class RuntimeClass(Plugin):
         attributes.obj = {**attributes.obj, "spec": spec}
 
     async def validate(self, attributes: Attributes) -> None:
-        """The overhead is the runtime's."""
+        """Require that the overhead of a new pod is that of its RuntimeClass."""
         if not writes(attributes, "pods", "CREATE"):
             return
         runtime_class, declared = (

@@ -20,11 +20,11 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _PREFIX: Final = "kube-api-access-"
 _PLACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _LIFETIME: Final = 3607
-"""Seconds; the odd ones mark tokens that the server chose the lifetime of."""
+"""Seconds. The odd value marks tokens whose lifetime the server chose."""
 
 
 class ServiceAccount(Plugin):
-    """See the module; `accounts` are the service accounts."""
+    """See the module; `accounts` is the lister of the service accounts."""
 
     resources = ("pods",)
 
@@ -39,7 +39,7 @@ class ServiceAccount(Plugin):
         spec: JsonObject = pod["spec"]
         spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or _DEFAULT
         account = self._account(attributes, spec)
-        # Whether containers get the token: the pod says so, else the account.
+        # automountServiceAccountToken of the pod overrides that of the account.
         automount: JsonValue = spec.get("automountServiceAccountToken")
         if (account.get("automountServiceAccountToken") if automount is None else automount) is not False:
             volumes = spec.get("volumes") or []

@@ -29,7 +29,7 @@ class StorageObjectInUseProtection(Plugin):
     resources = tuple(_FINALIZERS)
 
     async def mutate(self, attributes: Attributes) -> None:
-        """New claims, volumes and classes of their attributes."""
+        """Add the finalizer to new claims, volumes and VolumeAttributesClasses."""
         info = attributes.served.info
         finalizer = _FINALIZERS.get(resource_path(info))
         if finalizer is None or attributes.operation != "CREATE" or attributes.obj is None:
@@ -41,7 +41,7 @@ class StorageObjectInUseProtection(Plugin):
 
 
 def class_of(claim: JsonObject) -> str:
-    """The storage class that a claim names; empty where it names none."""
+    """Return the storage class of a claim; empty without one."""
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
     if CLASS_ANNOTATION in annotations:
         return str(annotations[CLASS_ANNOTATION])
@@ -55,7 +55,7 @@ def size_of(claim: JsonObject) -> Quantity:
 
 
 class PersistentVolumeClaimResize(Plugin):
-    """Claims grow where their class allows it; `classes` are the storage classes."""
+    """Allows the expansion of claims by their storage class; `classes` is the lister of the storage classes."""
 
     resources = ("persistentvolumeclaims",)
 

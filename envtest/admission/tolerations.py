@@ -40,7 +40,7 @@ class DefaultTolerationSeconds(Plugin):
 
 
 class TaintNodesByCondition(Plugin):
-    """Nodes get no pods before they are ready."""
+    """Taints new nodes, so that no pods are scheduled before the node is ready."""
 
     resources = ("nodes",)
 

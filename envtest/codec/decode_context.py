@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonValue
 
 
 class GoKind(Enum):
-    """What kind of Go type a value is for."""
+    """The kind of Go type that a value is decoded into; it decides the message of a type error."""
 
     TEXT = "string"
     TRUTH = "bool"
@@ -42,7 +42,7 @@ class PathStep(str):
     __slots__ = ("go_path",)
 
     def __new__(cls, text: str, shown: str = "") -> Self:
-        """`go_path` is the part as Go's decoder writes it."""
+        """Create a part; `shown` is its text in Go's messages, empty to omit it."""
         step = super().__new__(cls, text)
         step.go_path = shown
         return step
@@ -51,24 +51,24 @@ class PathStep(str):
 
 
 INSIDE = PathStep("")
-"""Where something is inside of a map, for the reader of objects in memory: it does not tell the key."""
+"""The path of a value in a map: the decoder of objects in memory omits map keys."""
 
 
 class DecodeContext(msgspec.Struct):
-    """The position of the reader in the document, and the errors up to there."""
+    """The position of the decoder in the document, and its errors so far."""
 
     problems: list[str] = msgspec.field(default_factory=list)
     path: list[str] = msgspec.field(default_factory=list)
     skipped_path_parts: int = 0
-    """So many parts of the path lie above what Go's decoder reads: it does not name them."""
+    """The number of leading path parts that are omitted from messages: Go decodes this value on its own."""
     struct: str = ""
     from_memory: bool = False
-    """The document is an object in memory, and no text."""
+    """The document is an object in memory instead of text."""
     first_error: DecodeError | None = None
-    """The first type error. Decoding goes on, because a syntax error takes precedence."""
+    """The first type error. Decoding continues, because a syntax error takes precedence."""
 
     def at(self) -> str:
-        """The path as strict decoding writes it."""
+        """The path in the format of strict decoding."""
         text = ""
         for part in self.path:
             if part is not INSIDE:

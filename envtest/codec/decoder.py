@@ -2,7 +2,7 @@
 
 A *decoder* is a compiled schema: a function from a value to the value as it would be after decoding and encoding once.
 Unknown fields are dropped and reported; nulls and empty optional lists, maps and strings vanish; a wrong type is a
-`DecodeError` in the decoder's words.
+`DecodeError` with the message of Go's decoder.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json (v1.36)
 """
@@ -53,7 +53,7 @@ _LETTER = re.compile(_SIXTY_FOUR)
 
 
 def _corrupt(text: str) -> int | None:
-    """Where Go's decoder stops, which reads past line ends; None where it does not."""
+    """Return the offset at which Go's base64 decoder fails; None if it does not. It skips line ends."""
     position = have = 0
     while position < len(text):
         letter, position = text[position], position + 1
@@ -79,7 +79,7 @@ def _after_padding(text: str, at: int, have: int) -> int | None:
 
 def _bytes(value: JsonValue, context: DecodeContext) -> JsonValue:
     if isinstance(value, list):
-        # Bytes may be a list of numbers as well.
+        # A byte slice may also be an array of numbers.
         for part in value:
             if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < 256:
                 context.fail_type(part, "uint8", GoKind.WHOLE)
@@ -115,7 +115,7 @@ def _integer(go_type: str) -> Decoder:
 
 
 def _wrapped(value: JsonValue, limit: int) -> JsonValue:
-    """Numbers in memory always fit: the word that is too long for them is cut."""
+    """Wrap an integer in memory to the width of its Go type, as Go's conversion does."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole and not (isinstance(value, float) and value.is_integer()):
         return value
@@ -130,7 +130,7 @@ def _number(value: JsonValue, context: DecodeContext) -> JsonValue:
     return whole_numbers(value)
 
 
-def _any(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one shape for all
+def _any(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
     return value
 
 
@@ -141,7 +141,7 @@ def _object(value: JsonValue, context: DecodeContext) -> JsonValue:
 
 
 def _array(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
-    """A list; `go_type` is its own, `nothing` what becomes of a null in it."""
+    """Return the decoder of a list of type `go_type`; `nothing` decodes its nulls."""
 
     def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, list):
@@ -158,7 +158,7 @@ def _array(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
 
 
 def _map(item: Decoder, go_type: str, nothing: Decoder, plain_type: type | None) -> Decoder:
-    """The same of a map; a value of `plain_type` is read as it is."""
+    """Return the decoder of a map; values of `plain_type` are used unchanged."""
 
     def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, dict):
@@ -204,14 +204,14 @@ class Decoders:
         self._structs: dict[str, StructDecoder] = {}
 
     def struct(self, name: str) -> StructDecoder:
-        """The decoder of a type with fields."""
+        """Return the decoder of a struct type."""
         decoder = self._structs.get(name)
         if decoder is None:
             decoder = self._structs[name] = StructDecoder(name, self._types.schema(name) or {}, self)
         return decoder
 
     def read(self, name: str, body: JsonValue, context: DecodeContext) -> JsonValue:
-        """A document of a type; `DecodeError` where it does not fit."""
+        """Decode a document of a type; raises `DecodeError`."""
         value = self.struct(name)(body, context)
         if context.first_error is not None:
             raise context.first_error
@@ -255,7 +255,7 @@ class Decoders:
         schema = self._types.schema(name) or {}
         short = name.rpartition(".")[2]
         if "properties" in schema or short in _EMPTY_STRUCTS:
-            # Looked up when it is used: types may contain themselves.
+            # Resolved at the first use: types may be recursive.
             return _LazyStruct(self, name), go_name(name)
         if short.startswith("JSONSchemaPropsOr"):
             # A union: a struct, or by `go_type` a boolean, a list of structs or a list of strings.
@@ -293,7 +293,7 @@ _EMPTY_STRUCTS = frozenset({"CustomResourceSubresourceStatus"})
 
 
 def go_name(name: str) -> str:
-    """``io.k8s.api.core.v1.Pod`` as Go writes it: ``v1.Pod``."""
+    """Return the Go name of a type: ``v1.Pod`` for ``io.k8s.api.core.v1.Pod``."""
     package, _, short = name.rpartition(".")
     return f"{package.rpartition('.')[2]}.{short}"
 
@@ -310,7 +310,7 @@ def _micro_time(value: JsonValue, context: DecodeContext) -> JsonValue:
     return read_micro_time(value)
 
 
-def _json(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one shape for all
+def _json(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
     return value
 
 
@@ -334,7 +334,7 @@ SPECIAL: dict[str, Decoder] = {
     "JSON": _json,
     "Quantity": _quantity,
 }
-"""Types with a wire form of their own."""
+"""Decoders of types with custom JSON marshalling."""
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -342,14 +342,14 @@ class _Field(msgspec.Struct, frozen=True):
     mark: str
     """See `envtest.data.fields`."""
     zero: JsonValue
-    """What the encoder writes where nothing was given; `_GONE` for nothing."""
+    """The value that the encoder writes for an absent field; `_GONE` if it omits the field."""
     is_collection: bool
-    """A list, or an object whose keys are data."""
+    """A list or a map."""
     plain_type: type | None
-    """A value of this very type is read as it is."""
+    """Values of exactly this type are used unchanged."""
 
     def is_written(self, value: JsonValue) -> bool:
-        """Whether the encoder writes the value; parts that are objects are behind pointers."""
+        """Whether the encoder writes the value; structs are pointers, so they are written if they are set."""
         return value is not None and (
             bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.is_collection)
         )
@@ -359,7 +359,7 @@ _PLAIN_TYPES: Mapping[str, type] = {"string": str, "boolean": bool}
 
 
 def _plain_type(schema: Mapping[str, JsonValue]) -> type | None:
-    """Return the Python type of the values that a schema reads as they are; None if each has to be looked at."""
+    """Return the Python type whose values a schema leaves unchanged; None if each value must be decoded."""
     return None if schema.get("format") == "byte" else _PLAIN_TYPES.get(schema.get("type", ""))
 
 
@@ -378,7 +378,7 @@ def _null_item(schema: Mapping[str, JsonValue], decode: Decoder) -> Decoder:
 
 
 _IN_JSON: Final = "io.k8s.apiextensions-apiserver."
-"""The types whose objects the server keeps as JSON."""
+"""The types that the server stores as JSON; Protobuf does not distinguish empty lists from absent ones."""
 
 
 class StructDecoder:
@@ -409,7 +409,7 @@ class StructDecoder:
         return _Field(decode, mark, zero, many, _plain_type(schema))
 
     def __call__(self, value: JsonValue, context: DecodeContext) -> JsonValue:
-        """Read one object."""
+        """Decode one object."""
         if not isinstance(value, dict):
             context.fail_type(value, go_name(self.name), GoKind.STRUCT)
             value = {}
@@ -439,10 +439,10 @@ class StructDecoder:
     def _keep(self, result: JsonObject, key: str, read: JsonValue, context: DecodeContext) -> None:
         field = self._fields[key]
         if field.is_written(read):
-            # Most objects are kept in a form that does not tell an empty list from none.
+            # Protobuf storage does not distinguish an empty list from an absent one.
             result[key] = read if read or not field.is_collection or self._in_json else None
         elif read is not None and context.path == _OWNERS:
-            result[key] = read  # no owners: that is a wish
+            result[key] = read  # an empty list here is a request to remove the owners
 
     def _inside(self, value: JsonObject) -> Iterator[tuple[str, JsonValue]]:
         """Yield the entries of an object in memory in the order of the struct's fields; unknown fields come last."""

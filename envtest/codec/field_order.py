@@ -11,9 +11,9 @@ from opsdk.structured_merge.value import JsonValue
 
 _REF = "#/components/schemas/"
 _PLANS_LIMIT = 256
-"""Objects of a type have few combinations of fields: the order of so many is remembered."""
+"""Size of the cache of orders by field combination; objects of one type have few combinations."""
 _LAST = 1 << 16
-"""The place of what is not in the table."""
+"""The sort position of fields that the table lacks."""
 
 Arrange = Callable[[JsonValue], JsonValue]
 
@@ -50,7 +50,7 @@ def arranger(name: str) -> Arrange:
 
 
 def _arranged(name: str, value: JsonValue) -> JsonValue:
-    """Looked up when it is used: types may contain themselves."""
+    """Order an object. The type is resolved at the first use: types may be recursive."""
     return arranger(name)(value)
 
 

@@ -9,7 +9,7 @@ import msgspec
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Shape = Mapping[str, JsonValue]
-"""The fields of a type in order: each with its zero, with the `Schema` inside, or with a `NullablePart`."""
+"""The fields of a type in order: each with its zero value, a nested `Shape`, or a `NullablePart`."""
 
 
 class NullablePart(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ def _key(field: str) -> str:
 
 
 def as_go(shape: Shape, tree: Mapping[str, JsonValue]) -> JsonObject:
-    """An object of such a type.
+    """Return an object with the Go fields of a type.
 
     >>> as_go({"Name": "", "APIGroup": None, "Target": {"ID": 0}}, {"name": "n"})
     {'Name': 'n', 'APIGroup': None, 'Target': {'ID': 0}}

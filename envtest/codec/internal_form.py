@@ -21,7 +21,7 @@ POD_SPEC: Final = f"{CORE}PodSpec"
 TEMPLATE: Final = f"{CORE}PodTemplateSpec"
 CLAIM_SPEC: Final = f"{CORE}PersistentVolumeClaimSpec"
 VOLUME_SOURCE: Final = f"{CORE}PersistentVolumeSpec"
-"""Of a persistent volume's spec only the sources are shown."""
+"""Messages show only the volume source of a persistent volume's spec."""
 _ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "number": 0, "boolean": False}
 _VALUES: Final[Mapping[str, JsonValue]] = {"Quantity": "0", "IntOrString": 0}
 
@@ -30,25 +30,25 @@ _CAPITALS: Final = frozenset(
         "csi", "fc", "gid", "grpc", "ip", "iqn", "iscsi", "nfs", "os", "rbd", "tty", "uid",
     }
 )  # fmt: skip
-"""Names that are written in capitals."""
+"""Names that Go writes in capitals."""
 _BEGIN: Final = {
     "api": "API", "aws": "AWS", "dns": "DNS", "fs": "FS", "gce": "GCE", "gmsa": "GMSA", "http": "HTTP", "ip": "IP",
     "iscsi": "ISCSI", "qos": "QOS", "seLinux": "SELinux", "ssl": "SSL", "tcp": "TCP",
 }  # fmt: skip
-"""What names may begin with, before a capital letter."""
+"""Initialisms at the start of names, before a capital letter."""
 _NAMES: Final = {
     "cephfs": "CephFS", "chapAuthDiscovery": "DiscoveryCHAPAuth", "chapAuthSession": "SessionCHAPAuth",
     "diskURI": "DataDiskURI", "storageos": "StorageOS", "wwids": "WWIDs", "osImage": "OSImage", "pdName": "PDName",
 }  # fmt: skip
-"""Names that are unlike those of the API."""
+"""Names whose Go field differs from the API field."""
 _OF_TYPES: Final[Mapping[str, Mapping[str, str]]] = {
     "RBD": {"monitors": "CephMonitors", "image": "RBDImage", "pool": "RBDPool", "user": "RadosUser"},
     "Glusterfs": {"endpoints": "EndpointsName"},
 }
-"""The same, of sources of volumes that are called so."""
+"""Such names in single types of volume sources."""
 
 _HOST: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
-"""Fields of a pod's spec that the server has in the security context."""
+"""Fields of a pod spec that the internal type has in the security context."""
 _SPEC_ORDER: Final = (
     "volumes", "initContainers", "containers", "ephemeralContainers", "restartPolicy", "terminationGracePeriodSeconds",
     "activeDeadlineSeconds", "dnsPolicy", "nodeSelector", "serviceAccountName", "automountServiceAccountToken",
@@ -77,11 +77,11 @@ _ORDERS: Final[Mapping[str, Sequence[str]]] = {
     f"{CORE}SecurityContext": _SECURITY_ORDER,
     f"{CORE}PersistentVolumeSpec": _VOLUME_ORDER,
 }
-"""Types whose fields are others, or in another order, than in the API."""
+"""Types whose internal fields or their order differ from the API."""
 
 
 def go_name(field: str, of: str = "") -> str:
-    """The name that a field has in Go.
+    """Return the Go name of a field.
 
     >>> go_name("dnsPolicy"), go_name("hostPID"), go_name("tty"), go_name("image", "RBDVolumeSource")
     ('DNSPolicy', 'HostPID', 'TTY', 'RBDImage')
@@ -100,7 +100,7 @@ def go_name(field: str, of: str = "") -> str:
 
 
 def shown(name: str, value: JsonValue) -> JsonValue:
-    """A value of a type of the API, by the type's name; the same again where the server has it in that form too."""
+    """Return a value of an API type, given by its name, in the internal form; the same value if nothing differs."""
     return None if value is None else _show(name)(value)
 
 
@@ -111,7 +111,7 @@ def _show(name: str) -> Show:
     fields = list(_fields(name))
 
     def show(tree: JsonObject) -> JsonObject:
-        # Metadata stand beside the rest.
+        # The fields of metadata are shown inline.
         return {**(tree.get("metadata") or {}), **{go: part(tree.get(key)) for key, go, part in fields}}
 
     return partial(_pod_spec, show) if name == POD_SPEC else show
@@ -122,7 +122,7 @@ def _as_is(value: JsonValue) -> JsonValue:
 
 
 def _pod_spec(show: Show, spec: JsonObject) -> JsonObject:
-    """In the internal form the host namespaces are fields of the security context."""
+    """Show a pod spec. In the internal form the host namespaces are fields of the security context."""
     internal: JsonObject = show(spec)
     of_node = {go_name(key): spec.get(key, False if key in _HOST[:3] else None) for key in _HOST}
     internal["SecurityContext"] = {**of_node, **shown(f"{CORE}PodSecurityContext", spec.get("securityContext") or {})}
@@ -173,7 +173,7 @@ def _sorted(value: JsonValue) -> JsonValue:
 # ------------------------------------------------------------------ differences
 def difference(name: str, old: JsonValue, new: JsonValue) -> str:
     """Return the difference of two values of a type, as the server prints it."""
-    import difflib  # noqa: PLC0415 - few objects are refused
+    import difflib  # noqa: PLC0415 - few errors show a difference
 
     before, after = (_lines(shown(name, value)) for value in (old, new))
     lines = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]

@@ -20,17 +20,17 @@ _SUFFIXES = {power: suffix for suffix, power in _POWERS.items()}
 _FINEST = -9
 _MOST = (1 << 63) - 1
 _DECIMAL_DIGITS, _BINARY_DIGITS = 18, 14
-"""Numbers of so many digits surely fit into a machine word."""
+"""The number of digits that always fit into an int64."""
 _NUMBER = "unable to parse numeric part of quantity"
 _SUFFIX = "unable to parse quantity's suffix"
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
-@lru_cache(maxsize=4096)  # objects of one cluster ask for the same few amounts
+@lru_cache(maxsize=4096)  # objects of one cluster have few distinct quantities
 def canonical(text: str) -> str:
-    """The shortest whole number with the largest suffix of the same family; `DecodeError` for no quantity.
+    """Return the shortest integer with the largest suffix of the same family; raises `DecodeError`.
 
-    What looks like that already stays as it was written.
+    Text that is canonical already is returned unchanged.
 
     >>> canonical("0.5"), canonical("1024Mi"), canonical("1000m"), canonical("1.5Gi"), canonical("+100")
     ('500m', '1Gi', '1', '1536Mi', '+100')
@@ -91,7 +91,7 @@ def _decimal(value: int, power: int, suffix: str) -> str:
     if not value:
         return "0"
     if power < _FINEST:
-        # A number with more digits behind the point than it has digits is but a billionth.
+        # Upstream rounds a number with more decimal places than digits up to 1n.
         value, power = -(-value // 10 ** min(_FINEST - power, len(str(value)))), _FINEST
     value, power = value * 10 ** (power % 3), power - power % 3
     while not value % 1000:

@@ -12,9 +12,9 @@ from typing import Final
 from opsdk.errors import DecodeError
 
 SECONDS: Final = "2006-01-02T15:04:05Z07:00"
-"""The layout of most times."""
+"""The layout of metav1.Time."""
 MICROS: Final = "2006-01-02T15:04:05.000000Z07:00"
-"""The layout of times with six digits after the second, no more and no less."""
+"""The layout of metav1.MicroTime: exactly six fractional digits."""
 
 _USUAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _PARTS = (
@@ -26,7 +26,7 @@ _RANGES = (("month", 2, 1, 12), ("day", 4, 1, 31), ("hour", 6, 0, 23), ("minute"
 
 
 def read_time(text: str) -> str:
-    """A time as the server writes it: in UTC, whole seconds.
+    """Return a timestamp in the server's format: UTC, whole seconds.
 
     >>> read_time("2024-01-02T03:04:05.9+01:00")
     '2024-01-02T02:04:05Z'
@@ -38,7 +38,7 @@ def read_time(text: str) -> str:
 
 
 def read_micro_time(text: str) -> str:
-    """The same with six digits after the second.
+    """Return a timestamp in UTC with six fractional digits.
 
     >>> read_micro_time("2024-01-02T03:04:05.000001Z")
     '2024-01-02T03:04:05.000001Z'
@@ -60,7 +60,7 @@ def _fail(text: str, layout: str, rest: str, element: str) -> DecodeError:
 
 
 def _quoted(text: str) -> str:
-    """As Go's package for times does it: byte by byte."""
+    """Quote text as Go's package time does: byte by byte."""
     written = (
         f"\\x{b:02x}" if b < 32 or b > 126 else f"\\{chr(b)}" if chr(b) in '"\\' else chr(b) for b in text.encode()
     )
@@ -71,7 +71,7 @@ def _parse(text: str, layout: str) -> tuple[datetime, str]:
     position, parts = 0, []
     for element, pattern in _PARTS:
         if element == "05" and layout == MICROS:
-            pattern = r"\d\d"  # noqa: PLW2901 - the fraction is an element of its own there
+            pattern = r"\d\d"  # noqa: PLW2901 - the fraction is a separate element in the pattern
         match = re.compile(pattern).match(text, position)
         if match is None:
             raise _fail(text, layout, text[position:], element)

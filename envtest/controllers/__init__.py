@@ -2,5 +2,5 @@
 
 Each has a pure core (objects in, writes out) and a thin shell (a `SimulatedController`). They read the storage and
 write by requests, so admission, managedFields and subresources apply to them. Modules have the names of
-kube-controller-manager's controllers. Rules for every writer belong to ``groups``.
+kube-controller-manager's controllers. Rules that apply to every writer belong to ``groups``.
 """

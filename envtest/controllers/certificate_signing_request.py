@@ -35,7 +35,7 @@ class RequestedCertificate:
     dns: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
-    """E-mail addresses and URIs."""
+    """The subject alternative names of types that the checks reject: e-mail addresses and URIs."""
 
     @classmethod
     def read(cls, pem: bytes) -> RequestedCertificate:
@@ -130,7 +130,7 @@ class SigningController(_Requests):
     name = "certificatesigningrequest-signing"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
+        """Sign an approved request."""
         request = self.informers.get(key)
         if request is None or request["spec"].get("signerName") not in _SIGNERS:
             return None
@@ -155,7 +155,7 @@ class ApprovingController(_Requests):
     name = "certificatesigningrequest-approving"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
+        """Approve a request of a node that has the permission."""
         request = self.informers.get(key)
         if request is None or is_decided(request) or request["spec"].get("signerName") != _KUBELET:
             return None
@@ -197,7 +197,7 @@ class CleaningController(_Requests):
     name = "certificatesigningrequest-cleaner"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
+        """Delete a request after its time; else return the seconds until then."""
         request = self.informers.get(key)
         remaining = None if request is None else seconds_left(request, self.context.now())
         if request is None or remaining is None or remaining > 0:

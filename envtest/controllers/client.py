@@ -76,7 +76,7 @@ class InProcessClient:
             raw = b"".join([piece async for piece in response.chunks])
         else:
             raw = response.body
-        # The object; refusals may be plain text.
+        # Errors may be plain text.
         try:
             answer = msgspec.json.decode(raw)
         except msgspec.DecodeError:

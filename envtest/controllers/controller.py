@@ -24,15 +24,15 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 _LOG = logging.getLogger("envtest.controllers")
 _EXPECTED = (ConflictError, NotFoundError, AlreadyExistsError)
 _LONGEST_WAIT = 30.0
-"""Seconds between tries of what keeps failing: a test that repairs the cause should not wait for minutes."""
+"""Maximum back-off in seconds. Upstream's minutes would delay a test that repairs the cause of a failure."""
 
 
 Sign = Callable[[Mapping[str, JsonValue]], str]
-"""Makes a token of claims."""
+"""Returns the signed token of claims."""
 
 
 Certify = Callable[[bytes, Sequence[str], int | None], bytes]
-"""Makes a certificate (PEM) of a request (PEM), usages, and the seconds for which it is good."""
+"""Args: a request (PEM), usages, and the lifetime in seconds. Returns the certificate (PEM)."""
 
 
 def _no_certificate() -> str:
@@ -40,7 +40,7 @@ def _no_certificate() -> str:
 
 
 def no_authority(_: bytes, __: Sequence[str], ___: int | None) -> bytes:
-    """The certificate authority of a plane without one: returns an empty certificate."""
+    """Return an empty certificate: a plane without a certificate authority."""
     return b""
 
 
@@ -53,11 +53,11 @@ class ControllerContext:
     """The dependencies of every controller.
 
     Attributes:
-        kubelet: writes as the node's agent.
-        stages: what becomes of pods.
-        certificate: gives the certificates (PEM) that clients in the cluster trust.
-        sign: signs tokens of service accounts.
-        certify: signs requests for certificates.
+        kubelet: the client of the node's kubelet.
+        stages: the rules for the lifecycle of pods.
+        certificate: returns the CA certificates (PEM) for clients in the cluster.
+        sign: signs service account tokens.
+        certify: signs certificate requests.
     """
 
     informers: SharedInformers
@@ -101,14 +101,14 @@ class SimulatedController(ABC):
     def add_event_handlers(self) -> None:
         """Add event handlers to the informers."""
 
-    async def create_initial_objects(self) -> None:  # noqa: B027 - most have nothing to make
+    async def create_initial_objects(self) -> None:  # noqa: B027 - most create none
         """Create the objects that exist from the start."""
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
         """Reconcile one key; return the seconds until the next reconcile, or None."""
 
-    def restored(self) -> None:  # noqa: B027 - most remember nothing
+    def restored(self) -> None:  # noqa: B027 - most cache nothing
         """Forget cached state after the storage went back to an earlier state."""
 
     # -------------------------------------------------------------- for subclasses
@@ -117,7 +117,7 @@ class SimulatedController(ABC):
         self.queue.add(event.key)
 
     async def write(self, writes: Writes) -> None:
-        """Send writes and record Events in order; objects to patch or delete may be gone."""
+        """Send writes and record Events in order; ignore missing objects of patches and deletions."""
         for write in writes:
             if isinstance(write, PendingEvent):
                 await self.events.record(write)
@@ -125,7 +125,7 @@ class SimulatedController(ABC):
                 await self.write_one(write)
 
     async def write_one(self, write: Write) -> JsonObject | None:
-        """Send one write and record its Event; return the object, or None if it was gone."""
+        """Send one write and record its Event; return the object, or None if it does not exist."""
         try:
             written = await self.context.api.write(write)
         except NotFoundError:
@@ -168,7 +168,7 @@ class Runner:
             self._tasks.start(self._work(controller), name=controller.name)
 
     def restored(self) -> None:
-        """Let controllers forget cached state; reflectors find changes by themselves."""
+        """Let controllers drop cached state; reflectors detect changes themselves."""
         for controller in self.controllers:
             controller.restored()
 
@@ -195,7 +195,7 @@ class Runner:
                     expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.reported_error
                     level = logging.DEBUG if expected else logging.WARNING
                     _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
-                except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster
+                except Exception:  # noqa: BLE001 - logged and retried; one bad object must not stop the cluster
                     wait = queue.add_rate_limited(key)
                     _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
                 else:
@@ -204,7 +204,7 @@ class Runner:
                         queue.add(key, after=after)
             finally:
                 controller.queue.done(key)
-            # Requests in this process hardly ever suspend: let the others have their turn.
+            # In-process requests rarely suspend: yield to other tasks.
             await asyncio.sleep(0)
 
 

@@ -33,9 +33,9 @@ from opsdk.structured_merge.value import JsonObject
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _LATE = 0.1
-"""Seconds after a scheduled time at which it is looked at, as in a real cluster."""
+"""Seconds between the scheduled time and its sync: upstream's nextScheduleTimeDelta."""
 _STEP = timedelta(days=1)
-"""No clock is set twice within this time."""
+"""The step of the search for changes of the UTC offset; no zone changes twice within it."""
 _MANY = 101
 _TOO_MANY = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
 _WINDOWS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=366))
@@ -108,7 +108,7 @@ class ZonedSchedule:
             change = self._change(when, timestamp, offset)
             if change is None:
                 return timestamp
-            # The clock was set first: go on from there, and what it shows at that very moment counts.
+            # The offset changes first: continue from the change, which may be a scheduled time itself.
             if self.is_scheduled(change):
                 return change
             when = change
@@ -181,7 +181,7 @@ def schedule_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """Sync a CronJob once: update the active list, apply the history limits, find the job to create."""
     view = CronJobView(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
-    # Active are the jobs that it began and that go on; the last success is remembered.
+    # Keep references to unfinished jobs, and the time of the last success.
     uids = {r.get("uid") for r in view.active}
     gone = {r.get("uid"): r for r in view.active}
     for job in view.jobs:
@@ -210,7 +210,7 @@ def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPl
 
 
 def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
-    """The job to begin, and the seconds until the time after."""
+    """Return the job to create, and the seconds until the scheduled time after it."""
     times = schedule_of(view.owner)
     if isinstance(times, PendingEvent):
         view.writes.append(times)
@@ -221,7 +221,7 @@ def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     since = parse_time(last or view.owner["metadata"]["creationTimestamp"])
     since = since if limit is None else max(since, view.now - timedelta(seconds=limit))
     latest = times.latest(since, view.now)
-    # Periods count from the last time, not from now.
+    # Intervals (``@every``) count from the last scheduled time instead of now.
     upcoming = times.after(latest or since) if times.schedule.period else times.after(max(since, view.now))
     again = None if upcoming is None else (upcoming - view.now).total_seconds() + _LATE
     if latest is None or not _may_begin(view, latest):

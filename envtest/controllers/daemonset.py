@@ -54,7 +54,7 @@ _TOLERATED = (
 )
 _OF_NETWORKS = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 _PAUSE, _LONGEST_PAUSE = 1.0, 900.0
-"""Seconds before another pod of a node that failed is deleted, doubled each time."""
+"""Back-off in seconds before a failed pod of a node is replaced: the first value, doubled up to the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class DaemonSetView:
 
     @property
     def surge(self) -> int:
-        """How many nodes may run two pods during an update."""
+        """The number of nodes that may run two pods during an update."""
         return scaled_value(_rolling(self.owner).get("maxSurge", 0), len(self.nodes), up=True)
 
     @property
     def unavailable(self) -> int:
-        """How many nodes may be without an available pod during an update."""
+        """The number of nodes that may have no available pod during an update."""
         unavailable = scaled_value(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
         return unavailable if unavailable or self.surge else 1
 
@@ -150,7 +150,7 @@ def plan(view: DaemonSetView) -> PodPlan:
     waits = [w for node_pods in view.pods.values() for p in node_pods if (w := view.wait_for(p)) is not None and w > 0]
     waits.extend(w for w in view.paused.values() if w > 0)
     revisions = controller_history.record_revision(view.owner, view.revisions)
-    # Pods are made of a revision: it comes first.
+    # Pods have the hash of a revision, so it is created first.
     writes: list[Write | PendingEvent] = [
         *revisions,
         *(
@@ -176,7 +176,7 @@ def plan(view: DaemonSetView) -> PodPlan:
 
 
 def _manage(view: DaemonSetView) -> list[Write | PendingEvent]:
-    """Pods where they are missing; none where they do not belong, no second ones, no finished ones."""
+    """Create missing pods; delete those on excluded nodes, duplicates and finished ones."""
     empty = (n for n in view.nodes if not view.pods.get(n))
     writes: list[Write | PendingEvent] = [make_pod(_new(view, n), view.owner) for n in empty]
     for node, node_pods in view.pods.items():
@@ -220,7 +220,7 @@ def _new(view: DaemonSetView, node: str) -> JsonObject:
     own = {controller_history.HASH: view.template_hash, **({_GENERATION: hash_label} if hash_label else {})}
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
     pod["spec"]["tolerations"] = _tolerations(pod["spec"])
-    # The scheduler is to put it there; what else it may ask for is known to hold.
+    # The default scheduler binds the pod: the node name is required in every node selector term.
     spec = pod["spec"]
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
@@ -250,7 +250,7 @@ Pairs = Sequence[tuple[str, tuple[JsonObject | None, JsonObject | None] | None]]
 
 
 def _replace(view: DaemonSetView, pairs: Pairs) -> list[Write]:
-    """Delete unavailable old pods at once, and available ones within maxUnavailable."""
+    """Delete all unavailable old pods, and available ones within maxUnavailable."""
     missing, broken, working = 0, list[JsonObject](), list[JsonObject]()
     for _, pair in pairs:
         new, old = pair or (None, None)
@@ -262,7 +262,7 @@ def _replace(view: DaemonSetView, pairs: Pairs) -> list[Write]:
 
 
 def _surge(view: DaemonSetView, pairs: Pairs) -> list[Write]:
-    """Create new pods next to available old ones within maxSurge; replace unavailable old pods at once."""
+    """Create new pods next to available old ones within maxSurge; delete unavailable old pods first."""
     taken, broken, working, going = 0, list[str](), list[str](), list[JsonObject]()
     for node, pair in pairs:
         new, old = pair or (None, None)
@@ -307,7 +307,7 @@ class DaemonSetController(PlanningController):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        # By set, node and revision: how often a pod failed there, and when the last one was deleted.
+        # By DaemonSet, node and revision: the number of failures, and the time of the last deletion.
         self._failures: dict[tuple[str, str, str], tuple[int, float]] = {}
 
     def restored(self) -> None:
@@ -339,7 +339,7 @@ class DaemonSetController(PlanningController):
         view = DaemonSetView(
             owner, by_node, nodes, revisions, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
         )
-        # By node, how long a pod that failed stays; what is not to wait is counted.
+        # The remaining back-off of failed pods by node; without back-off, the failure is counted.
         uid, now = view.owner["metadata"]["uid"], self.context.clock.now()
         pauses: dict[str, float] = {}
         for node, node_pods in view.pods.items():

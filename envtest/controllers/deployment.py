@@ -49,7 +49,7 @@ _DONE = "NewReplicaSetAvailable"
 _LATE = "ProgressDeadlineExceeded"
 _REFUSED = "ReplicaSetCreateError"
 _NEVER = 2**31 - 1
-"""A deadline that means none."""
+"""The progress deadline that means no deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def plan(view: DeploymentView) -> PodPlan:
     writes.extend(_status(view, name if create else None, revision if exists else None))
     writes.extend(_clean(view))
     remaining = _seconds_left(view)
-    # Timestamps are whole seconds: a look in the same second as the deadline would come too early.
+    # Timestamps are whole seconds: a sync in the second of the deadline would be too early.
     return PodPlan(
         writes, (None if remaining is None or remaining <= 0 or _complete(view, count(view)) else remaining + 1)
     )
@@ -176,7 +176,7 @@ def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, all_s
 
 
 def _clean(view: DeploymentView, *, always: bool = False) -> list[Write]:
-    """Old replica sets beyond the history's limit, once the rollout is through."""
+    """Delete the oldest replica sets above the history limit when the deployment is complete."""
     limit = view.deployment["spec"].get("revisionHistoryLimit")
     if limit is None or limit == _NEVER or not (always or _complete(view, count(view))):
         return []
@@ -250,7 +250,7 @@ def _paused(conditions: list[JsonObject], now: str) -> list[JsonObject]:
 def _progress(
     view: DeploymentView, counts: JsonObject, created: str | None, conditions: list[JsonObject]
 ) -> list[JsonObject]:
-    """The condition ``Progressing``."""
+    """Return the conditions with an updated ``Progressing``."""
     now, deployment = stamp(view.now), view.deployment
     before = condition_in(conditions, "Progressing")
     if not _has_deadline(deployment):
@@ -284,7 +284,7 @@ def _progress(
 
 
 def _has_deadline(deployment: JsonObject) -> bool:
-    """Whether progress is watched at all."""
+    """Whether the deployment has a progress deadline."""
     return deployment["spec"].get("progressDeadlineSeconds") not in (None, _NEVER)
 
 

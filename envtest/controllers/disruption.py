@@ -32,7 +32,7 @@ from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 _PATIENCE = 120.0
-"""Seconds for which an evicted pod counts as gone though it is still there."""
+"""Seconds for which an evicted pod that still exists counts as disrupted."""
 
 
 class NoScaleError(Exception):

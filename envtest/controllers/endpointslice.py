@@ -18,7 +18,7 @@ SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/ma
 _MANAGER = "endpointslice-controller.k8s.io"
 _MIRRORED = "endpoints.kubernetes.io/managed-by"
 _SLICE_SIZE = 100
-"""Endpoints in one slice, as in a real cluster."""
+"""Maximum endpoints in a slice: the default of kube-controller-manager."""
 
 
 # ------------------------------------------------------------------ core
@@ -102,7 +102,7 @@ def _endpoint(service: JsonObject, pod: JsonObject) -> JsonObject:
 
 
 def _selects(service: JsonObject) -> bool:
-    """Whether its pods are looked for: names of other places have none."""
+    """Whether the service selects pods; an ExternalName service does not."""
     return bool(service["spec"].get("selector")) and service["spec"].get("type") != "ExternalName"
 
 
@@ -120,7 +120,7 @@ def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequenc
         parts = [endpoints[n : n + _SLICE_SIZE] for n in range(0, len(endpoints), _SLICE_SIZE)]
         chunks.extend({"addressType": "IPv4", "endpoints": part, "ports": ports} for part in parts)
     if not chunks:
-        # A placeholder: consumers tell a service without pods from one that is not looked at yet.
+        # A placeholder: it distinguishes a service without pods from one that is not synced yet.
         chunks.append({"addressType": "IPv4", "endpoints": [], "ports": []})
     existing = sorted(slices, key=lambda s: s["metadata"]["name"])
     matched: list[tuple[JsonObject, JsonObject | None]] = []
@@ -131,7 +131,7 @@ def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequenc
         matched.append((chunk, same_ports))
     writes: list[Write] = []
     for chunk, same_ports in matched:
-        # Slices with other ports are changed rather than replaced.
+        # Slices with other ports are updated before new ones are created.
         current = same_ports if same_ports is not None else existing.pop(0) if existing else None
         if current is None:
             writes.append(CreateWrite(SLICES, {**_slice(service), **chunk}))
@@ -180,7 +180,7 @@ def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject
     subsets: list[JsonObject] = []
     for ports, members in _by_ports(service, pods, names=False):
         if not ports and service["spec"].get("ports"):
-            continue  # none of the service's ports is on these pods
+            continue  # no port of the service exists on these pods
         subset: JsonObject = {"ports": ports}
         for field_name, ready in (("addresses", True), ("notReadyAddresses", False)):
             if addresses := sorted(
@@ -234,7 +234,7 @@ class _ServiceController(SimulatedController):
         self.informers.add_event_handler(PODS, self._pod)
 
     def _service(self, event: StoreEvent) -> None:
-        # One label of a selector is enough to find its service by.
+        # Any single label of the selector finds the service.
         before, after = (
             dict(sorted((((o or {}).get("spec") or {}).get("selector") or {}).items())[:1])
             for o in (event.old, event.new)
@@ -250,7 +250,7 @@ class _ServiceController(SimulatedController):
             self.queue.add(key)
 
     def backends(self, service: JsonObject) -> list[JsonObject]:
-        """The pods behind a service."""
+        """Return the pods behind a service."""
         keys = self._pods.smallest(service["metadata"]["namespace"], service["spec"].get("selector") or {})
         return backends(service, (p for k in keys if (p := self.informers.get(k)) is not None))
 

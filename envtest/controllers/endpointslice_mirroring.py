@@ -54,7 +54,7 @@ def plan(endpoints: JsonObject, slices: Sequence[JsonObject], *, mirrored: bool)
     writes: list[Write] = []
     for content in desired:
         same = next((s for s in spare if all((s.get(k) or []) == v for k, v in content.items())), None)
-        # The sort of addresses never changes: another slice takes their place.
+        # The address type of a slice is immutable, so only a slice of the same type is reused.
         other = next((s for s in spare if s["addressType"] == content["addressType"]), None)
         existing = same or other
         if existing is None:

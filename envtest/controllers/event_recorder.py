@@ -20,13 +20,13 @@ from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("envtest.controllers")
 _MEMORY = 4096
-"""Objects and events that are remembered, as in clients written in Go."""
+"""Size of the LRU caches: the default of client-go."""
 _ALIKE, _WINDOW = 10, 600.0
-"""So many events that differ only in their text within so many seconds are counted as one from then on."""
+"""Limits of aggregation: events that differ only in their message, and the interval in seconds."""
 _BURST, _REFILL = 25.0, 300.0
-"""So many events about one object at once, and one more each so many seconds."""
+"""Token bucket of each object: burst, and seconds per token."""
 _NUMBERS = itertools.count(1)
-"""No two events of this process have one name, even where time stands still."""
+"""Makes event names unique in this process, even if a test clock does not advance."""
 _COMBINED = "(combined from similar events): "
 
 V = TypeVar("V")
@@ -34,7 +34,7 @@ Key = tuple[str, ...]
 
 
 class _Recent(OrderedDict[Key, V]):
-    """A dictionary that forgets what was not used for longest."""
+    """A dictionary that drops the least recently used entry."""
 
     def take(self, key: Key, default: V) -> V:
         entry: V = self.pop(key, default)

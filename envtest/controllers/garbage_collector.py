@@ -42,7 +42,7 @@ class GarbageCollector(SimulatedController):
     def _event(self, event: StoreEvent) -> None:
         old, new = event.old, event.new
         if event.resource.prefix == EVENTS.prefix:
-            return  # they end by their age
+            return  # Events expire
         if new is None:
             for key in self.informers.dependent_keys(event.obj["metadata"]["uid"]):
                 self.queue.add(key)
@@ -56,7 +56,7 @@ class GarbageCollector(SimulatedController):
             self._enqueue_owners(old)
 
     def _enqueue_owners(self, obj: JsonObject) -> None:
-        """An owner that waits for its dependents may have waited for this one."""
+        """Enqueue the owners of a removed object: foreground deletion may have waited for it."""
         for ref in obj["metadata"].get("ownerReferences") or ():
             resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
             if resource is None:

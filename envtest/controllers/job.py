@@ -38,9 +38,9 @@ from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
 _PAUSE, _LONGEST_PAUSE = 10.0, 600.0
-"""Seconds before the pod that follows a failed one, doubled with each further failure."""
+"""Back-off in seconds before a failed pod is replaced: the first value, doubled up to the second."""
 _AT_ONCE = 500
-"""Pods that are made, deleted or counted in one step."""
+"""Maximum pods that one sync creates, deletes or counts."""
 _OURS = "kubernetes.io/job-controller"
 
 
@@ -89,7 +89,7 @@ class FinishedPods:
     failed: int
     succeeded_indexes: frozenset[int]
     failed_indexes: frozenset[int]
-    """Indexes that succeeded, and those that failed for good."""
+    """Indexes that succeeded, and indexes that exceeded their back-off limit."""
 
 
 @dataclass(slots=True)
@@ -200,7 +200,7 @@ def _fails_index(view: JobView, pod: JsonObject) -> bool:
     return of_pods.failures_of_index(pod) >= int(view.spec["backoffLimitPerIndex"])
 
 
-# ------------------------------------------------------------------ core: is it over?
+# ------------------------------------------------------------------ core: the final condition
 def verdict(view: JobView, counted: FinishedPods) -> JsonObject | None:
     """Return the condition that ends the job: ``SuccessCriteriaMet`` or ``FailureTarget``."""
     conditions = conditions_of(view.job)
@@ -237,7 +237,7 @@ def _failure(view: JobView, counted: FinishedPods) -> tuple[str, str] | None:
 
 
 def _restarted_too_often(view: JobView, limit: int) -> bool:
-    """With restart policy OnFailure, restarts of containers count as failures."""
+    """Whether container restarts exceed the back-off limit; with OnFailure they count as failures."""
     if (view.spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
     restarts = sum(of_pods.restarts(p) for p in view.pods if phase_of(p) in ("Running", "Pending"))
@@ -274,7 +274,7 @@ def plan(view: JobView) -> JobPlan:
     else:
         over = _sync_pods(view, counted, held)
     finalizers = _track(view, counted, over, {p["metadata"]["uid"] for p in held.values()})
-    # Pods that are there, with those that were just made and without those that were just deleted.
+    # Existing pods, with those that this sync created and without those that it deleted.
     remaining = [p for p in view.active if p not in view.deleted]
     view.status.pop("active", None)
     if len(remaining) + view.created:
@@ -294,7 +294,7 @@ def _indexes(pods: Sequence[JsonObject]) -> set[int]:
 
 
 def _sync_pods(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject]) -> JsonObject | None:
-    """Make or delete pods; the condition after which it is over, if that was reached."""
+    """Create or delete pods. Returns the condition that ends the job, or None."""
     if not deleting(view.job):
         _manage(view, counted, held)
     completions = view.spec.get("completions")

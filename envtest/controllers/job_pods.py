@@ -15,7 +15,7 @@ FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURES, IGNORED = "batch.kubernetes.io/job-index-failure-count", "batch.kubernetes.io/job-index-ignored-failure-count"
 UNKNOWN = -1
-"""The index of pods that have none."""
+"""The index of pods without a completion index."""
 
 
 # ------------------------------------------------------------------ one pod

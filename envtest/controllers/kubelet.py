@@ -1,6 +1,6 @@
 """Simulated kubelet: moves scheduled pods through their phases and deletes terminated pods.
 
-What becomes of a pod is data: see `envtest.controllers.stages`.
+The lifecycle of pods is data: see `envtest.controllers.stages`.
 
 Upstream: pkg/kubelet (v1.36)
 """
@@ -157,7 +157,7 @@ class KubeletController(SimulatedController):
         self._addresses = 0
         self._hosts = 0
         self._used: Counter[int] = Counter()
-        # When a pod's present state was first seen: delays count from there.
+        # The state of each pod and when it was first seen: delays count from that time.
         self._since: dict[str, tuple[str, State, float]] = {}
 
     def restored(self) -> None:
@@ -246,7 +246,7 @@ class KubeletController(SimulatedController):
         number = stage_for(pod, state, self.stages, self._used)
         stage = None if number is None else self.stages[number].for_pod(pod)
         if stage is None and state is State.CRASHED:
-            # Containers that ended are started again, as they were at first.
+            # Restarted containers use the rule of their first start.
             first_number = stage_for(pod, State.PENDING, self.stages, self._used)
             first = None if first_number is None else self.stages[first_number].to
             to = first if first in (State.RUNNING, State.READY) else State.RUNNING
@@ -275,7 +275,7 @@ class KubeletController(SimulatedController):
         nodes = list(self.informers.all(NODES).values())
         meta = pod["metadata"]
         placement = schedule(pod, nodes, self._by_node() if pod_requests(pod) else None)
-        # What keeps a pod from being placed for its claims' sake.
+        # The reason why claims keep the pod unscheduled.
         names, namespace = claims_of(pod), pod["metadata"]["namespace"]
         claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
         kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
@@ -344,7 +344,7 @@ class KubeletController(SimulatedController):
             text = stage.message or f"Error: {stage.reason}"
             await self.events.record(PendingEvent(pod, "Failed", text, warning=True))
 
-    # -------------------------------------------------------------- the end
+    # -------------------------------------------------------------- termination
     async def _end(self, key: str, pod: JsonObject) -> float | None:
         """Stop the containers, kill them after the grace period, then delete the pod."""
         number = stage_for(pod, State.TERMINATING, self.stages, self._used)

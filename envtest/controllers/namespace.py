@@ -110,7 +110,7 @@ class NamespaceController(SimulatedController):
         if namespace is None or not deleting(namespace):
             return None
         name = namespace["metadata"]["name"]
-        # Delete what is not yet deleted, pods before everything else; what stays for now.
+        # Delete all content, pods first. `pods` then holds the objects that remain.
         await self._delete_all(PODS, name)
         pods = self._found([PODS], name)
         if not pods:

@@ -54,7 +54,7 @@ def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
 def with_taints(node: JsonObject, now: datetime) -> JsonObject | None:
     """Return the node with the taints that follow; None if they are right."""
     if condition_in(conditions_of(node), "Ready") is None:
-        return None  # it is new, and held back until it says how it is
+        return None  # a new node keeps its taints until the kubelet reports its status
     desired = wanted_taints(node)
     spec = node.get("spec") or {}
     before = list(spec.get("taints") or ())

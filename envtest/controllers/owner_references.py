@@ -20,26 +20,26 @@ class OwnerState(enum.Enum):
     """The state of an owner that a reference names."""
 
     SOLID = "solid"
-    """It is there."""
+    """The owner exists."""
     WAITING = "waiting"
-    """It is being deleted, and waits for its dependents to go first."""
+    """The owner is being deleted in the foreground, so its dependents go first."""
     ABSENT = "absent"
-    """It is gone, or another object has its name, or it lives in another namespace."""
+    """The owner is gone: another object has its name, or it is in another namespace."""
     UNKNOWN = "unknown"
-    """Nobody can say: its kind is not served, or a cluster-scoped object names a namespaced one."""
+    """The state cannot be determined: the kind is not served, or a cluster-scoped object has a namespaced owner."""
 
 
 class Verdict(enum.Enum):
-    """What the garbage collector does with an object."""
+    """The action of the garbage collector on an object."""
 
     KEEP = "keep"
-    """Nothing."""
+    """No action."""
     PRUNE = "prune"
-    """Drop the references to owners that are gone: another owner lives."""
+    """Remove references to absent owners: another owner exists."""
     COLLECT = "collect"
-    """Delete it with the policy of its own finalizers: it has no owner any more."""
+    """Delete the object with the policy of its finalizers: it has no owner any more."""
     COLLECT_FOREGROUND = "collect in the foreground"
-    """Delete it after its own dependents: its owner waits for all below."""
+    """Delete the object after its dependents: its owner waits for all dependents."""
 
 
 @dataclass(frozen=True, slots=True)

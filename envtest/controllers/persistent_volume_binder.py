@@ -44,8 +44,8 @@ def claims_of(pod: JsonObject) -> list[str]:
 class ClaimView:
     """The state that one sync of a claim depends on.
 
-    `volume` is the volume that it names, `candidates` are those that may be bound. `storage_class` is None where the
-    class does not exist. `in_use`: a running pod uses the claim; `has_consumer`: a pod exists that would.
+    `volume` is the volume of the claim, `candidates` are those that may be bound. `storage_class` is None if the
+    class does not exist. `in_use`: a running pod uses the claim; `has_consumer`: any pod references it.
     """
 
     volume: JsonObject | None = None
@@ -259,7 +259,7 @@ class VolumeController(SimulatedController):
             self._requeue_claims()
 
     def _requeue_claims(self) -> None:
-        """Claims that wait may be bound now."""
+        """Enqueue pending claims: a volume may match now."""
         for key, claim in self.informers.all(CLAIMS).items():
             if not claim["spec"].get("volumeName"):
                 self.queue.add(key)

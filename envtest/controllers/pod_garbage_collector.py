@@ -16,9 +16,9 @@ from envtest.controllers.writes import NODES, PODS, DeleteWrite, UpdateWrite, Wr
 from opsdk.structured_merge.value import JsonObject
 
 _QUARANTINE = 40.0
-"""Seconds for which a node must be gone: it may come back."""
+"""Seconds from the removal of a node until its pods are deleted: upstream's quarantineTime."""
 _MANY = 12_500
-"""Finished pods that are kept."""
+"""Maximum finished pods: the default of ``--terminated-pod-gc-threshold``."""
 
 
 # ------------------------------------------------------------------ core

@@ -24,7 +24,7 @@ _UP = (State.RUNNING, State.READY, State.CRASHED)
 _BEFORE = (State.PENDING, State.WAITING, State.INITIALIZING)
 _CREATING = ("ContainerCreating", "PodInitializing")
 _PAUSES = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-"""Seconds before containers that ended are started again, by how often they were already."""
+"""Back-off in seconds before containers restart, by the number of earlier restarts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +222,7 @@ def _base(container: JsonObject, pod: JsonObject, before: JsonObject) -> JsonObj
 
 
 def _run(before: JsonObject, move: PodTransition, container: JsonObject) -> JsonObject:
-    """It runs on, or again: what ended, or has another image now, is started anew."""
+    """Return the status of a running container: restarted if it terminated or its image changed."""
     was = before.get("state") or {}
     fresh = before.get("image") in (None, container.get("image", ""))
     if "running" in was and fresh:
@@ -290,7 +290,7 @@ def _debugging(container: JsonObject, pod: JsonObject, move: PodTransition) -> J
     return {**_base(container, pod, before), **_run(before, move, container)}
 
 
-# ------------------------------------------------------------------ the end
+# ------------------------------------------------------------------ final state
 def final_state(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
     """Return how a deleted pod ends: by its stage, else by its restart policy; a killed pod fails."""
     if killed:

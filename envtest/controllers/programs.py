@@ -21,14 +21,14 @@ _MISSING = re.compile(r"(^|[/:._-])invalid|does-?not-?exist|non-?existent|:404$"
 
 
 class Program(NamedTuple):
-    """How long a program runs, and its exit code."""
+    """The duration of a program in seconds, and its exit code."""
 
     seconds: float
     code: int = 0
 
 
 def missing_image(pod: JsonObject) -> str:
-    """Return the first image of a pod whose name stands for a failing pull; empty if all can be pulled."""
+    """Return the first image of a pod whose name simulates a failing pull; empty if all can be pulled."""
     spec = pod["spec"]
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     return next((image for c in containers if _MISSING.search(image := str(c.get("image") or ""))), "")
@@ -37,7 +37,7 @@ def missing_image(pod: JsonObject) -> str:
 def program_of(pod: JsonObject) -> Program | None:
     """Return the program of a pod, which ends with its last container; None if no command is interpreted.
 
-    Containers with other commands end at once in pods of jobs, and keep running in other pods.
+    Containers with other commands end immediately in pods of jobs, and keep running in other pods.
     """
     programs = [_program(c) for c in pod["spec"].get("containers") or ()]
     if not any(programs):
@@ -60,7 +60,7 @@ def _program(container: JsonObject) -> Program | None:
 
 
 def _script(text: str) -> Program | None:
-    """Return the program of a shell script; None if it has other than plain commands."""
+    """Return the program of a shell script; None if it has other commands than the supported ones."""
     seconds, code, interpreted = 0.0, 0, False
     for line in re.split(r"(;|\n|&&)", text):
         if line == "&&" and code:

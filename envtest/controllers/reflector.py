@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 _RELIST = (CompactedError, CutConnection)
 """Errors of a watch after which the reflector lists again: compaction, and a restart of the server."""
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
-"""The prefix under which the definitions of custom resources are kept."""
+"""The storage prefix of CustomResourceDefinitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class SharedInformers:
     def __repr__(self) -> str:
         return f"<SharedInformers of {len(self._reflectors)} kinds>"
 
-    # -------------------------------------------------------------- life
+    # -------------------------------------------------------------- life cycle
     def start(self, tasks: TaskOwner) -> None:
         """List every kind; `tasks` run the watches."""
         self._tasks = tasks
@@ -226,7 +226,7 @@ class SharedInformers:
         keys = self._orphans.get(f"{resource.prefix}{namespace}/", ())
         return [obj for key in keys if (obj := self.get(key)) is not None]
 
-    # -------------------------------------------------------------- telling
+    # -------------------------------------------------------------- event handlers
     def add_event_handler(self, resource: Resource, handler: Handler) -> None:
         """Call `handler` for every event of a kind."""
         self._handlers.setdefault(resource.prefix, []).append(handler)

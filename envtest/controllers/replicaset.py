@@ -29,7 +29,7 @@ from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLE
 from opsdk.structured_merge.value import JsonObject
 
 _AT_ONCE = 500
-"""Pods that are made or deleted in one step."""
+"""Maximum pods that one sync creates or deletes: upstream's BurstReplicas."""
 
 
 # ------------------------------------------------------------------ core
@@ -92,7 +92,7 @@ def count(
 
 
 def _conditions(replica_set: JsonObject, active: int, now: datetime, failed: str) -> list[JsonObject]:
-    """``ReplicaFailure`` stands as long as pods cannot be made or deleted."""
+    """Set ``ReplicaFailure`` while pods cannot be created or deleted, and remove it afterwards."""
     conditions = conditions_of(replica_set)
     before = condition_in(conditions, "ReplicaFailure")
     missing = replicas_of(replica_set) - active

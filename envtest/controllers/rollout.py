@@ -124,7 +124,7 @@ def next_revision(new: JsonObject | None, old: Sequence[JsonObject]) -> int:
 # ------------------------------------------------------------------ numbers
 @dataclass(frozen=True, slots=True)
 class RollingLimits:
-    """How many pods may exceed the desired count, and how many may be unavailable."""
+    """The pods that may exceed the desired count, and the pods that may be unavailable."""
 
     surge: int
     unavailable: int
@@ -140,7 +140,7 @@ def limits(deployment: JsonObject) -> RollingLimits:
     surge = scaled_value(rolling.get("maxSurge", "25%"), replicas, up=True)
     unavailable = scaled_value(rolling.get("maxUnavailable", "25%"), replicas, up=False)
     if not surge and not unavailable:
-        unavailable = 1  # otherwise nothing could ever move
+        unavailable = 1  # upstream: both limits zero would block every rollout
     return RollingLimits(surge, min(unavailable, replicas))
 
 
@@ -243,7 +243,7 @@ def _shares(deployment: JsonObject, active: Sequence[JsonObject]) -> dict[str, i
     replicas = replicas_of(deployment)
     allowed = replicas + limits(deployment).surge if replicas else 0
     missing = allowed - total_replicas(active)
-    age = 1 if missing < 0 else -1  # of equal ones the newer grows first, and the older shrinks first
+    age = 1 if missing < 0 else -1  # on equal sizes, growing starts with the newest set, and shrinking with the oldest
     ordered = sorted(active, key=age_order)[::age]
     ordered.sort(key=lambda s: -replicas_of(s))
     sizes: dict[str, int] = {}

@@ -83,7 +83,7 @@ def _fits(expression: JsonObject, labels: JsonObject) -> bool:
     return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
 
 
-# ------------------------------------------------------------------ amounts
+# ------------------------------------------------------------------ resource requests
 def pod_requests(pod: JsonObject) -> Amounts:
     """Return the resource requests of a pod, overhead included."""
     return with_overhead(pod["spec"], "requests", of_pod(pod["spec"], "requests"))
@@ -148,7 +148,7 @@ def schedule(
     for node in nodes:
         search.check(node)
     if search.fitting:
-        # Spread without state: by the pod's uid.
+        # Deterministic distribution over the fitting nodes, by the pod's uid.
         digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
         return Placement(sorted(search.fitting)[int(digits[:8] or "0", 16) % len(search.fitting)])
     total = len(nodes)

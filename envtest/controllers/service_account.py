@@ -26,7 +26,7 @@ from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
 ACCOUNT = "default"
-_FOR_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - the type of secrets, none itself
+_FOR_TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 - a Secret type, not a secret
 _ANNOTATION = "kubernetes.io/service-account."
 TRUST = "kube-root-ca.crt"
 
@@ -68,7 +68,7 @@ def kept_token(
 
 # ------------------------------------------------------------------ shell
 class ServiceAccountController(SimulatedController):
-    """``serviceaccount``; `certificate` gives the bundle that serving certificates are signed by."""
+    """``serviceaccount``; `certificate` returns the CA bundle that verifies serving certificates."""
 
     name = "serviceaccount"
 

@@ -66,7 +66,7 @@ class SimulatedPlane(Protocol):
 
 
 CLUSTER = "cluster"
-"""All of them."""
+"""Selects all controllers."""
 _MANAGER = "kube-controller-manager"
 _AGENT = "kubelet"
 
@@ -98,7 +98,7 @@ _WHERE: Mapping[str, str] = {
     "pod-garbage-collector": "pod_garbage_collector:PodCollector",
     "kubelet": "kubelet:KubeletController",
 }
-"""Module and class by name: what is not wanted is not even loaded."""
+"""Module and class by name; modules of controllers that are not selected are not imported."""
 _ALIASES = {
     "garbagecollector": "garbage-collector",
     "endpoint": "endpoints",
@@ -116,7 +116,7 @@ _ALIASES = {
     "persistentvolume-protection": "persistentvolume-binder",
     "pv-protection": "persistentvolume-binder",
 }
-"""Other names that kube-controller-manager has, or had, for what one controller does here."""
+"""Aliases: other names in kube-controller-manager of a controller."""
 CONTROLLERS = frozenset(_WHERE)
 """The names of all controllers."""
 
@@ -124,11 +124,11 @@ CONTROLLERS = frozenset(_WHERE)
 def selected_controllers(controllers: str | Collection[str]) -> frozenset[str]:
     """Return the names of the selected controllers.
 
-    ``none``, ``cluster`` (also ``*``), one name, several with commas between, or a collection. The ending
-    ``-controller`` may be there, and a name with ``-`` before it is left out, as for kube-controller-manager.
+    ``none``, ``cluster`` (also ``*``), one name, several separated by commas, or a collection. As in
+    kube-controller-manager, the suffix ``-controller`` is optional, and ``-`` before a name disables it.
 
     Raises:
-        ConfigError: no controller has that name.
+        ConfigError: a name is unknown.
     """
     names = [n.strip() for n in (controllers.split(",") if isinstance(controllers, str) else controllers)]
     selected: set[str] = set()
@@ -197,7 +197,7 @@ def _api(plane: SimulatedPlane, tokens: TokenAuthenticator, manager: str, user: 
 
 
 def _resources(plane: SimulatedPlane) -> Iterable[Resource]:
-    """Every built-in kind; events once, though two groups serve them."""
+    """Return every built-in kind; events once, although two groups serve them."""
     for store in plane.stores.values():
         info = store.info
         if info.kind != "Event" or not info.group:

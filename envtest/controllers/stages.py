@@ -17,23 +17,23 @@ class State(enum.Enum):
     """The state of a scheduled pod."""
 
     PENDING = "Pending"
-    """On a node, its containers not started."""
+    """The pod has a node; its containers have not started."""
     WAITING = "Waiting"
-    """Its containers cannot be started, for the `reason` of the rule: ``ImagePullBackOff``, ..."""
+    """Containers cannot start, for the `reason` of the rule: ``ImagePullBackOff``, ..."""
     INITIALIZING = "Initializing"
-    """Its first init container runs."""
+    """The first init container runs."""
     RUNNING = "Running"
     """Containers run, but are not ready."""
     READY = "Ready"
     """Containers run and are ready."""
     CRASHED = "Crashed"
-    """Containers ended, and are started again: at once, then after 10 s, 20 s, ... 300 s, unless a rule says when."""
+    """Containers ended and restart: immediately, then after 10 s, 20 s, ... 300 s, unless a rule has a delay."""
     SUCCEEDED = "Succeeded"
-    """Every container ended with 0."""
+    """All containers ended with exit code 0."""
     FAILED = "Failed"
-    """A container ended with an error, and is not started again."""
+    """A container ended with an error, and is not restarted."""
     TERMINATING = "Terminating"
-    """Marked as deleted; the next state is always that it is gone."""
+    """The pod has a deletion timestamp; its next state is always its removal."""
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +103,9 @@ DEFAULT_STAGES: Sequence[Stage] = (
     Stage(at=State.READY, to=State.SUCCEEDED, owner="Job"),
     Stage(at=State.TERMINATING, to=None),
 )
-"""Pods run and are ready at once, those of jobs succeed, deleted ones go at once. The first match counts.
+"""Pods become ready immediately, those of jobs succeed, deleted ones are removed. The first matching rule applies.
 
-``sleep 5``, ``false`` and ``exit 3`` end as they say, ``pause`` stays. Images such as ``webserver:404``,
+``sleep 5``, ``false`` and ``exit 3`` end accordingly; ``pause`` keeps running. Images such as ``webserver:404``,
 ``invalid-image`` and ``does-not-exist`` cannot be pulled.
 """
 

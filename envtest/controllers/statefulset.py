@@ -92,7 +92,7 @@ class StatefulSetView:
 
     @property
     def unavailable(self) -> int:
-        """How many pods may be missing during an update."""
+        """The number of pods that may be unavailable during an update."""
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
         return max(scaled_value(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
 
@@ -143,7 +143,7 @@ def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
     for ordinal in view.ordinals:
         pod = view.pods.get(ordinal)
         if pod is None:
-            # Whether an earlier pod of this name owns a claim of the new pod: the claim will be deleted with it.
+            # Whether an earlier pod of this name owns a claim of the new pod: the claim will be deleted with that pod.
             pod_name = f"{view.owner['metadata']['name']}-{ordinal}"
             templates = view.owner["spec"].get("volumeClaimTemplates") or ()
             claims = (view.claims.get(_claim_name(t, pod_name)) for t in templates)
@@ -192,13 +192,13 @@ def _shrink(view: StatefulSetView) -> list[Write | PendingEvent]:
             return []
         well = [healthy(view, view.pods[n]) for n in condemned]
         if well and not well[0] and not all(well[1:]):
-            return []  # the lowest that is not well goes on first
+            return []  # upstream: an unhealthy pod with a lower ordinal blocks
         condemned = condemned[:1]
     return [_remove(view.owner, view.pods[n]) for n in condemned if not deleting(view.pods[n])]
 
 
 def _roll(view: StatefulSetView) -> list[Write | PendingEvent]:
-    """Delete the last pods of another revision, as many as may be missing; they come back as new ones."""
+    """Delete pods of another revision from the highest ordinal on, within maxUnavailable; they are recreated."""
     partition = view.partition
     if partition is None:
         return []
@@ -216,7 +216,7 @@ def _all_well_above(view: StatefulSetView, ordinal: int) -> bool:
 
 
 def _new(view: StatefulSetView, ordinal: int) -> list[Write | PendingEvent]:
-    """A pod, and the claims that it needs."""
+    """Return the creation of a pod and its claims."""
     owner, spec = view.owner, view.owner["spec"]
     revision = view.update if view.partition is None or ordinal >= view.partition else view.current
     revision_object = next((r for r in view.revisions if r["metadata"]["name"] == revision), None)
@@ -272,7 +272,7 @@ def _claim(owner: JsonObject, template: JsonObject, name: str) -> JsonObject:
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "metadata": meta, "spec": spec}
 
 
-# ------------------------------------------------------------------ core: what becomes of claims
+# ------------------------------------------------------------------ core: claim retention
 def _retention(owner: JsonObject) -> tuple[bool, bool]:
     """Whether claims are deleted with the set (whenDeleted), and with scaled-down pods (whenScaled)."""
     policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}

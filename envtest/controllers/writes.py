@@ -21,7 +21,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """``apps/v1``, ``v1``."""
+        """Return the apiVersion of the objects: ``apps/v1``, ``v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def key(self, namespace: str, name: str) -> str:
@@ -92,7 +92,7 @@ class PendingEvent:
 
 @dataclass(frozen=True, slots=True)
 class CreateWrite:
-    """POST; `subresource` for the likes of ``pods/binding``, where `name` is the object's.
+    """A POST request; `subresource` for requests such as ``pods/binding``, where `name` is the name of the object.
 
     Here and below: `success_event` is recorded when the write succeeds, `failure_event` when it is refused.
     """
@@ -130,7 +130,7 @@ class PatchWrite:
 
 @dataclass(frozen=True, slots=True)
 class DeleteWrite:
-    """DELETE of exactly this object; `grace_period_seconds` None takes the default of the kind."""
+    """DELETE with a uid precondition; `grace_period_seconds` None uses the default of the kind."""
 
     resource: Resource
     obj: JsonObject
@@ -142,4 +142,4 @@ class DeleteWrite:
 
 Write = CreateWrite | UpdateWrite | PatchWrite | DeleteWrite
 Writes = Sequence[Write | PendingEvent]
-"""A single event keeps its place in the order."""
+"""Writes and Events in execution order."""

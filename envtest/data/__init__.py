@@ -1,4 +1,4 @@
-"""What Kubernetes serves, as data: generated tables (``*.txt``) and the modules that read them.
+"""The API surface of Kubernetes as data: generated tables (``*.txt``) and the modules that read them.
 
-``make generate`` makes the tables; rules of single kinds belong elsewhere.
+``make generate`` creates the tables; rules of single kinds belong elsewhere.
 """

@@ -30,7 +30,7 @@ AGE = TableColumn(name="Age", description=METADATA_DESCRIPTIONS["@created"])
 
 
 def parse(text: str) -> dict[str, tuple[TableColumn, ...]]:
-    r"""Blocks of lines, each below the ``group/resource`` it is for.
+    r"""Parse columns; each block of lines follows the ``group/resource`` that it belongs to.
 
     >>> [c.name for c in parse("apps/things g.io/things\n  Age | string | @created\n")["g.io/things"]]
     ['Name', 'Age']
@@ -59,5 +59,5 @@ def _all() -> dict[str, tuple[TableColumn, ...]]:
 
 
 def columns_of(key: str) -> tuple[TableColumn, ...]:
-    """The columns of ``group/resource``."""
+    """Return the columns of ``group/resource``."""
     return _all()[key]

@@ -1,7 +1,7 @@
 """Field properties that the published schemas lack: pointers, and fields without omitempty.
 
 The table has a line for each type: its fields in the order of Go's encoder. Each field has its embedded struct, its
-Go type if the schema lacks it, and a mark for pointers and for fields that are written even if they are empty.
+Go type if the schema lacks it, and a mark. Marks denote pointers, and fields that are written even if they are empty.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 from envtest.data.table import read_table
 
 PLAIN: Final = ""
-"""Left out where it is zero: a zero that was given means nothing."""
+"""Omitted if it is zero."""
 POINTER: Final = "*"
-"""Left out where it was not given: a zero means something. Structs, lists and maps never have this mark."""
+"""Omitted if it is absent; a zero value is kept. Structs, lists and maps never have this mark."""
 SHOWN: Final = "="
-"""Always written, with the zero of its type where nothing was given."""
+"""Always written; an absent field as the zero value of its type."""
 NULL: Final = "?"
-"""Always written, as null where nothing was given."""
+"""Always written; an absent field as null."""
 
 
 @cache
@@ -29,7 +29,7 @@ def _lines() -> Mapping[str, str]:
 
 
 def forms(name: str) -> Mapping[str, str]:
-    """The marks of a type's fields by their names, in order; empty where the type is not known.
+    """Return the marks of a type's fields by name, in order; empty for an unknown type.
 
     >>> forms("io.k8s.api.batch.v1.JobStatus")["ready"], forms("io.k8s.api.batch.v1.JobStatus")["active"]
     ('*', '')
@@ -56,7 +56,7 @@ def embedded(name: str) -> Mapping[str, str]:
 
 
 class _FieldEntry(NamedTuple):
-    """``embedded/field:type`` and a mark."""
+    """One field of the table: ``embedded/field:type`` and a mark."""
 
     embedded: str
     field: str

@@ -1,4 +1,4 @@
-"""The bootstrap FlowSchemas and PriorityLevelConfigurations. They limit nothing here.
+"""The bootstrap FlowSchemas and PriorityLevelConfigurations. This server does not enforce them.
 
 Upstream: k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap/default.go (v1.36)
 """
@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 GROUP: Final = "flowcontrol.apiserver.k8s.io"
 
-# Name, shares, queues (none: reject), hand size, percentage that may be lent.
+# Name, shares, queues (none: reject), hand size, lendable percentage.
 _LEVELS: Final = (
     ("catch-all", 5, 0, 0, 0),
     ("system", 30, 64, 6, 33),
@@ -25,7 +25,7 @@ _LEVELS: Final = (
 _EVERYBODY = ("g:system:unauthenticated", "g:system:authenticated")
 _ALL_RESOURCES = ("*|*|*|*|c",)
 _ANY_PATH = ("*|*",)
-# Name, level, precedence, distinguisher, rules: (subjects, resource rules, other rules).
+# Name, level, precedence, distinguisher, rules: (subjects, resource rules, non-resource rules).
 _SCHEMAS: Final = (
     ("exempt", "exempt", 1, "", ((("g:system:masters",), _ALL_RESOURCES, _ANY_PATH),)),
     ("probes", "exempt", 2, "", ((_EVERYBODY, (), ("get|/healthz,/readyz,/livez",)),)),
@@ -71,7 +71,7 @@ _SCHEMAS: Final = (
 
 
 def bootstrap_flows() -> Iterator[tuple[str, JsonObject]]:
-    """The objects with their resources, without uid and status."""
+    """Return the objects with their resources, without uid and status."""
     yield _object(
         "prioritylevelconfigurations",
         "PriorityLevelConfiguration",

@@ -31,7 +31,7 @@ _INLINE = frozenset(
         "persistentVolumeSource", "rule", "ruleWithOperations", "volumeSource",
     }
 )  # fmt: skip
-"""Parts of their own in protobuf, whose fields stand beside the others in JSON."""
+"""Embedded messages: their fields are inline in JSON."""
 _SHOWN = {
     "Expression": "expression",
     "Name": "name",
@@ -51,11 +51,11 @@ _SCHEMA_SHOWN = {
     "xKubernetesPreserveUnknownFields": "x-kubernetes-preserve-unknown-fields",
     "xKubernetesValidations": "x-kubernetes-validations",
 }
-"""The names in JSON, where they are others: the tables keep Go's."""
+"""JSON names that differ from the table, which has Go's names."""
 
 
 def _map_kind(kind: str, package: str) -> str:
-    """The types of a map; messages by their full names."""
+    """Return the key and value types of a map; messages with their full names."""
     key, _, value = kind.removeprefix("map<").removesuffix(">").partition(",")
     if value.startswith("."):
         value = value[1:]
@@ -66,7 +66,7 @@ def _map_kind(kind: str, package: str) -> str:
 
 @cache
 def fields_of(message: str) -> Mapping[int, ProtobufField] | None:
-    """The fields of a message by number."""
+    """Return the fields of a message by number."""
     block = _blocks().get(message)
     if block is None:
         return None
@@ -88,7 +88,7 @@ def fields_of(message: str) -> Mapping[int, ProtobufField] | None:
 
 
 def message_of(schema: str) -> str:
-    """The message of a schema: ``io.k8s.api.core.v1.Pod`` is ``k8s.io.api.core.v1.Pod``."""
+    """Return the message of a schema: ``k8s.io.api.core.v1.Pod`` for ``io.k8s.api.core.v1.Pod``."""
     name = f"k8s.io.{schema.removeprefix('io.k8s.')}"
     for written, spoken in _PACKAGES.items():
         name = name.replace(written, spoken)
@@ -103,7 +103,7 @@ def _is_plain(message: str, field: str) -> bool:
 
 
 READER = ProtobufReader(fields_of, _is_plain)
-"""Reads the bodies of built-in kinds."""
+"""Decodes the Protobuf bodies of built-in kinds."""
 
 _WRITER = ProtobufWriter(fields_of)
 _GROUPS = {
@@ -112,12 +112,12 @@ _GROUPS = {
     "apiregistration.k8s.io": "k8s.io.kube_aggregator.pkg.apis.apiregistration",
     "internal.apiserver.k8s.io": "k8s.io.api.apiserverinternal",
 }
-"""Packages that are not named after the first word of their group."""
+"""Packages that do not follow from the first label of their group."""
 _META_KINDS = frozenset({"Status", "PartialObjectMetadata", "PartialObjectMetadataList", "WatchEvent"})
 
 
 def message_for(api_version: str, kind: str) -> str:
-    """The message of a kind.
+    """Return the message of a kind.
 
     >>> message_for("apps/v1", "DeploymentList")
     'k8s.io.api.apps.v1.DeploymentList'
@@ -130,6 +130,6 @@ def message_for(api_version: str, kind: str) -> str:
 
 
 def write_protobuf(tree: Mapping[str, JsonValue]) -> bytes:
-    """An object, a list or a status as a body; `EncodeError` for a kind without messages."""
+    """Encode an object, a list or a Status as Protobuf; raises `EncodeError` for a kind without a message."""
     api_version, kind = tree["apiVersion"], tree["kind"]
     return enveloped(api_version, kind, _WRITER.write(tree, message_for(api_version, kind)))

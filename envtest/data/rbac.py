@@ -14,13 +14,13 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 GROUP = "rbac.authorization.k8s.io"
 VERB_SETS = {"R": "get,list,watch", "W": "create,update,patch,delete,deletecollection"}
 CONTROLLER = "system:controller:"
-"""How the names of the controllers' roles begin."""
+"""The prefix of controller role names."""
 _KINDS = {"group": "Group", "user": "User"}
 
 
 @cache
 def bootstrap_policy() -> tuple[tuple[str, JsonObject], ...]:
-    """Resource and object of each, without what differs from cluster to cluster. Not to be changed."""
+    """Return resource and object of each, without fields that differ between clusters; do not modify them."""
     lines = read_table("rbac").splitlines()
     return tuple(_order(list(_objects(lines))))
 
@@ -72,7 +72,7 @@ def _object(kind: str, name: str, namespace: str = "", **content: JsonValue) -> 
 
 
 def _owned(obj: JsonObject) -> JsonObject:
-    """With the server as the owner of its fields; when that was is filled in later."""
+    """Add managedFields of the server; their time is filled in later."""
     fields: JsonObject = {f"f:{key}": {} for key in ("roleRef", "subjects", "rules") if obj.get(key)}
     if "aggregationRule" in obj:
         fields["f:aggregationRule"] = {".": {}, "f:clusterRoleSelectors": {}}

@@ -21,7 +21,7 @@ class ServedResourceRow(msgspec.Struct, frozen=True):
 
 @cache
 def rows() -> tuple[ServedResourceRow, ...]:
-    """Every resource and subresource."""
+    """Return every resource and subresource."""
     return tuple(_row(json.loads(line)) for line in read_table("resources").splitlines())
 
 

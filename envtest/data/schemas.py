@@ -47,7 +47,7 @@ class Types(Mapping[str, JsonObject]):
         return name in self._blocks
 
     def name_of(self, group: str, version: str, kind: str) -> str | None:
-        """The schema of a kind."""
+        """Return the name of the schema of a kind; None if it is unknown."""
         return self._kinds.get((group, version, kind))
 
     def schema(self, name: str) -> JsonObject | None:
@@ -80,7 +80,7 @@ def _parse_type(block: str) -> JsonObject:
 
 def _parse_field(line: str) -> tuple[str, JsonObject, bool]:
     text, _, default = line.strip().partition(" default=")
-    # Some values of enumerations have spaces.
+    # Some enum values have spaces.
     name, kind, *marks = _BETWEEN.split(text) if "(" in text else text.split(" ")
     schema = _parse_expression(kind)
     if default:

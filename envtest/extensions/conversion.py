@@ -20,13 +20,13 @@ from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 TIMEOUT = 30
-"""Seconds that a conversion may take."""
+"""Timeout of a conversion webhook in seconds."""
 _KNOWN = ("v1", "v1beta1")
 _SEEN = 4096
 """Size of the cache of converted objects, which lists, watches and writes share."""
 
 
-# ------------------------------------------------------------------ rules
+# ------------------------------------------------------------------ validation
 def validate_conversion(
     conversion: JsonObject, field: str, *, recognized: bool = True, check_bundle: bool = False
 ) -> Iterator[Cause]:
@@ -60,7 +60,7 @@ def bundle_is_bad(conversion: JsonObject) -> bool:
     return bool(config.get("caBundle")) and not valid_bundle(config["caBundle"])
 
 
-# ------------------------------------------------------------------ converting
+# ------------------------------------------------------------------ conversion
 class Converter:
     """Converts between the versions of one CRD: strategy None changes ``apiVersion``, Webhook calls the webhook."""
 
@@ -164,7 +164,7 @@ class VersionCodec:
 
     Args:
         storage_version: the current storage version.
-        schemas: by apiVersion.
+        schemas: the structural schemas by apiVersion.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class VersionCodec:
         return [new if new is old else self._pruned(new) for new, old in zip(converted, decoded, strict=True)]
 
     def _named(self, obj: JsonObject) -> JsonObject:
-        """Strategy None needs no waiting, and can be remembered."""
+        """Convert by strategy None, which needs no request, and cache the result."""
         renamed = self._decoded.get(obj)
         if renamed is None:
             decoded = self._decode(obj)

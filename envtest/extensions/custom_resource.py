@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """One version of a custom resource: decoding, defaulting, validation, storage.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource (v1.36)
@@ -30,7 +30,7 @@ from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject
 
 _SHOWN = 1024
-"""Objects of one version that are remembered as they are shown; most reads and writes are of objects just written."""
+"""Size of the cache of pruned and defaulted objects of one version; most requests concern recently written objects."""
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
@@ -98,7 +98,7 @@ class CustomModel:
         return StructuralSchema(self._versions.get(version, {"type": "object"})) if group == self._group else None
 
     def _decode_inner(self, obj: JsonObject, path: str, warnings: list[str]) -> JsonObject:
-        """An object inside of another: its metadata has the one form that metadata has."""
+        """Decode an embedded object. Its metadata has the schema of ObjectMeta."""
         for key in ("apiVersion", "kind"):
             if obj.get(key) is not None and not isinstance(obj[key], str):
                 raise DecodeError(f"{path}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
@@ -132,14 +132,14 @@ class CustomModel:
         return obj
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`: pruned and defaulted by the schema of now, whatever it was when the object was stored.
+        """See `Model`: prunes and defaults by the current schema, which may differ from the schema of the write.
 
-        Where there are several versions, the store has done that.
+        With several versions, the store does this.
         """
         if not self._single_version:
             return obj
         if not obj["metadata"].get("resourceVersion"):
-            return self._show(obj)  # on its way to be created: it may still change
+            return self._show(obj)  # a new object that the create still changes, so it is not cached
         defaulted = self._shown.get(obj)
         if defaulted is None:
             defaulted = self._show(obj)
@@ -153,7 +153,7 @@ class CustomModel:
 
 
 def schema_name(group: str, version: str, kind: str) -> str:
-    """The name of a schema in OpenAPI documents: the group is reversed."""
+    """Return the name of a schema in OpenAPI documents: the group is reversed."""
     return ".".join([*reversed(group.split(".")), version, kind])
 
 
@@ -191,7 +191,7 @@ class CustomStrategy(SchemaStrategy):
         }
 
     def unknown_field(self, key: str) -> ApiError:
-        """The message of strict decoding for custom resources."""
+        """Return the message of strict decoding for custom resources."""
         return api_errors.bad_request(f"field label not supported: {key}")
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """CustomResourceDefinitions: defaulting, validation and strategy.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition (v1.36)
@@ -35,7 +35,7 @@ class Listener(Protocol):
     """The protocol of the server that serves CRDs."""
 
     async def changed(self, context: Context, name: str) -> None:
-        """A CRD was created, updated or deleted."""
+        """Process a CRD that was created, updated or deleted."""
         ...
 
 
@@ -74,7 +74,7 @@ class DefinitionStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
         self.returns_deleted = True
 
-    # -------------------------------------------------------------- writing
+    # -------------------------------------------------------------- create and update
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Set an empty status: no names are accepted yet."""
         obj["status"] = {
@@ -101,7 +101,7 @@ class DefinitionStrategy(GeneratedStrategy):
 
     @staticmethod
     def _rules(obj: JsonObject, old: JsonObject | None) -> list[Cause]:
-        """What holds for new and for changed ones, in the server's order."""
+        """Apply the rules of both creates and updates, in the server's order."""
         spec = obj["spec"]
         return [
             *_validate_group(spec),
@@ -166,7 +166,7 @@ class DefinitionStrategy(GeneratedStrategy):
 
 
 def _conversion(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
-    """An unchanged invalid conversion of an old definition stays allowed."""
+    """Validate the conversion; ratcheting accepts an invalid one that the old definition already had."""
     before: JsonObject = {} if old is None else old["spec"].get("conversion") or {}
     versions = (before.get("webhook") or {}).get("conversionReviewVersions")
     strategy = (obj["spec"].get("conversion") or {}).get("strategy") or ""
@@ -263,7 +263,7 @@ def _validate_versions(spec: JsonObject) -> Iterator[Cause]:
         text = "must have exactly one version marked as storage version"
         yield api_errors.invalid_value(field, None if spec.get("versions") is None else _shown(versions), text)
     if versions and versions[0].get("name"):
-        # The first version also stands where there was only one, once.
+        # The first version is also ``spec.version``, the field of v1beta1.
         for text in validation.dns_1035_label(versions[0]["name"]):
             yield api_errors.invalid_value("spec.version", versions[0]["name"], text)
 
@@ -289,7 +289,7 @@ def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonOb
         if _is_shared(part, versions):
             continue
         if part == "selectableFields" and version.get(part) and _is_shared("schema", versions):
-            # The schema has gone to the top, where the server does not look for it.
+            # An equal schema of all versions is a top-level field in the internal form, which this check ignores.
             text = "may only be set when `version.schema.openAPIV3Schema` is not included"
             yield api_errors.invalid_value(f"{where}.{part}", "", text)
         else:
@@ -297,12 +297,12 @@ def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonOb
 
 
 def _validate_shared(versions: Sequence[JsonObject]) -> Iterator[Cause]:
-    """Fields that are equal in all versions are top-level fields in the internal form."""
+    """Validate fields that are equal in all versions: the internal form has them at the top level."""
     for part, check, paths in _PARTS:
         if not versions or not _is_shared(part, versions):
             continue
         if part == "selectableFields" and versions[0].get(part) and not _is_shared("schema", versions):
-            # These have gone to the top without the schemas, and the server looks for them there.
+            # These fields are at the top level and the schemas are not, which this check ignores.
             yield api_errors.invalid_value(f"spec.{part}", "", "may only be set when validations.schema is included")
         else:
             yield from check(versions[0], f"spec.{paths[1]}")
@@ -338,11 +338,11 @@ _PARTS: Final[Sequence[tuple[str, Callable[[JsonObject, str], Iterator[Cause]], 
     ("additionalPrinterColumns", _check_columns, ("additionalPrinterColumns", "additionalPrinterColumns")),
     ("selectableFields", _check_selectable, ("selectableFields", "selectableFields")),
 )
-"""What may differ between versions: how it is checked, and where it stands in a version or at the top."""
+"""Fields that may differ between versions: their validation, and their paths in a version and at the top level."""
 
 
 def _has_defaults(schema: object) -> bool:
-    """Anywhere in a schema."""
+    """Whether a schema has a default at any depth."""
     if isinstance(schema, list):
         return any(map(_has_defaults, schema))
     if not isinstance(schema, dict):

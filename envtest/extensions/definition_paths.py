@@ -17,7 +17,7 @@ with on_first_use:
     from opsdk.apiserver.structural import rule as structural_rule
 
 MAX_SELECTABLE: Final = 8
-"""Selectable fields that one version may have."""
+"""Maximum selectable fields of one version."""
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -25,7 +25,7 @@ _SELECTABLE_TYPES = ("string", "boolean", "integer")
 
 
 def _simple(path: str, field: str) -> list[Cause]:
-    """Paths are only looked at from outside: what cannot be read shows nothing."""
+    """Validate only the first character: a path that does not parse prints an empty cell."""
     if path.startswith("."):
         return []
     return [api_errors.invalid_value(field, path, "must be a simple json path starting with .")]
@@ -106,7 +106,7 @@ def validate_selectable(fields: Sequence[JsonObject] | None, schema: JsonObject 
 
 
 def _target(schema: Mapping[str, JsonValue], path: str) -> Mapping[str, JsonValue]:
-    """The schema that a path leads to."""
+    """Return the schema at a path."""
     if "[" in path:
         raise UsageError("array notation is not allowed")
     return structural_rule.follow_field_path(path, schema)[1]

@@ -1,7 +1,7 @@
 """The JSONPath of printer columns and scale paths. Pure.
 
-Fields, quoted names, indices, slices, unions (``['a','b']``, ``[0,2]``), ``*``, ``..``, and filters that compare a path
-with a value or another path, or ask whether it leads anywhere.
+Supports fields, quoted names, indices, slices, unions (``['a','b']``, ``[0,2]``), ``*``, ``..`` and filters. A filter
+compares a path with a value or another path, or tests whether it exists.
 
 Upstream: k8s.io/client-go/util/jsonpath (v1.36)
 """

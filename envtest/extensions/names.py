@@ -24,7 +24,7 @@ def _accepted_names(others: Iterable[JsonObject]) -> tuple[set[str], set[str]]:
 
 
 def _conflicts(names: JsonObject, resources: set[str], kinds: set[str]) -> Iterator[tuple[str, str, str]]:
-    """Field, reason and name of each that is taken."""
+    """Return field, reason and name of each conflict."""
     for field, reason, used in (
         ("plural", "PluralConflict", resources),
         ("singular", "SingularConflict", resources),
@@ -39,7 +39,7 @@ def _conflicts(names: JsonObject, resources: set[str], kinds: set[str]) -> Itera
 
 
 def condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
-    """Make a condition."""
+    """Return a condition."""
     return {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
 
 
@@ -57,7 +57,7 @@ def put_condition(conditions: list[JsonObject], new: JsonObject) -> list[JsonObj
 
 
 _ORDER = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
-"""How the server's type has them."""
+"""The field order of the Go type."""
 
 
 def naming_status(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
@@ -90,7 +90,7 @@ def naming_status(definition: JsonObject, others: Iterable[JsonObject], now: str
 
 
 APPROVAL = "api-approved.kubernetes.io"
-"""The annotation that definitions in Kubernetes' own groups need."""
+"""The annotation that definitions in protected groups need."""
 
 
 def is_protected_group(group: str) -> bool:

@@ -18,7 +18,7 @@ _OBJECT: JsonObject = {
     "kind": {"description": _KIND_TEXT, "type": "string"},
     "metadata": {"allOf": [{"$ref": _META}], "description": "Standard object's metadata."},
 }
-"""What every object has."""
+"""Fields of every object."""
 _MAPS = ("properties", "patternProperties", "definitions")
 _SINGLE = ("items", "additionalProperties", "not")
 _LISTS = ("allOf", "anyOf", "oneOf")

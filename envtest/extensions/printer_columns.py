@@ -38,7 +38,7 @@ SCALE: tuple[JsonObject, ...] = (
     },
     _AGE,
 )
-"""The columns of scales of custom objects."""
+"""The columns of the scale subresource."""
 
 
 class ColumnPrinter(Printer):
@@ -47,7 +47,7 @@ class ColumnPrinter(Printer):
     columns: Sequence[TableColumn] = (NAME,)
 
     def __init__(self, columns: Sequence[JsonObject]) -> None:
-        # A column that cannot be read hides itself and those behind it.
+        # As upstream, an invalid path hides its column and all columns after it.
         self._definitions = list(takewhile(lambda column: valid(column["jsonPath"]), columns or [_AGE]))
         self.columns = [
             NAME,

@@ -16,11 +16,11 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST: Final = 2**31 - 1
 _NONE: Final = -(2**31)
-"""Replicas that a write has to bring."""
+"""The value for missing replicas; an update must set them."""
 
 
 class _MisplacedError(Exception):
-    """Something else stands where a part of the scale should be; the text is the server's."""
+    """A value on a path has the wrong type; the text is the server's message."""
 
 
 class ScalePaths:
@@ -44,7 +44,7 @@ class ScalePaths:
         return result
 
     def to_write(self, obj: JsonObject) -> JsonObject:
-        """The same, where the object may be without replicas: a write brings them; `put` knows if it did not."""
+        """Return the Scale for an update; without replicas it has a placeholder, which `put` rejects."""
         try:
             replicas = _nested(obj, self._spec, int, _NONE)
             status: JsonObject = {"replicas": _nested(obj, self._status, int, 0)}

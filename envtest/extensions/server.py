@@ -1,4 +1,4 @@
-"""Serve custom resources. Each request looks up the CRD, so a change takes effect at once.
+"""Serve custom resources. Each request looks up the CRD, so a change takes effect immediately.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go (v1.36)
 """
@@ -47,7 +47,7 @@ _SUB_VERBS = ("get", "patch", "update")
 
 
 class _ServedDefinition(msgspec.Struct):
-    """A definition and what was compiled from it."""
+    """A definition with its compiled versions."""
 
     definition: JsonObject
     served: dict[tuple[str, str], InstalledResource]
@@ -110,7 +110,7 @@ class ExtensionServer:
             for version in defined.order:
                 yield defined.group, version
 
-    # -------------------------------------------------------------- definitions come and go
+    # -------------------------------------------------------------- installing and removing definitions
     async def changed(self, context: Context, name: str) -> None:
         """See `Listener`."""
         obj = self._find(name)
@@ -146,12 +146,12 @@ class ExtensionServer:
         await self._definitions.storage.guaranteed_update(self._definitions.key("", obj["metadata"]["name"]), put)
 
     def _stamped(self, context: Context, before: JsonObject, after: JsonObject) -> JsonObject:
-        """`after` with the owners that it has when the server itself writes it."""
+        """Return `after` with managedFields of a write by the server."""
         manager = FieldManager(shape=self._model.shape, api_version="apiextensions.k8s.io/v1", subresource="status")
         return manager.update(before, copy_tree(after), manager="kube-apiserver", now=context.timestamp())
 
     async def _delete_instances(self, context: Context, name: str) -> None:
-        """Delete every object of a definition that is going; then let it go."""
+        """Delete every object of a terminating definition, then remove its finalizer."""
         defined = self._served_definitions.get(name)
         if defined is None or CLEANUP not in (defined.definition["metadata"].get("finalizers") or ()):
             return
@@ -210,7 +210,7 @@ class ExtensionServer:
         if defined is not None:
             self._any_store(defined).storage.drop_history(self._any_store(defined).prefix)
         self.on_group_versions_changed()
-        # Names have become free: some definition may have waited for them.
+        # The names are free again: another definition may have been waiting for them.
         for defined in list(self._served_definitions.values()):
             if not is_true(defined.definition, "NamesAccepted"):
                 await self.changed(context, defined.definition["metadata"]["name"])
@@ -219,7 +219,7 @@ class ExtensionServer:
     def _any_store(defined: _ServedDefinition) -> LocalStore:
         store = next(s.storage for (_, sub), s in defined.served.items() if not sub)
         assert isinstance(store, LocalStore)
-        # As they are kept: a webhook that fails must not hold up what is done to all versions.
+        # Without conversion: a failing webhook must not block operations on all versions.
         return LocalStore(store.storage, store.info, store.strategy)
 
     # -------------------------------------------------------------- compiling
@@ -236,7 +236,7 @@ class ExtensionServer:
         served = dict(self._versions(obj))
         order = sorted((v["name"] for v in versions if v.get("served")), key=version_priority)
         self._served_definitions[name] = _ServedDefinition(obj, served, order, Converter(obj, self._client))
-        # What was watched under another schema, or before there was one, cannot be resumed.
+        # Watches from before the change of the schema cannot be resumed.
         store = self._any_store(self._served_definitions[name])
         store.storage.drop_history(store.prefix)
 
@@ -362,7 +362,7 @@ class ExtensionServer:
             if not is_true(defined.definition, "Established"):
                 continue
             for version in defined.order:
-                # What discovery says of a resource: while all its objects go, nothing is to be written.
+                # While a CRD terminates, discovery lists only the verbs that read and delete.
                 resources = [
                     (replace(s, verbs=_LAST_VERBS) if defined.terminating and not s.info.subresource else s)
                     for (v, _), s in defined.served.items()
@@ -377,11 +377,11 @@ class ExtensionServer:
 
 
 def _nothing() -> None:
-    """The default callback: does nothing."""
+    """Do nothing: the default callback."""
 
 
 def _deprecation(spec: JsonObject, version: str) -> str:
-    """What to use instead, where something better is served."""
+    """Return the deprecation warning, with the version to use if there is a newer one."""
     group, kind = spec["group"], spec["names"]["kind"]
     better = [
         v["name"]

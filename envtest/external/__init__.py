@@ -1,4 +1,4 @@
 """Programs outside this process: real binaries, existing clusters, kubectl, fake binaries.
 
-Here belongs what starts, stops or calls another program. The server itself belongs to ``plane``.
+Code that starts, stops or calls another program belongs here. The server itself belongs to ``plane``.
 """

@@ -53,7 +53,7 @@ class TargetKind(enum.Enum):
     """The kind of cluster that a test suite runs on."""
 
     EMBEDDED = "the embedded server"
-    """In this process."""
+    """The server in this process."""
     BINARIES = "real binaries"
     """etcd and kube-apiserver as child processes."""
     EXISTING = "an existing cluster"
@@ -69,7 +69,7 @@ def target_kind(env: Mapping[str, str] = os.environ) -> TargetKind:
 
 
 def asset(name: str, env: Mapping[str, str] = os.environ) -> Path:
-    """The path of a binary: ``TEST_ASSET_<NAME>``, else a file in ``KUBEBUILDER_ASSETS``."""
+    """Return the path of a binary: ``TEST_ASSET_<NAME>``, else a file in ``KUBEBUILDER_ASSETS``."""
     own = env.get(f"TEST_ASSET_{name.upper().replace('-', '_')}")
     return Path(own) if own else Path(env.get("KUBEBUILDER_ASSETS") or DEFAULT_ASSETS) / name
 
@@ -103,7 +103,7 @@ class ExternalUser:
     """A user of an external cluster.
 
     Attributes:
-        config: how clients reach it as this user.
+        config: the client configuration of this user.
     """
 
     name: str
@@ -151,7 +151,7 @@ class ClusterTarget(Startable):
         objects = [*self._crds, *read_objects(self._crd_paths, [CRD])]
         if objects:
             async with Transport(self.config) as transport:
-                # Put definitions there; each is served when this returns.
+                # Install the definitions and wait until each is served.
                 api = RemoteApi(transport)
                 installer = Installer(api)
                 definitions = [
@@ -236,7 +236,7 @@ class RealBinaries(ClusterTarget):
             try:
                 return await self._try(directory)
             except ConfigError as error:
-                # Another process may have taken the port that was free.
+                # Another process may have taken the free port.
                 failed = error
                 await self._stop()
                 if "was not healthy within" in str(error) or attempt == _TRIES - 1:
@@ -306,7 +306,7 @@ def target(kind: TargetKind, **options: Any) -> ClusterTarget:
 
 # ------------------------------------------------------------------ commands
 def etcd_command(binary: Path, data: Path, url: str) -> list[str]:
-    """The etcd command line for tests; data does not survive a crash."""
+    """Return the etcd command line for tests; data does not survive a crash."""
     return [
         str(binary),
         f"--data-dir={data}",
@@ -318,7 +318,7 @@ def etcd_command(binary: Path, data: Path, url: str) -> list[str]:
 
 
 def apiserver_command(binary: Path, directory: Path, port: int, etcd: str) -> list[str]:
-    """The kube-apiserver command line, with RBAC and no controllers."""
+    """Return the kube-apiserver command line, with RBAC and no controllers."""
     key = directory / "sa-signer.key"
     return [
         str(binary),
@@ -347,7 +347,7 @@ def _free_port() -> int:
 
 # ------------------------------------------------------------------ talking
 class RemoteApi:
-    """Requests to a cluster, as plain trees."""
+    """Sends requests with JSON bodies to a cluster."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -391,7 +391,7 @@ async def _served(api: RemoteApi, obj: JsonObject) -> bool:
 
 
 def kubeconfig_of(config: Config) -> str:
-    """A kubeconfig for a configuration with certificates or a token."""
+    """Return a kubeconfig for a configuration with certificates or a token."""
     ca = config.ca_data or (Path(config.ca_file).read_bytes() if config.ca_file else b"")
     cert = config.client_cert_data or (Path(config.client_cert_file).read_bytes() if config.client_cert_file else b"")
     key = config.client_key_data or (Path(config.client_key_file).read_bytes() if config.client_key_file else b"")

@@ -1,4 +1,4 @@
-"""Child processes that serve: start, wait until healthy, stop without leftovers."""
+"""Child processes: start, wait until healthy, stop with all descendants."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from opsdk.errors import ConfigError
 
 _POLL = 0.1
-"""Seconds between two looks at a process's health."""
+"""Seconds between two health checks."""
 _SHOWN = 2000
-"""Characters of its last words that an error repeats."""
+"""Characters of the output that an error shows."""
 _PR_SET_PDEATHSIG = 1
 _alive: set[Process] = set()
 
@@ -62,14 +62,14 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number; 0 when it is not running."""
+        """The process id; 0 when it is not running."""
         return self._child.pid if self._child is not None and self._child.poll() is None else 0
 
     async def start(self) -> None:
-        """Run it; returns when it is healthy.
+        """Run the process; return when it is healthy.
 
         Raises:
-            ConfigError: it cannot be run, ended early, or did not become healthy in time. It is stopped then.
+            ConfigError: the process did not start, ended early, or was not healthy in time. It is stopped then.
         """
         self._spawn()
         try:
@@ -112,14 +112,14 @@ class Process:
             await asyncio.sleep(_POLL)
 
     def last_words(self) -> str:
-        """Return the last lines of its output."""
+        """Return the last lines of the output."""
         try:
             return self._log.read_bytes()[-_SHOWN:].decode(errors="replace").strip() or "no output"
         except OSError:
             return "its output was not kept"
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL for it and whatever it has started; idempotent. Cancelled, it kills at once."""
+        """Send SIGTERM, then SIGKILL to the process group; idempotent. Cancellation sends SIGKILL immediately."""
         child = self._child
         if child is None:
             return
@@ -127,7 +127,7 @@ class Process:
             if child.poll() is None:
                 _signal(child.pid, signal.SIGTERM)
                 end = time.monotonic() + self._options.stop_timeout
-                while child.poll() is None and time.monotonic() < end:  # noqa: ASYNC110 - a child rings no bell
+                while child.poll() is None and time.monotonic() < end:  # noqa: ASYNC110 - the end causes no event
                     await asyncio.sleep(_POLL / 5)
         finally:
             self.kill()
@@ -142,11 +142,11 @@ class Process:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    """To the whole group: children of the child, too."""
+    """Send a signal to the process group, which includes children of the child."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
-        return  # all of them have ended
+        return  # the whole group has ended
 
 
 def _kill_all() -> None:
@@ -158,6 +158,6 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def _die_with_parent() -> None:
-    """Runs in the child: SIGKILL for it when we are gone, even by kill -9."""
+    """Run in the child: have the kernel send SIGKILL when the parent ends, even by SIGKILL."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

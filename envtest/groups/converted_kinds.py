@@ -1,4 +1,4 @@
-"""Kinds with two different served forms. The fields of a manager belong to the version that it wrote."""
+"""Kinds with two served versions of different schemas. Managed fields are converted to the version of their manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: Final[Mapping[str, tuple[Mapping[str, str], Convert]]] = {
     ),
     "Event": ({"v1": "io.k8s.api.core.v1.Event", "events.k8s.io/v1": "io.k8s.api.events.v1.Event"}, in_version),
 }
-"""The types of each form, and how an object comes from one to the other."""
+"""The type of each version, and the conversion between them."""
 
 
 class ConvertedKind:

@@ -44,4 +44,4 @@ PRINTERS: Mapping[str, Printer] = {
     **scheduling_printers.PRINTERS,
     **storage_printers.PRINTERS,
 }
-"""By ``group/resource``; a kind that is not here has a name and a time of creation."""
+"""By ``group/resource``; other kinds print their name and age."""

@@ -146,5 +146,5 @@ DEFAULTS: Mapping[str, Defaults] = {
 def catalogue(
     strategies: Mapping[str, StrategyFactory] | None = None, defaults: Mapping[str, Defaults] | None = None
 ) -> Catalogue:
-    """Return a new catalogue, since strategies hold allocations. The arguments add kinds of higher floors."""
+    """Return a new catalogue, since strategies hold allocations. The arguments add kinds of higher layers."""
     return Catalogue(strategies={**STRATEGIES, **(strategies or {})}, defaults={**DEFAULTS, **(defaults or {})})

@@ -34,7 +34,7 @@ class AccessOptions(msgspec.Struct, frozen=True, kw_only=True):
         authenticators: tried in this order, before bearer tokens.
         tokens: fixed bearer tokens.
         checkers: authenticators of other bearer tokens than service account tokens.
-        authorizer: replaces the default, which allows system:masters everything and else uses RBAC.
+        authorizer: replaces the default: system:masters is allowed everything, other users have RBAC.
         anonymous: authenticate requests without credentials as ``system:anonymous``.
         key_file: the file of the signing key for service account tokens; None keeps the key in memory.
         more_keys: files with further keys that verify tokens.

@@ -41,7 +41,7 @@ _GROUPS: Final = {
     "resource.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
 }
-"""The order of groups in discovery, as kube-apiserver ranks them."""
+"""Group priorities in discovery, as in kube-apiserver."""
 _RANKS: Final = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.apiserver.k8s.io", "v1"): 21}
 _RANK: Final = 15
 _CUSTOM_GROUP, _CUSTOM_RANK = 1000, 100
@@ -107,7 +107,7 @@ class AutoRegistration:
         self.sync()
 
     async def on_deleted(self, _: Context) -> None:
-        """An APIService was deleted: recreate it if it is always registered."""
+        """Recreate a deleted APIService if it is always registered."""
         self.reload()
 
     def sync(self) -> None:
@@ -131,7 +131,7 @@ class AutoRegistration:
     def _create(self, context: Context, obj: JsonObject) -> None:
         meta = obj["metadata"]
         meta |= {"uid": context.new_uid(), "creationTimestamp": meta["managedFields"][0]["time"]}
-        # Whoever was faster may have it served elsewhere.
+        # An APIService of that name may exist already, for another server.
         with suppress(KeyExistsError):
             self._services.storage.create_now(self._services.key("", meta["name"]), obj)
 

@@ -44,9 +44,9 @@ class Stores(Protocol):
 
 
 SERVER = "kube-apiserver"
-"""The owner of what the server makes for itself."""
+"""The field manager of bootstrap objects."""
 _OWNED: dict[str, JsonObject] = {}
-"""What it owns of each of them, by resource and name; that is the same for every server, and takes time to find out."""
+"""Cache of their managedFields by resource and name: equal for every server, and slow to compute."""
 SYSTEM = "kube-system"
 TRUST = "extension-apiserver-authentication"
 NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
@@ -92,7 +92,7 @@ def ensure_policy(plane: Stores) -> None:
         meta = obj["metadata"]
         owner = {**meta["managedFields"][0], "time": now}
         metadata = {**meta, "uid": context.new_uid(), "creationTimestamp": now, "managedFields": [owner]}
-        # What was changed stays as it is; what was taken away comes back with the next start.
+        # Changed objects stay unchanged; deleted ones are recreated at the next start.
         with suppress(KeyExistsError):
             store.storage.create_now(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": metadata})
 
@@ -116,7 +116,7 @@ def ensure_flows(plane: Stores) -> None:
 
 
 _PORT = 6443
-"""Where a server listens that does not listen at all."""
+"""The port in the endpoints of ``kubernetes`` while the server does not listen."""
 
 
 async def ensure_itself(plane: Stores) -> None:
@@ -150,7 +150,7 @@ async def ensure_itself(plane: Stores) -> None:
     cidr["status"] = {"conditions": [{**ready, **reason_fields}]}
     _put(plane, "networking.k8s.io/servicecidrs", cidr)
     await ensure(plane, "/services", service, namespace="default")
-    # Loopback is no address for endpoints of anybody else.
+    # Written to the storage directly: validation rejects loopback addresses in endpoints.
     for resource, obj in _places(_PORT):
         _put(plane, resource, obj, namespace="default")
 

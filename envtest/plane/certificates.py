@@ -111,7 +111,7 @@ class Authority:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes, *, valid: timedelta = _VALID
 ) -> x509.CertificateBuilder:
-    # Certificates are checked against the machine's clock, whatever time it is inside the server.
+    # Clients verify certificates with the machine's clock, so the clock of the server is not used.
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()

@@ -16,7 +16,7 @@ INTERVAL = 300.0
 class Compactor:
     """Compacts to the revision of one interval ago, so a revision lives for one to two intervals.
 
-    The timer runs only while there is something to compact, so it does not hide deadlocks in virtual time.
+    The timer runs only while the storage has revisions to compact, so it does not hide deadlocks in virtual time.
 
     Args:
         interval: seconds of `clock`; 0 turns compaction off.

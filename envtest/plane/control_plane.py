@@ -83,7 +83,7 @@ _MODELS: Mapping[tuple[str, str, str], type[TypedModel]] = {
     ("events.k8s.io", "v1", "Event"): EventModel,
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): OldAutoscalerModel,
 }
-"""Kinds that are kept in another version than some are shown in."""
+"""Kinds with a served version that differs from the storage version."""
 
 VERSION = {
     "major": "1",
@@ -100,7 +100,7 @@ VERSION = {
     "compiler": "gc",
     "platform": "linux/amd64",
 }
-"""What ``/version`` says; clients decide by it what they may use."""
+"""The body of ``/version``; clients derive supported features from it."""
 
 
 class TableSchemas:
@@ -136,7 +136,7 @@ class CustomSchemas:
 
 
 class _Late:
-    """A delegate that is known after the server before it."""
+    """A delegate that is set after its predecessor in the chain is built."""
 
     target: Delegate = NotFound()
 
@@ -223,7 +223,7 @@ class ControlPlane:
         return server
 
     def _reserve(self) -> None:
-        """What stored services have is not handed out again."""
+        """Allocate the addresses and ports of stored services."""
         services = self.stores["/services"]
         assert isinstance(services.strategy, ServiceStrategy)
         services.strategy.pool.range = self._service_range
@@ -233,7 +233,7 @@ class ControlPlane:
             services.strategy.pool.take(obj)
 
     def rederive(self) -> None:
-        """Rebuild everything derived from the storage after it went to another state."""
+        """Rebuild all derived state after the storage was restored to another state."""
         self._reserve()
         self.extensions.reload()
         self.auto_registration.reload()
@@ -283,7 +283,7 @@ class ControlPlane:
             if row.info.subresource:
                 self._install_subresource(row)
             elif "create" not in row.verbs or "list" not in row.verbs:
-                # Resources that are only created: nothing of them is kept.
+                # Virtual resources: only create is supported, and nothing is stored.
                 authorizer = self.access.authorizer
                 resolver = authorizer if isinstance(authorizer, RuleResolver) else None
                 reviews: dict[str, object] = {
@@ -312,7 +312,7 @@ class ControlPlane:
         return fields
 
     def _own_budget(self, old: JsonObject, new: JsonObject, now: str) -> JsonObject:
-        """A budget with the server as the owner of what has changed in its status."""
+        """Return a budget with managedFields of the server for its status change."""
         served = self.core.find("policy", "v1", "poddisruptionbudgets", "status")
         return new if served is None else field_manager(served).update(old, new, manager=SERVER, now=now)
 

@@ -13,9 +13,9 @@ from opsdk.apiserver.storage.ports import (
 )
 
 EVENTS = "core/events/"
-"""Where events of both APIs are kept."""
+"""The storage prefix of events of both APIs."""
 TTL = 3600.0
-"""Seconds."""
+"""Lifetime of an Event in seconds."""
 
 
 class EventExpiry:
@@ -58,7 +58,7 @@ class EventExpiry:
             self._timer.cancel()
             self._timer = None
         elif self._timer is None and self._due:
-            # A timer that comes too early, since its event was written again, just starts the next one.
+            # If a write postponed the event, start the next timer.
             when, _ = next(iter(self._due.values()))
             self._timer = self._clock.call_later(when - self._clock.now(), self._forget)
 

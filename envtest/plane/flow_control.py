@@ -1,6 +1,6 @@
 """API Priority and Fairness as clients see it: the FlowSchema and priority level of a request.
 
-Nothing is bounded here. Answers name the schema and its priority level in their headers, schemas have their condition.
+Requests are not limited. Responses have the headers of the schema and its priority level; schemas have a condition.
 
 Upstream: k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go (v1.36)
 """
@@ -177,7 +177,7 @@ class FlowControl:
             self._tasks.start(self._update_dangling_conditions(), name="conditions")
 
     async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
-        """Name the flow in the answer, whatever it is."""
+        """Set the headers of the FlowSchema and the priority level on every response."""
         if not long_running(call.info) or call.info.verb == "watch":
             schema, level = self.classify(call.user, call.info)
             call.headers += [
@@ -221,4 +221,4 @@ class FlowControl:
             try:
                 await self._storage.guaranteed_update(key, partial(_desired_status, desired))
             except KeyNotFoundError:
-                continue  # it went meanwhile
+                continue  # deleted concurrently

@@ -37,7 +37,7 @@ _HOOKS = (
     "apiservice-openapi-controller",
     "apiservice-openapiv3-controller",
 )
-"""What starts with the server, in this order."""
+"""Post-start hooks, in this order."""
 
 _STARTED = tuple(f"poststarthook/{name}" for name in _HOOKS)
 _AT = _STARTED.index("poststarthook/kube-apiserver-autoregistration") + 1
@@ -49,4 +49,4 @@ CHECKS = {
     "livez": _ALIVE,
     "readyz": ("ping", "log", "informer-sync", *_WORK, "shutdown"),
 }
-"""By path."""
+"""The names of the checks by path."""

@@ -61,7 +61,7 @@ class WebhookServing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def authority(self) -> str:
-        """``host:port``."""
+        """Return ``host:port``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def redirect(self, config: JsonObject) -> JsonObject:
@@ -162,7 +162,7 @@ class Installer:
 
 
 def _converted_by(obj: JsonObject, serving: WebhookServing) -> JsonObject:
-    """The definition with its conversions done by our webhook server."""
+    """Return the definition with its conversion webhook redirected to the test's server."""
     spec = obj.get("spec") or {}
     conversion = spec.get("conversion") or {}
     webhook = conversion.get("webhook") or {}
@@ -175,7 +175,7 @@ def _converted_by(obj: JsonObject, serving: WebhookServing) -> JsonObject:
 def prepare(
     options: Webhooks, client: WebhookClient, stack: AsyncExitStack, authority: Callable[[], CertificateAuthority]
 ) -> WebhookServing:
-    """Return where the test serves webhooks; create certificates if that is a socket."""
+    """Return the address of the webhooks; create certificates if it is a socket."""
     if options.app is not None:
         serving = WebhookServing(host=options.host, port=options.port or 443)
         client.apps[serving.authority] = options.app

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envtest.plane.pki import KeyPair
 
-# Written without a library for YAML, whose import would take a twentieth of the server's start.
+# Written without a YAML library, whose import would take a twentieth of the server's start.
 _CONFIG = """\
 apiVersion: v1
 kind: Config
@@ -40,7 +40,7 @@ def user_kubeconfig(server: str, *, ca: bytes = b"", client: KeyPair | None = No
         user.append(f"client-certificate-data: {base64.b64encode(client.cert).decode()}")
         user.append(f"client-key-data: {base64.b64encode(client.key).decode()}")
     elif token:
-        user.append(f"token: {json.dumps(token)}")  # in quotes: a token may look like a number
+        user.append(f"token: {json.dumps(token)}")  # quoted: YAML could parse a token as a number
     return _CONFIG.format(cluster=_block(cluster), user="\n" + _block(user) if user else " {}")
 
 

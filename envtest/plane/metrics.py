@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LABELS = ("code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
 _VERBS = {"create": "POST", "update": "PUT"}
 _MOST = 10_000
-"""Clients choose paths: more sets of labels than this are counted together."""
+"""Maximum sets of labels, since clients choose paths; further ones are counted as one set."""
 _REST = ("", "apiserver", "", "", "", "", "", "OTHER", "")
 
 
@@ -44,7 +44,7 @@ class Metrics:
         return f"<Metrics of {self._requests.total()} requests>"
 
     def __call__(self, call: Call, response: HttpResponse) -> None:
-        """Count an answer."""
+        """Count a response."""
         labels = labels_of(call, response.status)
         if len(self._requests) >= _MOST and labels not in self._requests:
             labels = _REST
@@ -55,7 +55,7 @@ class Metrics:
         return {"/metrics": lambda _: _page(self._collect), "/metrics/slis": lambda _: _page(self._collect_checks)}
 
     def _collect(self) -> Iterator[Metric]:
-        from prometheus_client import ProcessCollector  # noqa: PLC0415 - few ask for metrics
+        from prometheus_client import ProcessCollector  # noqa: PLC0415 - few tests scrape metrics
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as above
 
         requests = CounterMetricFamily(
@@ -101,7 +101,7 @@ def labels_of(call: Call, status: int) -> tuple[str, ...]:
 
 
 class _Collected:
-    """A registry that is made for one answer."""
+    """A collector registry of one response."""
 
     def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
         self.collect = collect

@@ -17,7 +17,7 @@ from opsdk.errors import ConfigError
 
 PROXIES = "front-proxy-ca"
 PROXY_NAME = f"envtest-{PROXIES}"
-"""The common name of the authority that an environment makes for proxies."""
+"""The common name of the generated CA of front proxies."""
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class PKI(msgspec.Struct, frozen=True, kw_only=True):
         proxies: str | bytes = PROXY_NAME if self.proxies is None else self.proxies
         if not proxies:
             return [CertificateAuthenticator()]
-        # One authority may sign both; then its certificates are users unless they have the name of a proxy.
+        # If one CA signs both, its certificates authenticate users, except those with the name of a proxy.
         same = self.proxies is not None and self.proxies == self.clients
         first = FrontProxyAuthenticator(proxies, self.proxy_names, headers=self.proxy_headers)
         return [first, CertificateAuthenticator(but="" if same else proxies)]

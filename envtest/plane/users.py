@@ -29,7 +29,7 @@ class AuthenticatedUser:
 
     Attributes:
         user: name, uid, groups.
-        token: a bearer token of theirs.
+        token: a bearer token of the user.
     """
 
     def __init__(self, env: UserHost, user: User, token: str) -> None:

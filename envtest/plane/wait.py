@@ -16,12 +16,12 @@ from opsdk.testing.clock import ManualClock
 
 T = TypeVar("T")
 Question = Callable[[], "T | Awaitable[T]"]
-"""Passes where it returns None or something true, and raises neither `AssertionError` nor `ApiError`."""
+"""A check. It passes if it returns None or a true value, and raises neither `AssertionError` nor `ApiError`."""
 
 EVERY = 0.05
-"""Seconds between two tries without an event: caches lag behind the server."""
+"""Seconds between two checks without a write: caches lag behind the server."""
 _TURNS = 10
-"""Turns of the loop that informers get to hear of a write."""
+"""Iterations of the event loop until informers have processed a write."""
 
 
 class _PollTimer:
@@ -45,7 +45,7 @@ class _PollTimer:
             self._alarm.future.set_result(None)
 
     async def wait(self, end: float) -> None:
-        """Wait, until `end` at the latest. A clock that only tests move is moved."""
+        """Wait for a write, an interval or `end`. A manual clock is advanced."""
         now = self._clock.now()
         seconds = min(self._every, max(end - now, 0.0))
         if isinstance(self._clock, ManualClock):
@@ -121,7 +121,7 @@ async def consistently(
     """Call `question` repeatedly for some seconds, and after each write; every result has to pass.
 
     Raises:
-        AssertionError: one did not.
+        AssertionError: a result did not pass.
     """
     begin = clock.now()
     with _PollTimer(clock, storage, every) as pace:

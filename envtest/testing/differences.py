@@ -29,7 +29,7 @@ def _short(value: JsonValue) -> str:
 
 
 def differences(before: Mapping[str, JsonValue] | None, after: Mapping[str, JsonValue] | None) -> Sequence[Difference]:
-    """The fields that differ, in order, without what the server keeps for itself.
+    """Return the fields that differ, in order, without metadata that the server maintains.
 
     >>> [str(d) for d in differences({"spec": {"a": 1, "b": 2}}, {"spec": {"a": 1, "c": [3]}})]
     ['spec.b: 2 -> absent', 'spec.c: absent -> [3]']

@@ -10,7 +10,7 @@ from opsdk.http.server.response import HttpResponse
 
 
 class FaultScope(Protocol):
-    """What an effect may know of the environment."""
+    """The protocol of the environment, as fault effects use it."""
 
     @property
     def rng(self) -> Random:
@@ -27,5 +27,5 @@ class Effect(Protocol):
     """The protocol of a fault effect."""
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
-        """Answer, with or without the help of `handler`."""
+        """Return a response; `handler` executes the request."""
         ...

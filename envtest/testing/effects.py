@@ -37,7 +37,7 @@ class Fail:
 
     Attributes:
         code: the HTTP status.
-        reason: of the Status; empty takes the usual one of the code.
+        reason: the reason of the Status; empty uses the default of the code.
         retry_after: seconds in ``Retry-After``; None sends none.
     """
 
@@ -144,7 +144,7 @@ async def _watch(call: Call, handler: Handler, change: Callable[[LineStream], Li
 
 
 async def _lines(chunks: LineStream) -> LineStream:
-    """One by one: chunks are whole lines, several where they came at once."""
+    """Yield single lines: a chunk has one or more whole lines."""
     async with aclosing(chunks):
         async for chunk in chunks:
             for line in chunk.splitlines(keepends=True):
@@ -256,7 +256,7 @@ class LateBookmarks:
         held: list[bytes] = []
         async with aclosing(lines):
             async for line in lines:
-                # The end of the initial events is waited for: held back, it would never come in a quiet cluster.
+                # Clients wait for the end of the initial events: delaying it would block them without further events.
                 if _is_bookmark(line) and b"initial-events-end" not in line:
                     held.append(line)
                     continue

@@ -31,7 +31,7 @@ _FILTER = "faults"
 WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 READS = frozenset({"get", "list", "watch"})
 SIMULATED = frozenset({"system:kube-controller-manager", "system:node:node-1"})
-"""The users as whom simulated controllers work."""
+"""The users of the simulated controllers."""
 _GROUPS = {"write": WRITES, "read": READS}
 
 
@@ -180,7 +180,7 @@ class Faults:
             handler = partial(_with_effect, rule.effect, self, handler)
         return await handler(call)
 
-    # -------------------------------------------------------------- at once
+    # -------------------------------------------------------------- immediate faults
     @property
     def revision(self) -> int:
         """The revision of the storage."""
@@ -209,7 +209,7 @@ class Faults:
         for web in self._webs:
             web.drop_connections()
         if downtime > 0:
-            from envtest.testing.effects import Reset  # noqa: PLC0415 - environments load this module, and few break
+            from envtest.testing.effects import Reset  # noqa: PLC0415 - environments load this module, and few restart
 
             with self.add(Reset()):
                 await self._server.clock.sleep(downtime)

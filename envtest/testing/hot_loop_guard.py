@@ -1,7 +1,7 @@
-"""Fails a test in virtual time when one client sends requests without end while time stands still.
+"""Fails a test in virtual time when one client sends requests without end while the clock does not advance.
 
-A reconciler that causes its own next event never lets the loop become idle, so virtual time cannot move and the test
-would hang until its real timeout. Time moves between the requests of a loop in real time, so nothing is counted there.
+A reconciler that causes its own next event never lets the loop become idle, so virtual time cannot advance. The test
+would hang until its real timeout. In real time the clock always advances, so nothing is counted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.testing.loop import HotLoopError, VirtualLoop
 
 LIMIT = 2_000
-"""Requests of one user for one object at one moment."""
+"""Maximum requests of one user for one object at one time."""
 _UNNAMED = 10
-"""Lists and creations in one namespace may be this many times more: they mean many objects."""
+"""Factor of the limit for lists and creates in one namespace: they concern many objects."""
 _SHOWN = 6
 
 
@@ -36,7 +36,7 @@ class _Source(NamedTuple):
 
 
 class HotLoopGuard:
-    """Counts requests while the clock stands still; a hook of the server.
+    """Counts requests while the clock does not advance; a hook of the server.
 
     Args:
         limit: requests of one user for one object without time passing; 0 turns the guard off.

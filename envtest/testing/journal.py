@@ -39,11 +39,11 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SERVER = Writer(user="kube-apiserver")
-"""Writes without a request."""
+"""The writer of writes without a request."""
 OWN_USERS = SIMULATED | {SERVER.user}
-"""The users as whom an environment itself writes."""
+"""The users of the environment itself."""
 RESTORE = Writer(user="envtest", verb="restore")
-"""The environment went back to a snapshot."""
+"""The writer of a restored snapshot."""
 _WRITER: ContextVar[Writer] = ContextVar("writer", default=SERVER)
 
 
@@ -221,7 +221,7 @@ class Journal:
         self.count += 1
         self._entries.append(Entry(change.revision, _WRITER.get(), change.key, change.previous, after))
 
-    # -------------------------------------------------------------- questions
+    # -------------------------------------------------------------- queries
     @property
     def last(self) -> int:
         """The revision of the last recorded write; 0 if there is none."""
@@ -250,7 +250,7 @@ class Journal:
         return list(self._entries)[-new:] if new else []
 
     def hot_loops(self, *, at_least: int = 3, user: str = "") -> list[HotLoop]:
-        """Writers that changed one object at least this often in a row, with no other write in between."""
+        """Return writers that changed one object at least this often in a row, with no other write in between."""
         loops: list[HotLoop] = []
         for run in self._runs():
             by_ref: dict[Ref, list[Entry]] = defaultdict(list)
@@ -282,7 +282,7 @@ class Journal:
             yield run
 
     def fights(self, *, at_least: int = 3) -> list[Fight]:
-        """Fields whose value several writers changed in turns, at least this often."""
+        """Return fields whose value several writers changed in turns, at least this often."""
         moves: dict[tuple[Ref, str], list[tuple[int, Writer, JsonValue]]] = defaultdict(list)
         for entry in self._entries:
             if entry.verb == "update" and not self.start_up.contains(entry):

@@ -44,7 +44,7 @@ class Komega:
         return get
 
     def list(self, kind: KindLike[T], *, namespace: str = "") -> Callable[[], Awaitable[ObjectList[T]]]:
-        """The objects of one namespace, or of all namespaces."""
+        """List the objects of one namespace, or of all namespaces."""
 
         async def listed() -> ObjectList[T]:
             return await self._client.list(kind, namespace=namespace or self._namespace)

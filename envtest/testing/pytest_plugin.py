@@ -6,7 +6,7 @@ anyio. The server is in the test's process, without ports and files, so pytest-x
 A mark sets options of a test: ``@pytest.mark.k8s(controllers="cluster", crd_paths=["config/crd"])``. It accepts the
 arguments of `Environment`, and:
 
-- ``clock="manual"``: time stands still until ``await k8s_env.clock.advance(...)``;
+- ``clock="manual"``: the clock only advances by ``await k8s_env.clock.advance(...)``;
 - ``faults=[Fail(503)]``: rules for every request of the test's users, or ``(effect, {"verb": "get"})``;
 - ``seed=7``: for rules with a probability.
 """
@@ -44,14 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-# ------------------------------------------------------------------ entering what fixtures made, in the test's loop
+# ------------------------------------------------------------------ entering context managers in the test's loop
 def _enter(request: pytest.FixtureRequest, context: AbstractAsyncContextManager[Any]) -> None:
     """Enter `context` in the loop of the test, after the contexts of earlier fixtures."""
     node = request.node
     if request.config.pluginmanager.hasplugin(_VIRTUAL) and inspect.iscoroutinefunction(node.obj):
         from opsdk.testing.plugin import loop_of  # noqa: PLC0415 - another plugin may run the tests
 
-        # At once, so that async fixtures can use it.
+        # Now, so that async fixtures can use it.
         loop_of(node).enter(request, context)
         return
     entered = node.stash.get(_ENTERED, None)
@@ -83,7 +83,7 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
     USE_EXISTING_CLUSTER and KUBEBUILDER_ASSETS select the cluster. A test that needs the embedded server is skipped
     there, with the reason.
     """
-    from envtest.external import clusters  # noqa: PLC0415 - loaded with every pytest: has to be light
+    from envtest.external import clusters  # noqa: PLC0415 - every run of pytest loads this module: it must be light
 
     options: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
     for mark in reversed(list(request.node.iter_markers("k8s"))):
@@ -94,7 +94,7 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
     if kind is not clusters.TargetKind.EMBEDDED:
         # Other processes do not follow virtual time.
         request.node.add_marker("realtime")
-        # The options that other clusters have too; anything else skips the test.
+        # Options that other clusters support; any other option skips the test.
         allowed: dict[str, Any] = {name: options[name] for name in ("crds", "crd_paths") if name in options}
         for name, value in options.items():
             if name not in allowed and value not in ("none", None, ()):
@@ -142,7 +142,7 @@ def k8s_client(k8s_cluster: Any) -> Any:
 @pytest.fixture
 def k8s_namespace(request: pytest.FixtureRequest, k8s_env: Any) -> str:
     """The name of a new namespace for this test."""
-    # A name for people and for the server.
+    # A readable, valid name.
     test = request.node.name
     from uuid import uuid4  # noqa: PLC0415 - as above
 
@@ -164,13 +164,13 @@ async def _with_namespace(env: Any, name: str) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            if hasattr(type(env), "kind"):  # the embedded server goes as a whole
+            if hasattr(type(env), "kind"):  # an embedded server is discarded with all its objects
                 await cluster.uncached.delete(namespace, missing_ok=True)
 
 
 @pytest.fixture
 def k8s_user(k8s_env: Any) -> Any:
-    """Makes an `AuthenticatedUser`: ``k8s_user("bob", groups=["devs"]).config``."""
+    """Create an `AuthenticatedUser`: ``k8s_user("bob", groups=["devs"]).config``."""
     return k8s_env.add_user
 
 

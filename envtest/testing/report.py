@@ -10,11 +10,11 @@ from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.structured_merge.value import JsonObject
 
 _MOST = 20
-"""Most objects in a report."""
+"""Maximum objects in a report."""
 
 
 def requests(log: Iterable[AuditEvent], count: int) -> str:
-    """The last `count` requests, one on a line."""
+    """Return the last `count` requests, one on a line."""
     entries = list(log)[-count:] if count > 0 else []
     return (
         "\n".join(
@@ -25,7 +25,7 @@ def requests(log: Iterable[AuditEvent], count: int) -> str:
 
 
 def objects(storage: LocalStorage, namespace: str) -> str:
-    """The objects of a namespace as YAML, without what the server keeps for itself."""
+    """Return the objects of a namespace as YAML, without metadata that the server maintains."""
     if not isinstance(storage, MemoryStorage):
         return "not known"
     lines = [

@@ -11,7 +11,7 @@ from opsdk.apiserver.storage.snapshots import Snapshot, Snapshots
 from opsdk.errors import ConfigError
 
 _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
-"""What is kept beside these objects is made anew when they change; everything else listens to the storage."""
+"""Prefixes of objects whose derived state a restore must rebuild; other derived state watches the storage."""
 
 
 def take_snapshot(storage: LocalStorage) -> Snapshot:
@@ -29,7 +29,7 @@ def restore_snapshot(plane: ControlPlane, simulated: Simulation, snapshot: Snaps
 
 
 def copy(storage: LocalStorage) -> LocalStorage:
-    """Another storage with the same objects."""
+    """Return another storage with the same objects."""
     return MemoryStorage.of(take_snapshot(storage))
 
 

@@ -16,12 +16,12 @@ from opsdk.errors import ConfigError
 from opsdk.testing.clock import ManualClock
 
 _INSTALLED = ("crds", "crd_paths", "service_range")
-"""The options that leave objects behind."""
+"""The options that create objects."""
 _FOR_PLUGIN = ("faults", "seed")
 
 
 class Templates:
-    """Snapshots of started environments by their options; each is made on first use."""
+    """Snapshots of started environments by their options; each is created at its first use."""
 
     def __init__(self) -> None:
         self._made: dict[bytes, Snapshot] = {}
@@ -31,7 +31,7 @@ class Templates:
         return f"<Templates: {len(self._made)}>"
 
     def environment(self, options: Mapping[str, Any]) -> Environment:
-        """A new environment, to be entered, that begins with everything installed."""
+        """Return a new environment that is not started, with the objects of the options."""
         installed = {name: options[name] for name in _INSTALLED if options.get(name)}
         rest = {k: v for k, v in options.items() if k not in (*_INSTALLED, *_FOR_PLUGIN)}
         if rest.get("clock") == "manual":
@@ -41,7 +41,7 @@ class Templates:
         key = _key(installed)
         snapshot = self._made.get(key)
         if snapshot is None:
-            # No test has begun yet, so there is no loop that this could run in.
+            # No test runs yet, so no event loop exists.
             with asyncio.Runner() as runner:
                 snapshot = self._made[key] = runner.run(_started(installed))
         env = Environment(storage=MemoryStorage.of(snapshot), **rest)
@@ -68,7 +68,7 @@ class Templates:
         return entry
 
     def close(self) -> None:
-        """End what was started; idempotent."""
+        """Close the external clusters; idempotent."""
         while self._targets:
             _, target = self._targets.popitem()
             with asyncio.Runner() as runner:
@@ -88,6 +88,6 @@ async def _entered(target: ClusterTarget) -> None:
 
 
 async def _started(installed: Mapping[str, Any]) -> Snapshot:
-    # Stamps of the time at which virtual time begins, too.
+    # A manual clock, so that timestamps equal the start of virtual time.
     async with Environment(**installed, clock=ManualClock()) as env:
         return env.snapshot()

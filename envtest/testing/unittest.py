@@ -36,7 +36,7 @@ class EnvironmentCase(unittest.IsolatedAsyncioTestCase):
     cluster: Cluster
 
     def setUp(self) -> None:
-        """Prepare; no loop runs yet."""
+        """Create the environment; no event loop runs yet."""
         super().setUp()
         self.env = _TEMPLATES.environment(self.options)
 
@@ -48,5 +48,5 @@ class EnvironmentCase(unittest.IsolatedAsyncioTestCase):
 
     @property
     def config(self) -> Config:
-        """How clients reach the server, as its admin."""
+        """The client configuration of the admin."""
         return self.env.config

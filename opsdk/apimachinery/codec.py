@@ -68,11 +68,11 @@ def decode(data: bytes, kind: Kind[T], *, bounds: bool = False) -> T:
     Args:
         data: the object as JSON.
         kind: its kind and class.
-        bounds: the bounds of the class (`msgspec.Meta`) must hold, as for new objects. Objects that are stored may
-            break bounds that came later.
+        bounds: enforce the bounds of the class (`msgspec.Meta`), as for new objects. Stored objects may violate bounds
+            that were added later.
 
     Raises:
-        DecodeError: it is another kind, or it does not fit the class.
+        DecodeError: the kind differs, or the object does not fit the class.
     """
     try:
         obj = _decode(data, kind.representation, bounds=bounds)

@@ -1,6 +1,6 @@
-"""Declarations of a CustomResourceDefinition that types cannot say: rules, list types, columns, scale.
+"""Declarations of a CustomResourceDefinition that types cannot express: rules, list types, columns, scale.
 
-The markers are ``msgspec.Meta`` objects, so they stand in ``Annotated`` beside other ``Meta`` objects. The names are
+The markers are ``msgspec.Meta`` objects, so ``Annotated`` accepts them beside other ``Meta`` objects. The names are
 those of controller-gen's markers, in Python's case.
 
 Upstream: sigs.k8s.io/controller-tools/pkg/crd/markers
@@ -80,7 +80,7 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     optional_old_self: bool | None = None
 
     def keywords(self) -> dict[str, Any]:
-        """Return the rule as it stands in a schema."""
+        """Return the rule in its schema form."""
         keywords: dict[str, Any] = msgspec.to_builtins(self)
         return keywords
 
@@ -95,7 +95,7 @@ def validations(*rules: Rule) -> msgspec.Meta:
 
 
 def list_type(kind: Literal["atomic", "set", "map"], *, keys: tuple[str, ...] = ()) -> msgspec.Meta:
-    """Return a marker that says how server-side apply merges a list.
+    """Return a marker that selects how server-side apply merges a list.
 
     Args:
         kind: ``atomic`` lists have one owner, elements of a ``set`` are unique, elements of a ``map`` have keys.

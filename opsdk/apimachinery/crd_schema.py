@@ -66,7 +66,7 @@ class Schemas:
     """Converts msgspec types to structural schemas. Errors are `UsageError` and name the path of the field."""
 
     def __init__(self, root: str) -> None:
-        """`root` is the name that paths in errors start with."""
+        """Create a converter; `root` is the first part of the paths in errors."""
         self._path = [root]
         self._inside: list[type] = []
 

@@ -52,7 +52,7 @@ class Kind(Generic[T_co]):
 
 
 KindLike = type[T] | Kind[T]
-"""What methods accept: a typed class or a `Kind`."""
+"""The type of arguments that select a kind: a typed class or a `Kind`."""
 
 
 def unstructured(api_version: str, kind: str) -> Kind[Unstructured]:
@@ -89,7 +89,7 @@ def class_place(value: object) -> str:
         return ""
     try:
         return f"{inspect.getsourcefile(value)}:{inspect.getsourcelines(value)[1]}"
-    except (OSError, SyntaxError, TypeError):  # it is built in, was made by exec, or its file has changed since
+    except (OSError, SyntaxError, TypeError):  # built-in, created by exec, or the file changed since its import
         return ""
 
 

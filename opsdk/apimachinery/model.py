@@ -15,11 +15,11 @@ from opsdk.apimachinery.time import MicroTime
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 HIDDEN = "<hidden>"
-"""Stands for a secret in ``repr``."""
+"""Replaces a secret in ``repr``."""
 
-# The annotation of kubectl apply holds a copy of the whole object, of secrets too.
+# The annotation of kubectl apply holds a copy of the whole object, including the data of Secrets.
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# Fields that hold secrets, by the names of their classes in k8s.io/api.
+# Fields that hold secrets, by class name in k8s.io/api.
 _HIDDEN = {
     "Secret": ("data", "string_data"),
     "TokenRequestStatus": ("token",),
@@ -40,7 +40,7 @@ class Model(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     >>> to_builtins(WebsiteSpec(image="nginx", max_replicas=3))
     {'image': 'nginx', 'maxReplicas': 3}
 
-    ``repr`` shows what differs from the defaults, and hides secrets.
+    ``repr`` shows the attributes that differ from their defaults, and hides secrets.
 
     Attributes:
         always_sent: attributes that are sent although they equal their defaults, because the API requires them.
@@ -101,7 +101,7 @@ def to_builtins(value: Any) -> Any:
 
 
 class _Fields(NamedTuple):
-    """What encoding needs to know about the fields of a class.
+    """The field names of a class that encoding needs.
 
     Attributes:
         attributes: attribute by JSON name.
@@ -150,7 +150,7 @@ def _nested(value: Any, tree: JsonValue) -> Iterable[tuple[msgspec.Struct, JsonO
     if isinstance(value, msgspec.Struct):
         return ((value, tree),)
     if isinstance(value, dict):
-        # The key of an item without a struct may be no string in Python.
+        # The key of an item without a struct may be another type than str.
         items = [(value.get(key), item) for key, item in tree.items() if type(item) is dict]
     elif isinstance(value, list) and tree and type(tree[0]) is dict:
         items = list(zip(value, tree, strict=True))

@@ -1,7 +1,7 @@
 """Objects in three representations: typed, unstructured, and metadata only.
 
 All three have ``api_version``, ``kind`` and ``metadata``. A decoded object remembers the JSON tree it came from.
-`to_tree` uses that tree to keep fields that the class does not know, so a read-modify-write never drops them.
+`to_tree` uses that tree to keep fields that the class does not declare, so a read-modify-write never drops them.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ def status_as_read(obj: AnyObject) -> JsonObject | None:
 
 
 def tree_as_read(obj: AnyObject) -> JsonObject:
-    """Return `obj` as it was when it was decoded, whatever was changed since.
+    """Return `obj` as it was decoded, without later changes.
 
     Raises:
         UsageError: the object was created in Python, so that its earlier state is unknown.
@@ -350,7 +350,7 @@ def tree_as_read(obj: AnyObject) -> JsonObject:
 
 
 def _known_tree(obj: AnyObject) -> JsonObject:
-    """Return the tree of the fields that the class knows."""
+    """Return the tree of the fields that the class declares."""
     try:
         if isinstance(obj, Unstructured):
             metadata = to_builtins(obj.metadata)
@@ -365,7 +365,7 @@ def _known_tree(obj: AnyObject) -> JsonObject:
 
 
 def to_tree(obj: AnyObject) -> JsonObject:
-    """Return `obj` as a JSON tree, including the fields of its origin that its class does not know.
+    """Return `obj` as a JSON tree, including the fields of its origin that its class does not declare.
 
     The tree shares nothing with `obj`. Raises `EncodeError`.
     """
@@ -376,7 +376,7 @@ def to_tree(obj: AnyObject) -> JsonObject:
 
 
 def shared_tree(obj: AnyObject, origin: JsonObject | None = None) -> JsonObject:
-    """As `to_tree`, without a copy: the tree shares parts with `obj` and with its origin. Do not change it.
+    """Return the tree of `to_tree` without a copy: it shares parts with `obj` and with its origin. Do not change it.
 
     Args:
         obj: the object.
@@ -391,7 +391,7 @@ def shared_tree(obj: AnyObject, origin: JsonObject | None = None) -> JsonObject:
         before = to_builtins(_object_meta(metadata))
         tree["metadata"] = merge_unknown_fields(metadata, before, tree["metadata"])
         return tree
-    # What the class alone reads from the origin: the rest of the origin is unknown to the class.
+    # The fields of the origin that the class declares; all others are unknown fields.
     known_fields = _known_tree(convert(origin, type(obj)))
     merged: JsonObject = merge_unknown_fields(origin, known_fields, tree)
     return merged
@@ -448,7 +448,7 @@ def deep_copy(obj: C) -> C:
     {'tier': 'web'}
     """
     clone: C = _deep_copy(obj)
-    attributes: dict[str, Any] = getattr(obj, "__dict__", {})  # parts have none
+    attributes: dict[str, Any] = getattr(obj, "__dict__", {})  # nested parts have no ``__dict__``
     if (origin := attributes.get(ORIGIN)) is not None:
         clone.__dict__[ORIGIN] = origin  # shared: opsdk never changes an origin
     return clone
@@ -470,7 +470,7 @@ def _deep_copy(value: Any) -> Any:
     return value if type(value) in _IMMUTABLE else copy.deepcopy(value)
 
 
-# What most attributes hold; the check here saves most of the calls.
+# The types of most attributes; the check here saves most of the calls.
 _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), datetime, Quantity, MicroTime, Duration})
 
 

@@ -1,4 +1,4 @@
-"""pydantic models as parts of kinds. pydantic itself is not imported: its classes bring what is needed.
+"""pydantic models as parts of kinds. pydantic itself is not imported: the methods of its classes suffice.
 
 Upstream: none.
 """
@@ -14,10 +14,10 @@ from opsdk.apimachinery.crd_markers import INT_OR_STRING, LIST_TYPE, PRESERVE
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-# Keywords that a structural schema has too, and with the same meaning.
+# Keywords that a structural schema supports with the same meaning.
 _BOUNDS = ("maximum", "maxItems", "maxLength", "maxProperties", "minimum", "minItems", "minLength", "minProperties")
 _SAME = (*_BOUNDS, "default", "enum", "example", "format", "multipleOf", "nullable", "pattern", "required", "type")
-# Keywords without a meaning for the server.
+# Keywords that the server does not use.
 _IGNORED = frozenset({"$defs", "title", "deprecated", "readOnly", "writeOnly", "contentMediaType", "contentEncoding"})
 _NULL = {"type": "null"}
 _ADVICE = "use a field of one type, or describe it with json_schema_extra"
@@ -44,7 +44,7 @@ def _has_sets(cls: Any) -> bool:
 
 
 def _sort_sets(dumped: Any, tree: JsonValue) -> JsonValue:
-    """Sort in `tree` what is a set in `dumped`, and return it. Equal sets may iterate in different orders."""
+    """Sort the values in `tree` that are sets in `dumped`, and return it. The order of sets is not deterministic."""
     if isinstance(dumped, set | frozenset) and isinstance(tree, list):
         return sorted(tree, key=repr)
     if isinstance(dumped, dict) and isinstance(tree, dict) and len(dumped) == len(tree):
@@ -63,7 +63,7 @@ def schema_of_pydantic(cls: Any, path: str) -> JsonObject:
         path: of the field, for errors.
 
     Raises:
-        UsageError: a part has no structural schema; the message names its path and what to do.
+        UsageError: a part has no structural schema; the message names its path and a solution.
     """
     document = cls.model_json_schema(by_alias=True, mode="validation")
     return _Converter(document.get("$defs", {})).convert(document, path)

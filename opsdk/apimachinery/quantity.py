@@ -87,7 +87,7 @@ class Quantity:
     @classmethod
     def _of(cls, value: Decimal, family: str) -> Quantity:
         quantity = cls(cls._canonical(value, family))
-        quantity._family = family  # "1000" of the binary family has no suffix that would say so
+        quantity._family = family  # a binary quantity such as "1000" may have no suffix that shows its family
         return quantity
 
     @staticmethod
@@ -159,7 +159,7 @@ IntOrString = int | str
 
 
 def resolve_int_or_percent(value: IntOrString, total: int, *, round_up: bool) -> int:
-    """Return the number that ``3`` or ``"25%"`` means of `total`. Raises ``ValueError`` for any other string.
+    """Return the absolute number of ``3`` or ``"25%"``, given `total`. Raises ``ValueError`` for any other string.
 
     >>> resolve_int_or_percent("25%", 10, round_up=True)
     3

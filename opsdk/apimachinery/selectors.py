@@ -162,7 +162,7 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 EVERYTHING = Selector()
-"""Selects objects whatever their labels."""
+"""Selects every object."""
 
 
 def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | None) -> Selector:
@@ -316,7 +316,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
 
 ANY_FIELDS = FieldSelector()
-"""Selects objects whatever their fields."""
+"""Selects every object."""
 
 
 def as_field_selector(selector: str | Mapping[str, str] | FieldSelector | None) -> FieldSelector:

@@ -1,6 +1,6 @@
-"""Converts trees whose values break the bounds of their class.
+"""Converts trees whose values violate the bounds of their class.
 
-Bounds (`msgspec.Meta`) say what a new object may hold. An object that was stored before a bound came must stay
+Bounds (`msgspec.Meta`) restrict new objects. An object that was stored before a bound was added must stay
 readable: its finalizers have to run, and an update may repair it. The server checks bounds on writes.
 
 Upstream: none; Go's types have no bounds.
@@ -21,15 +21,15 @@ from opsdk.structured_merge.value import JsonValue
 
 T = TypeVar("T")
 
-# The class that a class without bounds stands for.
+# Attribute of a class without bounds: the original class.
 _ORIGINAL = "_bounded_class"
 
 
 def convert_unbounded(tree: JsonValue, cls: type[T]) -> T:
-    """Return `tree` as an object of `cls`, whatever the bounds of its fields are.
+    """Return `tree` as an object of `cls`, without enforcing the bounds of its fields.
 
     Raises:
-        msgspec.ValidationError: a value has another type than its field, or a required field is missing.
+        msgspec.ValidationError: a value has the wrong type, or a required field is missing.
 
     >>> class Site(msgspec.Struct):
     ...     size: typing.Annotated[int, msgspec.Meta(le=5)] = 1
@@ -43,7 +43,7 @@ def convert_unbounded(tree: JsonValue, cls: type[T]) -> T:
 
 @functools.lru_cache(maxsize=1024)
 def _class_without_bounds(cls: Any) -> Any:
-    """Return a class with the same fields, or `cls` itself if there is no bound in it."""
+    """Return a class with the same fields without bounds; `cls` itself if it has no bounds."""
     fields = msgspec.structs.fields(cls)
     unbounded = [_without_bounds(field.type) for field in fields]
     if all(stripped is field.type for field, stripped in zip(fields, unbounded, strict=True)):

@@ -1,8 +1,8 @@
-"""Keeps the fields of an object that its class does not know.
+"""Keeps the fields of an object that its class does not declare.
 
-Inputs are the tree that an object came from (`origin`), what the class read from it (`before`) and the object now
-(`after`). The change from `before` to `after` is applied to `origin`. Fields that only `origin` has stay, also inside
-list items. List items are paired by their identifying field, else by position.
+Inputs are the tree from which an object was decoded (`origin`), the fields that the class decoded (`before`) and the
+current object (`after`). The change from `before` to `after` is applied to `origin`. Fields that only `origin` has
+stay, also inside list items. List items are paired by their identifying field, else by position.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def merge_unknown_fields(origin: JsonValue, before: JsonValue, after: JsonValue)
     """Return the tree to send. It shares its unchanged parts with the arguments: do not change it."""
     if _is_unchanged(before, after):
         return origin
-    if origin == before:  # the class knows all of it
+    if origin == before:  # there are no unknown fields
         return after
     if isinstance(origin, dict) and isinstance(before, dict) and isinstance(after, dict):
         merged: JsonObject = {}
@@ -27,7 +27,7 @@ def merge_unknown_fields(origin: JsonValue, before: JsonValue, after: JsonValue)
             if key in after:
                 merged[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
             elif key not in before:
-                merged[key] = value  # unknown to the type
+                merged[key] = value  # an unknown field
         return merged | {key: value for key, value in after.items() if key not in origin}
     if isinstance(origin, list) and isinstance(before, list) and isinstance(after, list):
         if len(origin) != len(before):  # impossible for a class that only drops unknown fields
@@ -45,7 +45,7 @@ def _is_unchanged(before: JsonValue, after: JsonValue) -> bool:
     if before != after:
         return False
     if isinstance(after, dict | list):
-        # Encoding is the fastest comparison of all types inside. Another order of keys costs only a closer look.
+        # Comparing encoded bytes is the fastest for all types. Only a different key order needs the slow comparison.
         return msgspec.json.encode(before) == msgspec.json.encode(after)
     return type(before) is type(after)
 

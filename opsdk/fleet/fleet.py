@@ -42,10 +42,10 @@ T = TypeVar("T", bound=AnyObject)
 
 
 class ControllerClass(Enum):
-    """Where a controller of a fleet runs."""
+    """The cluster and the replicas that a controller of a fleet runs for."""
 
     API = "api"
-    """On every replica, for the management cluster: it keeps state of its process up to date."""
+    """On every replica, for the management cluster: keeps state in the process up to date."""
     MANAGEMENT = "management"
     """On the leader, for the management cluster."""
     USER = "user"
@@ -58,14 +58,14 @@ class FleetOptions(Options, frozen=True, kw_only=True):
     Attributes:
         name: of the fleet, and part of the names of its leases; empty for the operator's name.
         namespace: of the leases in the management cluster; empty for the namespace of this process.
-        lease_duration: see `OwnershipOptions`, as for the next five.
-        renew_deadline: for how long renewals may fail.
-        retry_period: between two renewals.
-        load_factor: bound of the clusters of one replica.
-        drain_timeout: for running reconciles to finish before a cluster is handed over.
+        lease_duration: see `OwnershipOptions`, also for the next five.
+        renew_deadline: the time for which renewals may fail.
+        retry_period: the time between two renewals.
+        load_factor: the limit of clusters per replica, see `opsdk.fleet.placement.place`.
+        drain_timeout: the time for running reconciles to finish before a cluster is handed over.
         unreachable_timeout: an owner that cannot reach a cluster for this long invites other replicas to take it.
-        cluster: for managed clusters: what is cached, and how writes are made.
-        controller: for controllers of managed clusters without their own options.
+        cluster: options of managed clusters: caching and writes.
+        controller: options of the controllers of managed clusters that have none of their own.
         probe: see `ProbeOptions`.
     """
 
@@ -135,8 +135,8 @@ class Fleet:
         ``request.cluster``.
 
         Args:
-            kind: the reconciled kind; None for a controller whose requests are no objects, which needs `name`.
-            controller_class: where it runs.
+            kind: the reconciled kind; None for a controller whose requests are not objects, which needs `name`.
+            controller_class: the cluster and the replicas that it runs for.
             options: as for `Operator.reconciler`.
         """
         if controller_class is not ControllerClass.USER:
@@ -153,7 +153,7 @@ class Fleet:
     # -------------------------------------------------------------- state
     @property
     def runner(self) -> FleetRunner:
-        """What runs the fleet on this replica. Raises `UsageError` before the operator is started."""
+        """The runner of the fleet on this replica. Raises `UsageError` before the operator is started."""
         if self._runner is None:
             raise UsageError("the fleet is not started: call run() or start() of its operator")
         return self._runner
@@ -230,7 +230,7 @@ class Fleet:
         controllers = []
         for declared in self._declared:
             options = declared.options.get("options") or self.options.controller
-            # A cluster that is down must not end the operator.
+            # An unreachable cluster must not end the operator.
             options = replace(options, sync_policy=options.sync_policy or SyncPolicy.RETRY)
             name = declared.options.get("name") or (declared.kind.name.lower() if declared.kind is not None else "")
             builder = ControllerBuilder[Any](

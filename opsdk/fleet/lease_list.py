@@ -1,7 +1,7 @@
 """Reads the leases of a fleet, and decodes only those that have changed.
 
-Each member reads them every few seconds, and most of them are the same each time. An item of a list whose bytes are
-those of the last list is the same lease: with 50 shards that saves nine tenths of the time of a read.
+Each member lists the leases every few seconds, and most of them are unchanged. An item with the same bytes as in
+the last list is the same lease: with 50 shards that saves nine tenths of the decoding time.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class LeaseList:
         self._decoded: dict[bytes, Lease] = {}
 
     async def read(self) -> list[Lease]:
-        """Return all leases of the fleet, as the server has them now. Callers must not change them.
+        """Return all current leases of the fleet, read from the server. Callers must not change them.
 
         Raises:
-            OpsdkError: the server does not answer, refuses the request, or a lease cannot be decoded.
+            OpsdkError: the server does not respond or rejects the request, or a lease does not decode.
         """
         response = await self._transport.send(self._request)
         raise_for_status(response, self._request)

@@ -1,7 +1,7 @@
-"""One managed cluster on the replica that works for it: its clients, cache, controllers, and its state as a condition.
+"""One managed cluster on its replica: its clients, cache, controllers, and its state as a condition.
 
-Each cluster has connections, informers, queues and workers of its own. One that is down, slow or forbidden delays no
-other one.
+Each cluster has its own connections, informers, queues and workers. An unreachable, slow or forbidden cluster does not
+delay other clusters.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class ClusterReason(Enum):
     """The reason of a managed cluster's ``Ready`` condition."""
 
     CONNECTED = "Connected"
-    """The API server answers, and the informers are current."""
+    """The API server responds, and the informers are synced."""
     SYNCING = "Syncing"
-    """The API server answers; informers wait for their lists."""
+    """The API server responds; informers wait for their lists."""
     UNREACHABLE = "Unreachable"
-    """No answer, or an error of the server."""
+    """The server does not respond, or responds with an error."""
     INVALID_CERTIFICATE = "InvalidCertificate"
     """The server's certificate is not signed by the CA of the configuration, or the client's is refused."""
     UNAUTHORIZED = "Unauthorized"
@@ -46,15 +46,15 @@ class ClusterReason(Enum):
     FORBIDDEN = "Forbidden"
     """A permission is missing."""
     INVALID_CONFIG = "InvalidConfig"
-    """The description of the cluster is unusable."""
+    """The configuration of the cluster is invalid."""
 
 
 class ProbeOptions(Options, frozen=True, kw_only=True):
-    """How the state of managed clusters is found out. Times are in seconds.
+    """The intervals and timeouts of probes of managed clusters. Times are in seconds.
 
     Attributes:
-        interval: between two probes.
-        timeout: for one probe.
+        interval: the time between two probes.
+        timeout: the time limit of one probe.
     """
 
     interval: float = 10.0
@@ -76,12 +76,12 @@ class _WarmupRunnable:
 
 
 class ManagedCluster:
-    """A `opsdk.fleet.shard_runner.ShardRunnable`: what runs for one cluster.
+    """A `opsdk.fleet.shard_runner.ShardRunnable` with the cache and the controllers of one cluster.
 
     Args:
-        entry: the cluster. One with a problem has nothing to run; its condition has the reason.
-        connect: makes the cluster's client and cache.
-        make_controllers: makes the controllers of the cluster.
+        entry: the cluster. An entry with a problem runs no controllers; its condition has the reason.
+        connect: creates the cluster's client and cache.
+        make_controllers: creates the controllers of the cluster.
         report: called with the condition at first, and when it changes.
         on_close: called with this when it is closed.
         probe: see `ProbeOptions`.
@@ -149,14 +149,14 @@ class ManagedCluster:
                 if ended.done():
                     ended.result()
         except asyncio.CancelledError:
-            # The controllers finish what runs; a second cancellation ends the wait.
+            # The controllers finish running reconciles; a second cancellation ends the wait.
             await self._workers.stop(None)
             raise
         finally:
             probing.cancel()
 
     async def aclose(self) -> None:
-        """End what still runs, and close the connections. Idempotent."""
+        """Cancel running tasks, and close the connections. Idempotent."""
         self._failure.cancel()
         for group in (self._workers, self._warmups, self._caches):
             await group.stop(0.0 if group is self._workers else _CLOSE_SECONDS)
@@ -172,7 +172,7 @@ class ManagedCluster:
 
     # -------------------------------------------------------------- state
     async def _probe(self) -> None:
-        """Find out the state of the cluster again and again, and report changes."""
+        """Probe the cluster in intervals, and report changes of its state."""
         while True:
             reason, message = await self._state()
             condition = Condition(
@@ -188,11 +188,11 @@ class ManagedCluster:
                 self.condition = condition
                 self._report(condition)
             interval = self._probe_options.interval
-            # Soon after the start, most clusters are about to sync.
+            # Shortly after the start, most clusters are about to sync.
             await self._clock.sleep(min(interval, 1.0) if reason is ClusterReason.SYNCING else interval)
 
     async def _state(self) -> tuple[ClusterReason, str]:
-        """Return the state: first whether the server answers, then what the informers miss."""
+        """Return the state: first whether the server responds, then whether the informers have synced."""
         if self.cluster is None:
             return ClusterReason.INVALID_CONFIG, self._problem
         try:

@@ -1,4 +1,4 @@
-"""Which members of a fleet are alive, as one replica observes their leases. Pure.
+"""The live members of a fleet, as one replica observes their leases. Pure.
 
 A member is dead when its lease did not change for its duration, measured by this process's clock between two reads of
 the server. Times that other replicas wrote are never compared.
@@ -29,8 +29,8 @@ class Membership:
     """The members of a fleet as their leases show them.
 
     Args:
-        identity: this member. It counts as alive: its own elector knows when it is not.
-        lease_duration: seconds, for members whose lease is gone.
+        identity: this member. It counts as alive: its own elector detects a lost lease.
+        lease_duration: seconds, for members whose lease was deleted.
     """
 
     def __init__(self, identity: str, *, lease_duration: float) -> None:

@@ -13,10 +13,10 @@ from opsdk.fleet.ownership_rules import ShardState
 
 
 class FleetCollector(Collector):
-    """Collects what this replica does with the clusters or shards of a fleet.
+    """Collects the states of the clusters or shards of a fleet on this replica.
 
     Args:
-        states: returns the state of each cluster that this replica does something with.
+        states: returns the state of each cluster that this replica owns, warms up or drains.
         conditions: returns the ``Ready`` conditions of these clusters.
     """
 

@@ -40,7 +40,7 @@ T = TypeVar("T", bound=AnyObject)
 CONDITION_ANNOTATION = "fleet.opsdk.dev/condition"
 """The state of a cluster on its Secret: a condition as JSON, since Secrets have no status."""
 
-# Seconds before a cluster that cannot be described is tried again: its description may depend on other objects.
+# Seconds before a failed description of a cluster is retried: it may depend on other objects.
 _RETRY_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
 
@@ -48,8 +48,8 @@ _CLOSE_SECONDS = 5.0
 class ObjectClusters(ClusterProvider, Generic[T]):
     """Follows the objects of one kind with an informer of its own. Each object is one cluster.
 
-    A cluster has the object's name; with several namespaces, ``namespace/name``. An object that is being deleted is no
-    cluster any more.
+    A cluster has the object's name; with several namespaces, ``namespace/name``. An object that is being deleted leaves
+    the fleet.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
 
     @abstractmethod
     async def config_of(self, obj: T, management: Cluster) -> Config:
-        """Return how the cluster of an object is reached. Raises an `OpsdkError` with the reason if it cannot be."""
+        """Return the client configuration of a cluster. Raises an `OpsdkError` with the reason if it is invalid."""
 
     def namespace_of(self, obj: T) -> str:  # noqa: ARG002 - a default
         """Return the namespace that the cluster's caches are limited to; empty for all."""
@@ -93,7 +93,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
             await cache.aclose()
 
     async def _add_handler(self, cache: Cache) -> None:
-        """Create the informer, again and again while the server does not serve the kind."""
+        """Create the informer; retry while the server does not serve the kind."""
         while cache.existing(self._kind) is None:
             try:
                 (await cache.informer_for(self._kind)).add_handler(self._on_delta)
@@ -102,7 +102,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
                 await self._clock.sleep(_RETRY_SECONDS)
 
     async def _follow(self, cache: Cache, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
-        """Describe each object that changed, and report all clusters."""
+        """Describe each changed object, and report all clusters."""
         reader = Client(CachedReader(cache))
         await cache.wait_ready()
         clusters: dict[str, ClusterEntry] = {}
@@ -132,7 +132,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
         self._changed.set()
 
     async def _entry(self, name: str, key: ObjectKey, reader: Client, management: Cluster) -> ClusterEntry | None:
-        """Return the entry of an object's cluster; None if it is gone or being deleted."""
+        """Return the entry of an object's cluster; None if the object is deleted or being deleted."""
         try:
             obj = await reader.get_or_none(self._kind, key)
             if obj is None or is_deleting(obj):
@@ -140,12 +140,12 @@ class ObjectClusters(ClusterProvider, Generic[T]):
             config = await self.config_of(obj, management)
             return ClusterEntry(name=name, config=config, namespace=self.namespace_of(obj))
         except OpsdkError as error:
-            # It may depend on other objects, which are not watched.
+            # The configuration may depend on other objects, which are not watched.
             self._clock.call_later(_RETRY_SECONDS, lambda: self._mark(key))
             return ClusterEntry(name=name, problem=str(error))
 
     async def key_object(self, management: Cluster, name: str) -> T | None:
-        """Return the object that describes a cluster, from the server; None if it is gone."""
+        """Return the object that describes a cluster, from the server; None if it does not exist."""
         key = self._keys.get(name)
         return None if key is None else await management.uncached.get_or_none(self._kind, key)
 
@@ -173,7 +173,7 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         self._key = key
         self.rules = (RbacRule("get list watch patch", Secret, namespaces=[namespace or ALL_NAMESPACES]),)
 
-    async def config_of(self, obj: Secret, management: Cluster) -> Config:  # noqa: ARG002 - the port's
+    async def config_of(self, obj: Secret, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature
         """See `ObjectClusters`."""
         source = f"Secret {obj.metadata.namespace}/{obj.metadata.name}"
         if not (kubeconfig := obj.data.get(self._key)):
@@ -195,12 +195,12 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
 
 
 class ResourceClusters(ObjectClusters[T]):
-    """One cluster for each object of a kind of yours. Its state is a condition in the object's status.
+    """One cluster for each object of a kind. Its state is a condition in the object's status.
 
     Args:
         kind: the kind.
-        config: returns how a cluster is reached. It may read other objects, such as a Secret. An `OpsdkError` that it
-            raises is shown as the state of the cluster, and it is called again after 10 s.
+        config: returns the client configuration of a cluster. It may read other objects, such as a Secret. An
+            `OpsdkError` is shown as the state of the cluster, and the call is retried after 10 s.
         namespace: of the objects; empty for all, and for cluster-scoped kinds.
         label_selector: of the objects.
         condition: the type of the condition; empty to write none.

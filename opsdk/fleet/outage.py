@@ -1,7 +1,7 @@
-"""An owner that cannot reach its shard's cluster, and the members that may stand in for it. Pure.
+"""Outages: the owner of a shard cannot reach its cluster, and invites other members to take the shard. Pure.
 
-The owner keeps the shard until another member is ready to take it: it invites the others one after the other, and an
-invited member warms up. Only a member that reaches the cluster gets warm. So nothing moves while no member reaches it.
+The owner keeps the shard until another member is ready: it invites the others one after the other, and an
+invited member warms up. Only a member that reaches the cluster gets warm, so otherwise the shard does not move.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from opsdk.fleet.placement import weight
 
-# Turns, and pauses between two rounds, grow to this many timeouts: 32 minutes with the default of 60 s.
+# Turns, and pauses between two rounds, grow up to 2 to this power of timeouts: 32 minutes with the default of 60 s.
 _MAX_DOUBLINGS = 5
 
 
@@ -25,9 +25,9 @@ def growing(timeout: float, repeats: int) -> float:
 
 
 class Outage:
-    """One time in which an owner does not reach a shard.
+    """One period in which an owner does not reach a shard.
 
-    Each other member is invited for one turn. When all had theirs, a pause follows, and then another round. Turns and
+    Each other member is invited for one turn. After all turns a pause follows, and then another round. Turns and
     pauses last `timeout` at first, and double with each round. A member that joins is invited also during a pause.
 
     Args:
@@ -66,7 +66,7 @@ class Outage:
             self._stand_in, self._until = "", now + growing(self._timeout, self._rounds)
         if not self._stand_in and now >= self._until:
             self._invited.clear()
-        # By weight: the shards of an owner that reaches nothing spread over all others.
+        # By weight: the shards of an owner without connectivity spread over all other members.
         free = [member for member in others if member not in self._invited]
         self._stand_in = max(free, key=lambda member: (weight(member, self.shard), member), default="")
         if self._stand_in:

@@ -1,6 +1,6 @@
-"""The loop of ownership: reads and writes the leases of a fleet, and runs what this replica owns.
+"""The loop of ownership: reads and writes the leases of a fleet, and runs the shards that this replica owns.
 
-`opsdk.fleet.ownership_rules` decides. The loop lists the leases every `retry_period`, and at once when one of them
+`opsdk.fleet.ownership_rules` decides. The loop lists the leases every `retry_period`, and immediately after a lease
 changes.
 """
 
@@ -49,18 +49,18 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# Seconds between two lists of the leases, however many changes there are.
+# Minimum seconds between two lists of the leases.
 _MIN_GAP = 0.1
-# Share of renew_deadline for one list or write, as for a renewal of the lease.
+# Fraction of renew_deadline for one list or write, as for a renewal of the lease.
 _TRY_SHARE = 0.5
 # Seconds for cancelled tasks to end.
 _CLOSE_SECONDS = 5.0
-# Leases that are written at the same time.
+# Maximum concurrent writes of leases.
 _PARALLEL_WRITES = 16
 
 
 class MakeRunnable(Protocol):
-    """Makes what runs while a shard is owned. It is called again for each time, and after a failure."""
+    """Creates the runnable of an owned shard. It is called for each ownership, and after each failure."""
 
     def __call__(self, shard: str, /) -> ShardRunnable:
         """Return a new runnable."""
@@ -76,7 +76,7 @@ class ShardFence:
         self._rules = rules
         self._clock = clock
         self.closed = False
-        """Refuses everything, for work that goes on after its cancellation. The shard may come back meanwhile."""
+        """Rejects all writes, for work that continues after its cancellation while the shard is owned again."""
 
     def check(self, action: str) -> None:
         """See `opsdk.aio.fence.Fence`."""
@@ -93,12 +93,12 @@ class ShardFence:
 class Ownership:
     """Shares shards between the replicas of a fleet. A Runnable for every replica.
 
-    The first cancellation of `start` hands every shard over; a second one cancels the work at once. A replica that
-    loses its lease cancels all work, and takes part again with a new identity.
+    The first cancellation of `start` hands every shard over; a second one cancels the work immediately. A replica that
+    loses its lease cancels all work, and joins again with a new identity.
 
     Args:
         cluster: the API server with the leases.
-        make: makes what runs while this replica owns a shard.
+        make: creates the runnable of an owned shard.
         options: see `OwnershipOptions`.
         clock: source of time.
         hook: receives `Leadership` records of this member's lease.
@@ -136,29 +136,29 @@ class Ownership:
 
     # -------------------------------------------------------------- shards
     def set_shards(self, names: Collection[str]) -> None:
-        """Set which shards exist. A shard that is gone is drained, and its lease deleted."""
+        """Set the existing shards. A removed shard is drained, and its lease deleted."""
         self._shards = frozenset(names)
         self._wake.set()
 
     def restart(self, shard: str) -> None:
-        """Replace what runs for a shard by a new runnable, because its configuration has changed.
+        """Replace the runnable of a shard by a new one, because its configuration has changed.
 
-        What runs drains first. This replica keeps the shard. Nothing happens if it does not run here.
+        The running one drains first. This replica keeps the shard. No effect if the shard does not run here.
         """
         if shard in self._runners:
             self._runners[shard].restart()
 
     def reached(self, shard: str, *, is_reachable: bool) -> None:
-        """Report whether this replica reaches what a shard stands for, such as a cluster.
+        """Report whether this replica reaches the target of a shard, such as a cluster.
 
         An owner that does not for `OwnershipOptions.unreachable_timeout` invites other replicas to take the shard.
-        Without a report, it is reachable. A report for a shard that this replica does not own changes nothing.
+        Without a report, it counts as reachable. A report for a shard that this replica does not own has no effect.
         """
         if self._rules is not None:
             self._rules.reached(shard, is_reachable=is_reachable, now=self._clock.now())
 
     def states(self) -> Mapping[str, ShardState]:
-        """Return the state of each shard that this replica does something with."""
+        """Return the state of each shard that this replica owns, warms up or drains."""
         return self._rules.states() if self._rules is not None else {}
 
     def owned(self) -> frozenset[str]:
@@ -167,10 +167,10 @@ class Ownership:
 
     # -------------------------------------------------------------- life cycle
     async def start(self) -> None:
-        """Take part until cancelled, see the class.
+        """Take part until cancelled; see the class.
 
         Raises:
-            UsageError: it was started before.
+            UsageError: `start` was called before.
         """
         if self._started:
             raise UsageError(f"{self!r} was started already: make a new one")
@@ -235,7 +235,7 @@ class Ownership:
             await finish(self._end(elector, [electing, rounds]), name=f"{self!r}/end")
 
     async def _end(self, elector: LeaderElector, tasks: Collection[asyncio.Task[None]]) -> None:
-        """Cancel what still runs; its writes are refused. Delete the member's lease if nothing was left."""
+        """Cancel remaining work, whose writes are rejected. Delete the member's lease if no work remains."""
         for task in tasks:
             task.cancel()
         await wait_ended(tasks, _CLOSE_SECONDS, self._clock)
@@ -277,13 +277,13 @@ class Ownership:
             if rules.leaving and not rules.states() and not self._runners and not self._ending:
                 if is_settled:
                     return
-                # Another member that leaves may have handed a shard to this one meanwhile: read once more.
+                # Another leaving member may have handed a shard to this one meanwhile: list once more.
                 self._wake.set()
             await self._clock.sleep(_MIN_GAP)
             await self._sleep_until_woken(began + self.options.retry_period)
 
     async def _round(self, elector: LeaderElector, rules: OwnershipRules) -> bool:
-        """List, decide and write. Returns whether there was nothing to do."""
+        """List, decide and write. Returns whether no step was necessary."""
         requested_at = self._clock.now()
         leases = await self._leases.read()
         if not elector.is_leader:
@@ -296,13 +296,13 @@ class Ownership:
             for step in steps:
                 self._carry_out(step, elector, rules)
             if writes and not await self._write_all(writes, rules):
-                # A write was refused: another member was faster. The next list shows it.
+                # A conflict: another member wrote first. The next list has its write.
                 self._wake.set()
                 return False
         return is_settled
 
     async def _write_all(self, steps: Iterable[OwnershipStep], rules: OwnershipRules) -> bool:
-        """Write leases beside each other. Returns False if one was not written."""
+        """Write leases concurrently. Returns False if one was not written."""
         limit = asyncio.Semaphore(_PARALLEL_WRITES)
 
         async def write(step: OwnershipStep) -> bool:
@@ -387,7 +387,7 @@ class Ownership:
         return CacheOptions(by_kind={Lease: leases})
 
     async def _watch_leases(self, cache: Cache) -> None:
-        """Wake the rounds when the lease of a shard changes, or a member comes or goes, but not for a renewal."""
+        """Wake the loop when the lease of a shard changes, or a member joins or leaves, but not for a renewal."""
         while cache.existing(kind_of(Lease)) is None:
             try:
                 (await cache.informer_for(Lease)).add_handler(self._on_lease)

@@ -4,8 +4,8 @@ The loop in `opsdk.fleet.ownership` reads the fleet's leases, reports them with 
 that `decide` returns. A shard moves in one of four ways:
 
 * It is free, or its holder is dead: the member that the placement names takes it.
-* Its holder is alive and another member is named: that member warms up and writes itself as the preferred holder; the
-  holder drains its work before it writes the new holder. The shard has an owner all the time, and never two.
+* Its holder is alive and another member is placed: that member warms up and writes itself as the preferred holder; the
+  holder drains its work before it writes the new holder. The shard always has exactly one owner.
 * Its holder does not reach the shard's cluster: it invites other members one after the other. The one that gets warm
   becomes the preferred holder, as above.
 * Its holder leaves: it drains, and hands the shard to the member that the placement names without it.
@@ -13,8 +13,9 @@ that `decide` returns. A shard moves in one of four ways:
 Every write of a shard's lease is a compare-and-swap on its resourceVersion. Ownership counts only as long as the
 member's own lease is valid and a recent read of the server confirmed the holder.
 
-A create has nothing to compare with. So a lease in place of a deleted one is unsettled: its holder works only after the
-lease was there for `lease_duration`. By then the holder of the deleted one has stopped, whatever it did not read.
+A create has no resourceVersion to compare. So a lease that replaces a deleted one is unsettled: its holder works only
+after the lease has existed for `lease_duration`. By then the holder of the deleted lease has stopped, even if it did
+not observe the deletion.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from opsdk.fleet.shard_lease import (
 )
 from opsdk.options import Options
 
-# Leases of dead members, and of shards that are gone, are deleted after this many lease durations.
+# Leases of dead members and of removed shards are deleted after this many lease durations.
 _STALE_DURATIONS = 10
-# A member that could not read for this many periods may have missed that a lease was there in between.
+# A member that could not read for this many periods may have missed a lease in between.
 _GAP_PERIODS = 3
-# Ownership without a confirmation ends this share of the lease earlier than others may take it, as in leader election.
+# Unconfirmed ownership ends this fraction of the lease before others may take it, as in leader election.
 _MARGIN = 0.05
 
 
@@ -57,10 +58,10 @@ class OwnershipOptions(Options, frozen=True, kw_only=True):
     """Options of an ownership. Times are in seconds.
 
     Attributes:
-        name: the fleet: members and shards of equal names belong together. Part of the names of the leases.
+        name: the name of the fleet, part of the lease names. Members and shards of equal names belong together.
         namespace: the namespace of the leases.
-        lease_duration: the shards of a member that does not renew its lease for this long go to others.
-        renew_deadline: a member whose renewals fail for this long gives everything up.
+        lease_duration: the time after which the shards of a member that does not renew its lease go to others.
+        renew_deadline: a member whose renewals fail for this long releases all shards.
         retry_period: time between two renewals, and between two reads of the leases.
         load_factor: see `opsdk.fleet.placement.place`.
         drain_timeout: time for running work to finish before a shard is handed over; then it is cancelled.
@@ -89,18 +90,18 @@ class OwnershipOptions(Options, frozen=True, kw_only=True):
 
 
 class ShardState(Enum):
-    """What this member does with a shard."""
+    """The state of a shard on this member."""
 
     NONE = "none"
     WARMING = "warming"
-    """Its caches fill; nothing is written."""
+    """The caches fill; nothing is written."""
     WARM = "warm"
-    """Its caches are filled, and the holder knows it."""
+    """The caches are filled, and the holder is informed."""
     OWNED = "owned"
     DRAINING = "draining"
     """Running work may finish."""
     DRAINED = "drained"
-    """No work runs any more; the next holder is still to be written."""
+    """No work runs any more; the next holder is not written yet."""
 
 
 _WORKING = (ShardState.OWNED, ShardState.DRAINING, ShardState.DRAINED)
@@ -111,12 +112,12 @@ class StepKind(Enum):
 
     WARM = "warm"
     COOL = "cool"
-    """Stop a warm-up: another member keeps or gets the shard."""
+    """Stop a warm-up: another member keeps or takes the shard."""
     OWN = "own"
     DRAIN = "drain"
     """Finish running work, then report `OwnershipRules.drained`."""
     LOSE = "lose"
-    """Cancel work at once: its writes are refused already."""
+    """Cancel all work; its writes are rejected already."""
     WRITE = "write"
     """Create or update `lease`, then report `OwnershipRules.wrote` if the server accepted it."""
     DELETE = "delete"
@@ -132,37 +133,37 @@ class OwnershipStep(msgspec.Struct, frozen=True):
 
 
 class _Shard(msgspec.Struct):
-    """What this member knows of one shard."""
+    """The state of one shard, as this member observes it."""
 
     name: str
     state: ShardState = ShardState.NONE
     lease: Lease | None = None
     confirmed_at: float = 0.0
     written_at: float = -math.inf
-    """When the last write of its lease was answered. A list that was requested before may not show it."""
+    """When the server responded to the last write of the lease. A list requested before may not have that write."""
     vanished_at: float | None = None
-    """When its lease was first missing although it may have a holder; None if it has none, or the lease is there."""
+    """When the lease was first missing although it may have a holder; None without a holder, or if the lease exists."""
     is_replaced: bool = False
     """Whether the missing lease had a holder, so that the next lease is unsettled."""
     unsettled_uid: str = ""
     """The uid of the unsettled lease; empty for a settled one."""
     settles_at: float = -math.inf
-    """When its unsettled lease was there for `lease_duration`."""
+    """When the unsettled lease has existed for `lease_duration`."""
     owned_at: float = 0.0
-    """When this member began to own it."""
+    """When the current ownership of this member began."""
     outage: Outage | None = None
-    """Set while this member owns it and does not reach it."""
+    """Set while this member owns the shard and does not reach it."""
     retreats: int = 0
-    """How often this member handed it over because of an outage, without a long time of ownership in between."""
+    """The number of consecutive handovers because of an outage; a long ownership resets it."""
     returns_at: float = -math.inf
-    """Until then this member does not warm up for it again, unless it is invited."""
+    """The time until which this member does not warm the shard up again, unless it is invited."""
 
 
 class OwnershipRules:
     """One member's view of the fleet, from its first renewal until it loses its lease or leaves.
 
     Args:
-        identity: this member; no other process and no earlier life of this one has the same.
+        identity: this member; unique for each process and each restart of the loop.
         options: see `OwnershipOptions`.
     """
 
@@ -180,14 +181,14 @@ class OwnershipRules:
 
     # -------------------------------------------------------------- observations
     def set_shards(self, names: Collection[str]) -> None:
-        """Report which shards exist."""
+        """Set the existing shards."""
         self._names = frozenset(names)
 
     def observed(self, leases: Collection[Lease], *, requested_at: float, answered_at: float) -> None:
         """Report a list of the fleet's leases, see `Membership.observed`."""
         self.membership.observed(leases, requested_at=requested_at, answered_at=answered_at)
-        # A lease that this member did not see may have been deleted since its last read, and its holder has yet to
-        # learn it. A member that starts alone need not wait.
+        # A lease that this member did not see may have been deleted since its last read, before its holder observes
+        # the deletion. A member that starts alone need not wait.
         is_alone = not self._has_read and len(self.membership.candidates()) == 1
         was_blind = requested_at - self._read_at > self.options.retry_period * _GAP_PERIODS
         is_blind_spot = not is_alone and (not self._has_read or was_blind)
@@ -215,11 +216,11 @@ class OwnershipRules:
         if holder_of(lease) == self.identity:
             shard.confirmed_at = requested_at
         if shard.state is ShardState.DRAINED:
-            # Handed over, or taken again by a write that defeats an earlier one whose answer was lost.
+            # Handed over, or taken again by a write that follows an earlier one whose response was lost.
             shard.state = ShardState.NONE
 
     def _set_lease(self, shard: _Shard, lease: Lease | None, at: float) -> None:
-        """Keep a lease, or that there is none, as this member observed it at the time `at`."""
+        """Store the lease of a shard, or its absence, as this member observed it at the time `at`."""
         shard.lease = lease
         if lease is None:
             return
@@ -242,7 +243,7 @@ class OwnershipRules:
             shard.state = ShardState.WARM
 
     def drained(self, name: str) -> None:
-        """Report that nothing of a shard runs any more."""
+        """Report that all work of a shard has ended."""
         shard = self._shards.get(name)
         if shard is not None and shard.state is ShardState.DRAINING:
             shard.state = ShardState.DRAINED
@@ -262,7 +263,7 @@ class OwnershipRules:
 
     # -------------------------------------------------------------- questions
     def refusal(self, name: str, now: float) -> str:
-        """Return why a write for a shard must not be sent; empty if it may. Changes nothing."""
+        """Return why a write for a shard must be rejected; empty if it is allowed. Changes nothing."""
         shard = self._shards.get(name)
         holder = holder_of(shard.lease) if shard is not None else ""
         is_working = shard is not None and shard.state in (ShardState.OWNED, ShardState.DRAINING)
@@ -275,7 +276,7 @@ class OwnershipRules:
         return ""
 
     def states(self) -> dict[str, ShardState]:
-        """Return the state of each shard that this member does something with."""
+        """Return the state of each shard that this member owns, warms up or drains."""
         return {name: shard.state for name, shard in self._shards.items() if shard.state is not ShardState.NONE}
 
     def placement(self) -> Mapping[str, str]:
@@ -313,10 +314,10 @@ class OwnershipRules:
             shard.state = ShardState.NONE
             return ()
         if state in _WORKING and (shard.lease is not None or self._read_at >= self._lasts_until(shard)):
-            # Another member holds it, or none, or may have held it since: what this member does with it is over.
+            # Another member or none holds it, or one may have held it since: the work of this member ends.
             return self._set_state(shard, ShardState.NONE, StepKind.LOSE)
         if state in _WORKING:
-            # Its lease was deleted. Until it is written again, writes are refused, and work goes on.
+            # Its lease was deleted. Until it is written again, writes are rejected, and work continues.
             return [self._write(shard, self.identity, wall)]
         if target != self.identity:
             return self._withdraw(shard)
@@ -331,7 +332,7 @@ class OwnershipRules:
         return ()
 
     def _withdraw(self, shard: _Shard) -> Iterable[OwnershipStep]:
-        """End a warm-up, and the preference for this member: its holder would hand it to a cold member later."""
+        """End a warm-up, and the preference for this member: the holder would hand the shard to a cold member later."""
         if shard.state is not ShardState.NONE:
             return self._set_state(shard, ShardState.NONE, StepKind.COOL)
         if shard.lease is not None and preferred_holder_of(shard.lease) == self.identity:
@@ -347,7 +348,7 @@ class OwnershipRules:
         if shard.state is ShardState.DRAINING:
             return ()
         if shard.state is not ShardState.OWNED and self.leaving:
-            # Another member handed it over before it could know that this one leaves. Handing it on could go round
+            # Another member handed it over before it observed that this one leaves. Another handover could circulate
             # between members that all leave, so it has no holder until the placement names a member that stays.
             if shard.state is not ShardState.NONE:
                 return self._set_state(shard, ShardState.NONE, StepKind.COOL)
@@ -361,7 +362,7 @@ class OwnershipRules:
         return self._decide_owned(shard, target)
 
     def _decide_owned(self, shard: _Shard, target: str) -> Iterable[OwnershipStep]:
-        """Decide whether this member gives a shard up, and whom it invites if it does not reach it."""
+        """Decide whether this member gives a shard up, and which member it invites if it does not reach the shard."""
         is_wanted = target not in ("", self.identity) and preferred_holder_of(shard.lease) == target
         if self.leaving or shard.name not in self._names or is_wanted:
             if is_wanted and shard.outage is not None:
@@ -383,13 +384,13 @@ class OwnershipRules:
         return shard.confirmed_at + self.options.lease_duration * (1 - _MARGIN)
 
     def _has_waited(self, since: float) -> bool:
-        """Whether every holder that could not confirm its ownership since a time has stopped."""
+        """Whether every holder without a confirmation since a time has stopped."""
         return self._read_at >= since + self.options.lease_duration
 
     def _is_free(self, shard: _Shard, holder: str) -> bool:
         """Whether no member may act for the shard."""
         if shard.vanished_at is not None and not shard.is_replaced:
-            # Its holder learns that the lease is gone with its next read, or stops without one.
+            # The holder observes the deletion with its next read, or stops without one.
             return self._has_waited(shard.vanished_at)
         return not holder or not self.membership.is_alive(holder)
 
@@ -405,11 +406,11 @@ class OwnershipRules:
         return [OwnershipStep(kind, shard.name)]
 
     def _stale(self) -> list[OwnershipStep]:
-        """Return the deletions of leases without a use. The first of the live members deletes them."""
+        """Return the deletions of stale leases. The first of the live members deletes them."""
         if self.identity != min(self.membership.candidates()) or self.leaving:
             return []
         after = self.options.lease_duration * _STALE_DURATIONS
-        # The lease of a shard without a live holder carries nothing that a new one would not.
+        # The lease of a shard without a live holder has no state that a new one lacks.
         leases = [
             shard.lease
             for shard in self._shards.values()

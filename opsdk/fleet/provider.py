@@ -1,4 +1,4 @@
-"""Where the clusters of a fleet come from: code, kubeconfig files in a directory.
+"""Providers of the clusters of a fleet: code, kubeconfig files in a directory.
 
 `opsdk.fleet.object_provider` has the providers that follow Secrets and custom resources.
 
@@ -35,7 +35,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: unique in the fleet.
         config: address and credentials; None if they are unusable.
-        problem: why they are; empty if they are usable.
+        problem: the reason why the configuration is unusable; empty if it is usable.
         shard: cache only the objects of a range of hashes; None for all.
         namespace: cache only this namespace; empty for all.
     """
@@ -52,7 +52,7 @@ Clusters = Mapping[str, ClusterEntry]
 
 
 class ClusterProvider(ABC):
-    """Finds clusters, and reports when they change. Derive from it for a source of your own.
+    """Finds clusters, and reports their changes. Derive custom providers from it.
 
     Attributes:
         rules: the permissions that it needs in the management cluster.
@@ -64,12 +64,12 @@ class ClusterProvider(ABC):
     async def start(self, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
         """Run until cancelled.
 
-        Call `on_change` with all clusters when they are known, and after each change. A cluster whose entry changes is
+        Call `on_change` with all clusters when they are known, and after each change. A cluster with a changed entry is
         connected again.
 
         Args:
             management: the cluster of the operator.
-            on_change: takes all clusters. It returns at once, and raises nothing.
+            on_change: receives all clusters. It does not block, and raises no exception.
         """
 
     async def report(self, management: Cluster, name: str, condition: Condition) -> None:  # noqa: B027 - a default
@@ -77,7 +77,7 @@ class ClusterProvider(ABC):
 
 
 class StaticClusters(ClusterProvider):
-    """Clusters that code names, and that may join and leave at run time. Every replica must name the same.
+    """Clusters that code adds and removes at run time. Every replica must have the same.
 
     >>> clusters = StaticClusters({"eu": Config(host="https://eu.example.com")})
     >>> clusters.join("us", Config(host="https://us.example.com"))
@@ -96,7 +96,7 @@ class StaticClusters(ClusterProvider):
         self._notify()
 
     def leave(self, name: str) -> None:
-        """Remove a cluster, if it is there."""
+        """Remove a cluster, if it exists."""
         self._clusters.pop(name, None)
         self._notify()
 
@@ -106,7 +106,7 @@ class StaticClusters(ClusterProvider):
 
     async def start(
         self,
-        management: Cluster,  # noqa: ARG002 - the port's
+        management: Cluster,  # noqa: ARG002 - the protocol's signature
         on_change: Callable[[Clusters], None],
     ) -> None:
         """See `ClusterProvider`."""
@@ -126,7 +126,7 @@ class KubeconfigDirectory(ClusterProvider):
 
     Args:
         path: the directory. While it is missing, the fleet has no clusters.
-        interval: seconds between two looks.
+        interval: seconds between two reads of the directory.
         clock: source of time.
     """
 
@@ -137,13 +137,13 @@ class KubeconfigDirectory(ClusterProvider):
 
     async def start(
         self,
-        management: Cluster,  # noqa: ARG002 - the port's
+        management: Cluster,  # noqa: ARG002 - the protocol's signature
         on_change: Callable[[Clusters], None],
     ) -> None:
         """See `ClusterProvider`."""
         before: Clusters | None = None
         while True:
-            # Few small files; a thread would not follow virtual time.
+            # The files are small and few; a thread would not follow virtual time.
             clusters = self._read()
             if clusters != before:
                 on_change(clusters)

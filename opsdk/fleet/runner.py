@@ -1,4 +1,4 @@
-"""Runs a fleet on one replica: follows its clusters, shares them with the other replicas, reports their state."""
+"""Runs a fleet on one replica: follows its clusters, shares them with other replicas, reports their state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# Waits before a provider that failed is started again, and before a condition that was not written is written again.
+# Back-off before a failed provider restarts, and before a failed write of a condition is retried.
 _RETRY = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
 
 
@@ -28,17 +28,17 @@ class FleetRunner:
     """A Runnable for every replica.
 
     Args:
-        management: the cluster of the operator: it has the leases, and for some providers the clusters.
+        management: the cluster of the operator. It stores the leases, and for some providers the clusters.
         provider: finds the clusters.
-        connect: makes the client and cache of a managed cluster.
-        make_controllers: makes the controllers of a managed cluster.
+        connect: creates the client and cache of a managed cluster.
+        make_controllers: creates the controllers of a managed cluster.
         ownership: see `OwnershipOptions`.
         probe: see `ProbeOptions`.
         clock: source of time.
         hook: receives telemetry records.
 
     Attributes:
-        ownership: which clusters this replica owns.
+        ownership: the ownership of clusters by this replica.
         clusters: the clusters that this replica works for or warms up, by name.
     """
 
@@ -82,7 +82,7 @@ class FleetRunner:
 
     # -------------------------------------------------------------- clusters
     async def _follow_provider(self) -> None:
-        """Run the provider, again after a failure. The clusters that it has named stay meanwhile."""
+        """Run the provider, and restart it after a failure. Its last clusters remain meanwhile."""
         waits = _RETRY.start()
         while True:
             try:
@@ -101,7 +101,7 @@ class FleetRunner:
                 self.ownership.restart(name)
 
     def _make(self, name: str) -> ManagedCluster:
-        """Return what runs for a cluster."""
+        """Return the runnable of a cluster."""
         gone = ClusterEntry(name=name, problem="the provider does not name this cluster any more")
         managed = self.clusters[name] = ManagedCluster(
             self._entries.get(name, gone),
@@ -116,13 +116,13 @@ class FleetRunner:
 
     # -------------------------------------------------------------- conditions
     def _on_condition(self, name: str, condition: Condition) -> None:
-        # Other replicas get the same answer where the server refuses this one, so that is no reason to move.
+        # Other errors of the server are the same on other replicas, so only an unreachable cluster moves.
         self.ownership.reached(name, is_reachable=condition.reason != ClusterReason.UNREACHABLE.value)
         self._unreported[name] = condition
         self._report_wanted.set()
 
     async def _report_conditions(self) -> None:
-        """Write conditions, the latest of each cluster, one after the other."""
+        """Write conditions in sequence, only the latest of each cluster."""
         waits = _RETRY.start()
         while True:
             await self._report_wanted.wait()
@@ -130,7 +130,7 @@ class FleetRunner:
             conditions, self._unreported = self._unreported, {}
             for name, condition in conditions.items():
                 if name not in self.ownership.owned():
-                    continue  # the replica that owns it now writes what it sees
+                    continue  # the new owner writes its own condition
                 try:
                     await self._provider.report(self._management, name, condition)
                 except Exception as error:  # noqa: BLE001 - a provider is user code; the log names the error

@@ -1,7 +1,7 @@
 """The leases of a fleet: one for each member, one for each shard. Pure.
 
-A member renews its lease, and by it everything that it owns: the cost of 1,000 shards is the cost of one lease. The
-lease of a shard names its holder, and the member that is ready to take it over; it is written only when these change.
+A member renews one lease for everything that it owns: 1,000 shards cost as much as one lease. The
+lease of a shard names its holder, and the member that is ready to take it over; it is written only on changes.
 
 Upstream: k8s.io/api/coordination/v1 (v1.36)
 Deviates: annotations name the preferred holder and the stand-in. Servers drop ``spec.preferredHolder`` unless the
@@ -28,12 +28,12 @@ STAND_IN_ANNOTATION = "fleet.opsdk.dev/stand-in"
 UNSETTLED_ANNOTATION = "fleet.opsdk.dev/unsettled"
 
 _NOT_DNS = re.compile(r"[^a-z0-9]+")
-# Of the shard's own name: the rest of a lease's name is the fleet's name and a hash.
+# Maximum length of the shard's name in a lease name; the rest is the fleet's name and a hash.
 _NAME_LENGTH = 100
 
 
 class LeaseRole(Enum):
-    """What a lease of a fleet stands for."""
+    """The subject of a lease of a fleet."""
 
     MEMBER = "member"
     SHARD = "shard"
@@ -61,7 +61,7 @@ def shard_of(lease: Lease) -> str:
 
 
 def new_shard_lease(fleet: str, namespace: str, shard: str, *, is_settled: bool = True) -> Lease:
-    """Return the lease of a shard, without a holder; see `is_unsettled` for a lease in place of a deleted one."""
+    """Return the lease of a shard, without a holder; see `is_unsettled` for a lease that replaces a deleted one."""
     metadata = ObjectMeta(
         name=lease_name(fleet, LeaseRole.SHARD, shard),
         namespace=namespace,
@@ -87,12 +87,12 @@ def stand_in_of(lease: Lease | None) -> str:
 
 
 def is_unsettled(lease: Lease | None) -> bool:
-    """Whether the lease stands in place of a deleted one, whose holder may not know that yet."""
+    """Whether the lease replaces a deleted one, whose holder may not have observed the deletion yet."""
     return lease is not None and UNSETTLED_ANNOTATION in lease.metadata.annotations
 
 
 def settled(lease: Lease) -> Lease:
-    """Return the lease as one whose predecessors have no holder any more."""
+    """Return the lease as settled: no holder of an earlier lease is active."""
     changed = deep_copy(lease)
     changed.metadata.annotations.pop(UNSETTLED_ANNOTATION, None)
     return changed

@@ -1,4 +1,4 @@
-"""Runs what belongs to one shard: warm-up, work, drain, restart after a failure."""
+"""Runs the runnable of one shard: warm-up, work, drain, restart after a failure."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# Waits before a runnable that failed is made again.
+# Back-off before a failed runnable is replaced.
 _RESTART = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
-# Seconds for cancelled work to end. What ignores that is left behind: its writes are refused.
+# Seconds for cancelled work to end. Work that ignores the cancellation is abandoned: its writes are rejected.
 _CANCEL_GRACE = 5.0
 
 
 class ShardRunnable(Protocol):
-    """What runs for one shard on the replica that owns it. Its tasks inherit the fence of the shard."""
+    """The work for one shard on the replica that owns it. Its tasks inherit the fence of the shard."""
 
     async def warmup(self) -> None:
-        """Return when the caches are filled. It is cancelled when the work begins, or does not begin here."""
+        """Fill the caches, then return. It is cancelled when the work begins, or does not begin on this replica."""
         ...
 
     async def start(self) -> None:
-        """Work until cancelled. After the first cancellation running work finishes; a second one ends it at once."""
+        """Work until cancelled. The first cancellation lets running work finish; a second one cancels it."""
         ...
 
     async def aclose(self) -> None:
@@ -38,7 +38,7 @@ class ShardRunnable(Protocol):
 
 
 class ClosableFence(Fence, Protocol):
-    """A fence that can refuse everything from now on."""
+    """A fence that can be closed: it then rejects every write."""
 
     closed: bool
 
@@ -48,12 +48,12 @@ class ShardRunner:
 
     Args:
         shard: the shard.
-        make: makes the runnable, also after a failure.
+        make: creates the runnable, also after a failure.
         fence: the fence of the shard.
         drain_timeout: seconds for running work to finish.
-        after: an earlier runner of the shard that was killed; this one begins when that one has ended.
+        after: a killed earlier runner of the shard; this runner waits for its end.
         on_warm: called when the first warm-up has ended.
-        on_end: called with this runner when nothing runs any more.
+        on_end: called with this runner when all tasks have ended.
         clock: source of time.
     """
 
@@ -79,7 +79,7 @@ class ShardRunner:
         self._owned = asyncio.Event()
         self._stop = asyncio.Event()
         self._draining = False
-        # The caller's task may have another fence, which must not be inherited.
+        # The new task must not inherit the fence of the caller's task.
         context = copy_context()
         context.run(FENCE.set, fence)
         self._task = asyncio.get_running_loop().create_task(self._supervise(), name=f"shard {shard}", context=context)
@@ -99,14 +99,14 @@ class ShardRunner:
         self._stop.set()
 
     async def kill(self) -> None:
-        """Refuse writes and cancel everything. Return when it has ended, or ignores that for some seconds."""
+        """Reject writes and cancel all tasks. Return when they have ended, or ignored the cancellation for seconds."""
         self._fence.closed = True
         self._draining = True
         self._task.cancel()
         await self.wait_ended()
 
     async def wait_ended(self) -> None:
-        """Return when everything has ended, or ignores its cancellation for some seconds."""
+        """Return when all tasks have ended, or ignore their cancellation for some seconds."""
         await wait_ended([self._task], 2 * _CANCEL_GRACE, self._clock)
 
     # -------------------------------------------------------------- the task
@@ -152,7 +152,7 @@ class ShardRunner:
         await self._owned.wait()
 
     async def _wait_first(self, *waits: Coroutine[object, None, object]) -> None:
-        """Return when one of `waits` has ended, and cancel the others. Raises what it raised."""
+        """Return when one of `waits` has ended, and cancel the others. Raises its exception."""
         tasks = [asyncio.get_running_loop().create_task(wait, name=f"shard {self.shard}/wait") for wait in waits]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

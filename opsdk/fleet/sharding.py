@@ -1,6 +1,6 @@
-"""Shards of the operator's own cluster: all replicas work at the same time, each for its share of the objects.
+"""Shards of the operator's own cluster: all replicas work at the same time, each on its share of the objects.
 
-A shard is what a managed cluster is: it has an owner, a cache of its own, and controllers behind its fence.
+A shard is handled like a managed cluster: it has an owner, its own cache, and controllers behind its fence.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class HashShards(ClusterProvider):
 
     Args:
         count: number of shards, the same on every replica; several for each replica, so that they spread evenly.
-            Another number is another split: stop all replicas before.
-        field: what is hashed. With NAMESPACE, an object and those that it owns are in one shard; see its caveat.
+            Another count splits objects differently: stop all replicas before changing it.
+        field: the hashed field. With NAMESPACE, an object and its dependents are in one shard; see its caveat.
     """
 
     def __init__(self, count: int = 16, *, field: ShardField = ShardField.UID) -> None:
@@ -52,7 +52,7 @@ class HashShards(ClusterProvider):
 class NamespaceShards(ObjectClusters[Namespace]):
     """One shard for each namespace. The server sends each shard only its namespace.
 
-    Cluster-scoped kinds are in every shard: reconcile them with another controller class.
+    Every shard has all cluster-scoped objects: reconcile them with another controller class.
 
     Args:
         label_selector: of the namespaces; empty for all.
@@ -63,7 +63,7 @@ class NamespaceShards(ObjectClusters[Namespace]):
         super().__init__(Namespace, label_selector=label_selector, clock=clock)
         self.rules = (RbacRule("get list watch", Namespace),)
 
-    async def config_of(self, obj: Namespace, management: Cluster) -> Config:  # noqa: ARG002 - the port's
+    async def config_of(self, obj: Namespace, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature
         """See `ObjectClusters`."""
         return management.config
 

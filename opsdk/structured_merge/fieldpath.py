@@ -44,7 +44,7 @@ def key_element(keys: Mapping[str, JsonValue]) -> str:
 
 @lru_cache(maxsize=_CACHED, typed=True)
 def _key_element(*names_and_values: object) -> str:
-    """Cached, because keys repeat in every write of an object; `typed`, because 1, 1.0 and true are equal in Python."""
+    """Return the element. Cached, because keys repeat; `typed`, because 1, 1.0 and true are equal in Python."""
     count = len(names_and_values) // 2
     return "k:" + _compact(dict(sorted(zip(names_and_values[:count], names_and_values[count:], strict=True))))
 
@@ -308,7 +308,7 @@ class FieldSet:
     __and__ = intersection
 
     def difference(self, other: FieldSet) -> FieldSet:
-        """The paths that are not in `other`. Paths below a path of `other` stay. Returns self if nothing changes."""
+        """Return the paths not in `other`. Paths below a path of `other` stay. Returns self if nothing changes."""
         members, common = self.members - other.members, self.children.keys() & other.children.keys()
         if not common and len(members) == len(self.members):
             return self

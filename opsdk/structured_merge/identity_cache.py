@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class IdentityCache(Generic[T]):
-    """Keeps results for the last `limit` trees. It keeps the tree too, so that its identity stays unique.
+    """Keeps results for the last `limit` trees. It references the trees too, so that their ids stay unique.
 
     >>> lengths = IdentityCache[int](limit=2)
     >>> tree = {"a": 1}

@@ -19,7 +19,7 @@ _REF: Final = "#/components/schemas/"
 
 
 class Topology(Enum):
-    """How the parts of a value merge."""
+    """The granularity of a value: which of its parts have owners of their own."""
 
     SCALAR = "scalar"
     """A string, a number or a boolean."""
@@ -56,7 +56,7 @@ class Schema:
     """The schema of one type. Created by `SchemaSet` or `structural_schema`.
 
     Attributes:
-        topology: how the parts merge.
+        topology: the granularity of the value.
         scalar_type: OpenAPI type of a SCALAR ("string", "integer", "number", "boolean"); "" allows any scalar.
         list_keys: the fields that identify the elements of a LIST_MAP.
         patch_strategies: any of "merge", "replace", "retainKeys" (strategic merge patch).
@@ -183,7 +183,7 @@ class Schema:
         return value
 
     def _zero_fields(self) -> Mapping[str, JsonValue | Schema]:
-        """Return the zero value of each field that is present without being set; the schema of one that is a struct."""
+        """Return the zero value of each field that is always written; the schema of one that is a struct."""
         zeros: dict[str, JsonValue | Schema] = {}
         for name, schema in self._properties.items():
             default = schema.get("default")

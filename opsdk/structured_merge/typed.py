@@ -78,7 +78,7 @@ def check_typed(value: JsonValue, schema: Schema, *, allow_duplicates: bool = Fa
     """Check that `value` fits `schema`: declared fields, types, keys, no duplicates in sets and keyed lists.
 
     Raises:
-        PatchError: it does not fit. The message has all faults; `path` is that of the first one.
+        PatchError: the value does not fit. The message has all errors; `path` is that of the first one.
     """
     faults = list(_faults(value, schema, (), allow_duplicates=allow_duplicates))
     if not faults:
@@ -222,7 +222,7 @@ _SAME: Final = Comparison(EMPTY, EMPTY, EMPTY)
 
 
 class _Change(Enum):
-    """What happened to the value at an element. None means that only fields below may differ."""
+    """The change of the value at an element. None means that only fields below it may differ."""
 
     __hash__ = object.__hash__  # members are singletons; an enum's own hash is ten times slower
 
@@ -246,7 +246,7 @@ def compare(old: JsonValue, new: JsonValue, schema: Schema) -> Comparison:
 
 
 def _compare_at(old: JsonValue, new: JsonValue, schema: Schema, differences: _Differences, element: str) -> None:
-    """Compare what stands at `element`; both kinds of a changed type are looked into."""
+    """Compare the values at `element`; if the type changed, compare the fields of both types."""
     if old is ABSENT:
         fields = _all_fields(new, schema)
         differences.append((element, _Change.ADDED, Comparison(fields, EMPTY, EMPTY) if fields else _SAME))
@@ -292,7 +292,7 @@ def _compare_below(old: JsonValue, new: JsonValue, schema: Schema) -> tuple[bool
     leaf, change = _compare_as(one, old, new, schema)
     if one is other:
         return leaf, change
-    # The types differ: as a map, a value that is not a map has lost all fields. Only one of the two has content.
+    # The types differ: compared as a map, a value of another type has no fields. Only one of the two has content.
     other_leaf, other_change = _compare_as(other, old, new, schema)
     return leaf or other_leaf, change if other_change is _SAME else other_change
 
@@ -319,7 +319,7 @@ def _compare_as(topology: Topology, old: JsonValue, new: JsonValue, schema: Sche
         return not items and not others, _comparison_of(differences)
     before, after = _as_dict(old), _as_dict(new)
     _compare_maps(before, after, schema, differences)
-    return not before and not after, _comparison_of(differences)  # null, {} and [] are owned as different values
+    return not before and not after, _comparison_of(differences)  # null, {} and [] are different owned values
 
 
 def _compare_maps(before: JsonObject, after: JsonObject, schema: Schema, differences: _Differences) -> None:
@@ -327,7 +327,7 @@ def _compare_maps(before: JsonObject, after: JsonObject, schema: Schema, differe
         old = before.get(name, ABSENT)
         if old is new:
             continue
-        # Most fields are plain and the same: then neither the schema nor the path matters.
+        # Most fields are equal scalars, which need neither the schema nor the path.
         kind = type(old)
         if old is ABSENT and type(new) in _PLAIN:
             differences.append(("f:" + name, _Change.ADDED, _SAME))
@@ -482,7 +482,7 @@ def _selected(
             if extract and below:
                 yield element, _select(item, below, schema, extract=True)
             elif extract:
-                # A value that is owned without its parts is empty if it is granular.
+                # A granular value that is owned without its parts is extracted empty.
                 granular = topology_for(schema, item) in _GRANULAR and isinstance(item, dict | list)
                 yield element, type(item)() if granular else item
         elif below:

@@ -7,7 +7,7 @@ therefore unchecked types; they document which values are JSON, and which are ob
 from typing import Any, TypeAlias
 
 JsonValue: TypeAlias = Any
-"""What ``json.loads`` returns: dict, list, str, int, float, bool, or None."""
+"""Any value that ``json.loads`` returns: dict, list, str, int, float, bool, or None."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object; Go's ``map[string]interface{}``."""

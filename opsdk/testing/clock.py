@@ -1,4 +1,4 @@
-"""A clock that only moves when the test moves it, on any event loop."""
+"""A clock that advances only when the test advances it, on any event loop."""
 
 from __future__ import annotations
 

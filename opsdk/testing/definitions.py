@@ -35,7 +35,7 @@ async def install_definitions(
     """
     names = [definition["metadata"]["name"] for definition in definitions]
     before = {name: await client.get_or_none(CustomResourceDefinition, name, uncached=True) for name in names}
-    # A test server establishes a definition at once.
+    # A test server establishes a definition immediately.
     installed = await apply_definitions(client, definitions, within=within, poll_interval=_POLL_SECONDS, clock=clock)
     return [each.metadata.name for each in installed if _differs(before[each.metadata.name], each)]
 

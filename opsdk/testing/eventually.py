@@ -1,4 +1,4 @@
-"""What tests wait for and assert: states, conditions, Events.
+"""Waiting and assertions of tests: states, conditions, Events.
 
 Upstream: github.com/onsi/gomega (Eventually), which tests of Go controllers use for the same task
 """
@@ -33,8 +33,8 @@ async def eventually(
 ) -> T:
     """Call `check` until it succeeds, and return its value.
 
-    An AssertionError, a `NotFoundError` or a `ConflictError` is tried again; so are None and False. Any other exception
-    is raised at once. In virtual time the waits take no time.
+    An AssertionError, a `NotFoundError`, a `ConflictError`, and the results None and False are retried. Other
+    exceptions are raised immediately. In virtual time the waits take no time.
 
     Args:
         check: a function or a coroutine function without arguments.
@@ -43,7 +43,7 @@ async def eventually(
         clock: source of time.
 
     Raises:
-        AssertionError: it did not succeed in time; the cause is the last failure.
+        AssertionError: `check` did not succeed in time; the cause is the last failure.
 
     >>> import asyncio
     >>> numbers = iter([0, None, 7])
@@ -86,7 +86,7 @@ def assert_condition(obj: Any, type: str, status: bool | str = True, *, reason: 
 async def events_of(client: Client, obj: AnyObject) -> list[Event]:
     """Return the Events about an object, oldest first, read from the server.
 
-    ``[(event.type, event.reason) for event in await events_of(client, site)]`` is what tests compare.
+    Tests compare ``[(event.type, event.reason) for event in await events_of(client, site)]``.
     """
     events = await client.list(Event, namespace=obj.metadata.namespace, uncached=True)
     own = [event for event in events if event.regarding.uid == obj.metadata.uid]

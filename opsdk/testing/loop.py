@@ -27,7 +27,7 @@ class DeadlockError(AssertionError):
 
 
 class HotLoopError(AssertionError):
-    """Work goes on without end, so virtual time cannot move."""
+    """Work continues without end, so virtual time cannot advance."""
 
 
 class _JumpingSelector(selectors.BaseSelector):
@@ -122,14 +122,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._jumping.failure = error
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """See `asyncio.loop.run_in_executor`. Virtual time stands still while the thread runs."""
+        """See `asyncio.loop.run_in_executor`. Virtual time does not advance while the thread runs."""
         self._jumping.busy_threads += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._thread_done)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
-        """See asyncio. Virtual time stands still meanwhile."""
+        """See asyncio. Virtual time does not advance meanwhile."""
         self._jumping.busy_threads += 1
         try:
             await super().shutdown_default_executor()

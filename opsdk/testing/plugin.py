@@ -1,9 +1,9 @@
-"""pytest plugin: ``async def`` tests and fixtures run in virtual time, and a test that leaves a task behind fails.
+"""pytest plugin: ``async def`` tests and fixtures run in virtual time, and a test with a leaked task fails.
 
 Load it with ``-p opsdk.testing.plugin``. Mark a test ``realtime`` to run it on an ordinary loop.
 
-Each test has a loop of its own, so only fixtures of function scope may be async. The fixtures, the test and the end of
-the fixtures run in one task, so a fixture may hold a task group, a timeout or a context variable open.
+Each test has its own loop, so only fixtures of function scope may be async. Setup, test and teardown run in one
+task, so a fixture may hold a task group, a timeout or a context variable open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOP = pytest.StashKey["TestLoop"]()
 
 
 class LeakedTaskError(AssertionError):
-    """The test has ended, but tasks that it started have not."""
+    """A task of the test still runs after its end."""
 
 
 class TestLoop:
@@ -42,7 +42,7 @@ class TestLoop:
         self._host: asyncio.Task[None] | None = None
         self._calls: asyncio.Queue[tuple[Coroutine[Any, Any, Any], asyncio.Future[Any]] | None] = asyncio.Queue()
         self.shared = False
-        """Whether async fixtures live on the loop too."""
+        """Whether async fixtures use the loop too."""
         self._leak_reported = False
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class TestLoop:
         finally:
             if not result.done():
                 result.cancel()
-                # Cancel what runs in the task; the next call gets a new one.
+                # Cancel the coroutine of the task; the next call creates a new task.
                 host, self._host = self._host, None
                 if host is not None:
                     host.cancel()
@@ -69,7 +69,7 @@ class TestLoop:
                         self._runner.get_loop().run_until_complete(host)
 
     def enter(self, request: pytest.FixtureRequest, context: AbstractAsyncContextManager[T]) -> T:
-        """Enter an async context manager, and leave it when the fixture that asks for it ends."""
+        """Enter an async context manager, and leave it at the teardown of the requesting fixture."""
         self.shared = True
         value = self.run(_awaited(context.__aenter__()))
         request.addfinalizer(lambda: self.run(_awaited(context.__aexit__(None, None, None))))

@@ -5,7 +5,8 @@
     record = next(operator.journal.find(name="site"))
     Path("tests/test_replay.py").write_text(export_test(record, operator="website.operator:make_operator"))
 
-The server is a test's: objects are created in it. Secrets and what the journal did not keep are missing or redacted.
+The test creates the objects in an empty server. Secrets are
+redacted, and objects that the journal did not keep are missing.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ def export_test(record: ReconcileRecord, *, operator: str) -> str:
 
     Args:
         record: with the objects that were read, see `Journal`.
-        operator: where the operator is, as ``module:attribute``: an `Operator`, or a function that returns one.
+        operator: the location of the operator, as ``module:attribute``: an `Operator`, or a function that returns one.
 
     Raises:
-        UsageError: `operator` has another form, or the record has no objects any more.
+        UsageError: `operator` has another form, or the record no longer has its objects.
     """
     module, _, attribute = operator.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), attribute)):
@@ -152,7 +153,7 @@ async def _restore(record: ReconcileRecord, operator: Operator, client: Client) 
         uids[tree["metadata"].get("uid", "")] = obj.metadata.uid
         restored.append((tree, obj))
     for tree, obj in restored:
-        # One after the other: an update takes the fields that it changes away from their managers. A write that sends
+        # Send the writes in sequence: an update takes over the fields that it changes. A write that sends
         # managedFields and changes nothing else sets them.
         for name in _LINKED:
             if name in tree["metadata"]:

@@ -22,7 +22,7 @@ from opsdk.webhook.options import WebhookServerOptions
 
 _FIRST_POLL = 0.01
 _LAST_POLL = 1.0
-"""Seconds between looks at the readiness checks: the pause doubles from the first to the last value."""
+"""Maximum seconds between readiness checks: the pause doubles from the first to the last value."""
 
 
 class HasConfig(Protocol):
@@ -55,7 +55,7 @@ async def running(
     An error that ends the operator cancels the block and is raised from it. At the end the operator is stopped, as by
     SIGTERM.
 
-    The webhooks of an operator whose options say nothing about them are served on the loopback interface, and the
+    An operator without webhook options serves its webhooks on the loopback interface, and the
     server calls them.
 
     Args:
@@ -122,12 +122,12 @@ async def _install(operator: Operator, config: Config, clock: Clock, *, definiti
 
 
 async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float, clock: Clock) -> None:
-    await asyncio.sleep(0)  # the operator makes its manager
+    await asyncio.sleep(0)  # the operator creates its manager
     reason = "the caches are not started"
     try:
         async with timeout(clock, seconds):
             if work.done():
-                await asyncio.sleep(0)  # its error cancels this task
+                await asyncio.sleep(0)  # an error of the operator cancels this task
             await operator.manager.wait_ready()
             if not operator.options.leader_election:
                 await operator.manager.wait_elected()

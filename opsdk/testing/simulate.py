@@ -1,4 +1,4 @@
-"""Simulate an operator: seeded workloads and faults in virtual time, invariants, and failing seeds made small.
+"""Simulate an operator: seeded workloads and faults in virtual time, invariants, and minimized failing plans.
 
 See docs/simulation.md.
 """

@@ -18,7 +18,7 @@ from opsdk.webhook.options import WebhookServerOptions
 
 _HOST = "127.0.0.1"
 _FIELD_OWNER = "opsdk-webhooks"
-# Seconds. TLS verifies with the time of the machine, which virtual time is months behind or ahead of.
+# Seconds. TLS verifies with the machine's clock, which differs from virtual time by months.
 _VALIDITY = 20 * 365 * 86400.0
 
 

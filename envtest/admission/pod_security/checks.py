@@ -49,7 +49,7 @@ _HOSTS: Final = frozenset({"", "127.0.0.1", "::1"})
 
 
 class Pod:
-    """A pod, or a template of pods, under a demand of some version."""
+    """A pod, or a pod template, and the version of the standard that it is checked against."""
 
     def __init__(self, meta: JsonObject, spec: JsonObject, minor: int) -> None:
         self.annotations: JsonObject = meta.get("annotations") or {}
@@ -63,7 +63,7 @@ class Pod:
 
     @property
     def windows(self) -> bool:
-        """Whether checks of Linux features are left out."""
+        """Whether the pod runs on Windows, so that checks of Linux features are skipped."""
         return self.minor >= 25 and (self.spec.get("os") or {}).get("name") == "windows"
 
     def named(self, bad: Callable[[JsonObject], bool]) -> list[str]:
@@ -88,7 +88,7 @@ def _get(owner: JsonObject, path: Iterable[str]) -> JsonValue:
 
 
 def _many(word: str, names: Sequence[str]) -> str:
-    """``container "a"``, ``containers "a", "b"``."""
+    """Return ``container "a"`` or ``containers "a", "b"``."""
     return f"{_word(word, names)} {_listed(names)}"
 
 
@@ -307,7 +307,7 @@ CHECKS: Final[Sequence[Check]] = (
     Check(reason="runAsUser=0", find=_user, since=23, restricted=True),
     Check(reason="seccompProfile", find=_seccomp_set, since=19, restricted=True, replaces="seccompProfile"),
 )
-"""In the order of the messages."""
+"""In the order of their violations in messages."""
 
 
 def _applying(demand: LevelVersion) -> Iterator[Check]:
@@ -320,7 +320,7 @@ def _applying(demand: LevelVersion) -> Iterator[Check]:
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """What a pod breaks, in a few words, and in detail."""
+    """The reason of a violation, and its details."""
 
     reason: str
     detail: str
@@ -330,6 +330,6 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 def violations(demand: LevelVersion, meta: JsonObject, spec: JsonObject) -> list[Violation]:
-    """What of a pod a demand does not allow."""
+    """Return the violations of a pod against a level."""
     pod = Pod(meta, spec, demand.minor)
     return [Violation(c.reason, detail) for c in _applying(demand) if (detail := c.find(pod))]

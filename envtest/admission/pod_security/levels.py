@@ -16,7 +16,7 @@ from opsdk.errors import Cause
 
 PREFIX: Final = "pod-security.kubernetes.io/"
 LEVELS: Final[Sequence[str]] = ("privileged", "baseline", "restricted")
-"""From nothing demanded to much."""
+"""From the most permissive to the most restrictive."""
 _MODES: Final = ("enforce", "audit", "warn")
 _VERSION: Final = re.compile(r"v1\.([0-9]|[1-9][0-9]*)")
 LATEST: Final = 1 << 30
@@ -24,7 +24,7 @@ LATEST: Final = 1 << 30
 
 
 class LevelVersion(msgspec.Struct, frozen=True):
-    """A level as it was in a minor version of Kubernetes."""
+    """A level of the Pod Security Standards in the version of a Kubernetes minor release."""
 
     level: str = "privileged"
     minor: int = LATEST
@@ -34,12 +34,12 @@ class LevelVersion(msgspec.Struct, frozen=True):
 
     @property
     def lenient(self) -> bool:
-        """Whether nothing is demanded."""
+        """Whether the level is privileged, which allows everything."""
         return self.level == "privileged"
 
     @property
     def strictness(self) -> int:
-        """More where more is demanded."""
+        """The index in `LEVELS`: restricted is the highest."""
         return LEVELS.index(self.level)
 
 

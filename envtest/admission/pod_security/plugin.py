@@ -16,7 +16,7 @@ from opsdk.apiserver.admission.plugin import Plugin, resource_path, writes
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST_PODS: Final = 3000
-"""How many pods are looked at when the labels of their namespace change."""
+"""The maximum number of existing pods that are evaluated when the labels of their namespace change."""
 _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
     "replicationcontrollers": ("spec", "template"),
     "podtemplates": ("template",),
@@ -64,7 +64,7 @@ class PodSecurity(Plugin):
             for text in pod_warnings(name, policy.enforce, self._pods(name)):
                 attributes.warn(text)
         elif info.resource == "pods" and not info.group and info.subresource in ("", "ephemeralcontainers", "resize"):
-            # Whether an update changes what could be judged.
+            # Updates are only evaluated if they change a field that the checks read.
             if attributes.old is None or bool(_judged(attributes.obj) != _judged(attributes.old)):
                 self._check_pod(attributes, attributes.obj, enforce=True)
         else:
@@ -101,7 +101,7 @@ def _would_violate(demand: LevelVersion, violations: Sequence[Violation]) -> str
 
 
 def _stricter(new: LevelVersion, old: LevelVersion) -> bool:
-    """Whether pods that were fine may not be any more."""
+    """Whether the new level can reject pods that the old one allowed."""
     if new == old or new.lenient:
         return False
     return new.minor != old.minor or new.strictness > old.strictness
@@ -128,7 +128,7 @@ def _others(count: int) -> str:
 
 
 def prioritized(pods: Sequence[JsonObject]) -> list[JsonObject]:
-    """One pod of each controller first."""
+    """Order pods so that one pod of each controller is first."""
     messages: set[str] = set()
     first, later = list[JsonObject](), list[JsonObject]()
     for pod in pods:

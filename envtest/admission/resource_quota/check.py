@@ -32,7 +32,7 @@ class QuotaRequest(msgspec.Struct, frozen=True, kw_only=True):
 def check_request(quotas: Sequence[JsonObject], request: QuotaRequest) -> list[tuple[JsonObject, Amounts]]:
     """Return the affected quotas with their new usage; `QuotaError` if one is exceeded."""
     interesting = [quota for quota in quotas if _interesting(quota, request)]
-    # What the object counts for, on updates only what it did not before.
+    # The usage of the object; for an update only the increase.
     usage = request.evaluator.usage(request.obj, request.now)
     negative = sorted(name for name, amount in usage.items() if amount < ZERO)
     if negative:

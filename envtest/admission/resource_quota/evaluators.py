@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - each evaluator takes what all of them are given, whether it needs it or not
+# ruff: noqa: ARG002 - evaluators share one signature, and ignore arguments
 """Quota evaluators: the usage that an object counts for. Pure.
 
 Upstream: pkg/quota/v1/evaluator/core (v1.36)
@@ -24,7 +24,7 @@ _BY_CLASS: Final = (
     ".storageclass.storage.k8s.io/persistentvolumeclaims",
 )
 _PLAIN: Final = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
-"""Counted under their own name, too."""
+"""Resources that also have a quota name without the prefix ``count/``."""
 IGNORED: Final = frozenset(
     {
         "/bindings", "/componentstatuses", "/events", "events.k8s.io/events",
@@ -34,7 +34,7 @@ IGNORED: Final = frozenset(
         "apiregistration.k8s.io/apiservices", "apiextensions.k8s.io/customresourcedefinitions",
     }
 )  # fmt: skip
-"""What no quota counts."""
+"""Resources that no quota measures."""
 
 
 def counter_of(group: str, resource: str) -> str:
@@ -51,7 +51,7 @@ def scopes_of(quota: JsonObject) -> Iterator[JsonObject]:
 
 
 class Evaluator:
-    """Evaluates objects that are only counted.
+    """Evaluates kinds of which only the number of objects is limited.
 
     Attributes:
         names: the quota resource names that the evaluator measures.
@@ -76,11 +76,11 @@ class Evaluator:
         return frozenset(name for name in names if name in self.names)
 
     def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
-        """Whether an object is in a scope; most kinds know none."""
+        """Whether an object is in a quota scope; most kinds have no scopes."""
         return False
 
     def usage(self, obj: JsonObject, now: datetime) -> Amounts:
-        """What an object counts for."""
+        """Return the usage of an object."""
         return dict.fromkeys(self.names, _ONE)
 
     def missing(self, names: frozenset[str], obj: JsonObject) -> str:
@@ -88,7 +88,7 @@ class Evaluator:
         return ""
 
     def matches(self, quota: JsonObject, names: Iterable[str], obj: JsonObject) -> bool:
-        """Whether a quota with these resources is about an object."""
+        """Whether a quota measures an object."""
         return bool(self.matching(names)) and all(self.in_scope(scope, obj) for scope in scopes_of(quota))
 
 
@@ -106,7 +106,7 @@ class PodEvaluator(Evaluator):
         return operation == ("UPDATE" if subresource == "resize" else "CREATE") and subresource in ("", "resize")
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the counted names; huge pages and extended resources too."""
+        """Return the measured names, with huge pages and extended resources."""
         return frozenset(
             name
             for name in names
@@ -116,7 +116,7 @@ class PodEvaluator(Evaluator):
         )
 
     def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
-        """See `Evaluator`."""
+        """Return whether the pod is in the scope."""
         spec: JsonObject = obj.get("spec") or {}
         deadline = spec.get("activeDeadlineSeconds")
         match requirement.get("scopeName"):
@@ -139,7 +139,7 @@ class PodEvaluator(Evaluator):
                 return False
 
     def usage(self, obj: JsonObject, now: datetime) -> Amounts:
-        """See `Evaluator`."""
+        """Return the pod count and its compute resources; a terminated pod only uses its object count."""
         counted: Amounts = {"count/pods": _ONE}
         if _ended(obj, now):
             return counted
@@ -148,7 +148,7 @@ class PodEvaluator(Evaluator):
         return {**counted, **_compute(requests, limits)}
 
     def missing(self, names: frozenset[str], obj: JsonObject) -> str:
-        """Every container must set each compute resource that the quota limits."""
+        """Return the compute resources of the quota that a container does not set."""
         spec: JsonObject = obj.get("spec") or {}
         required = sorted(n for n in names if n.removeprefix("requests.").removeprefix("limits.") in ("cpu", "memory"))
         whole = _named(spec)
@@ -215,7 +215,7 @@ def _terms(affinity: JsonObject) -> Iterator[JsonObject]:
 
 # ------------------------------------------------------------------ services and claims
 class ServiceEvaluator(Evaluator):
-    """Services, and the ports and balancers that they take."""
+    """Evaluates services by number, node ports and load balancers."""
 
     updates = True
 
@@ -224,7 +224,7 @@ class ServiceEvaluator(Evaluator):
         self.names = frozenset({*self.names, "services", "services.nodeports", "services.loadbalancers"})
 
     def usage(self, obj: JsonObject, now: datetime) -> Amounts:
-        """See `Evaluator`."""
+        """Return the number of services, node ports and load balancers."""
         spec: JsonObject = obj.get("spec") or {}
         ports: Sequence[JsonObject] = spec.get("ports") or ()
         kind, count = spec.get("type"), 0
@@ -255,7 +255,7 @@ class ClaimEvaluator(Evaluator):
         return frozenset(name for name in names if name in self.names or name.endswith(_BY_CLASS))
 
     def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
-        """See `Evaluator`."""
+        """Return whether the claim is in the scope."""
         if requirement.get("scopeName") != "VolumeAttributesClass":
             return False
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
@@ -264,7 +264,7 @@ class ClaimEvaluator(Evaluator):
         return _selected(requirement, *(name or "" for name in names))
 
     def usage(self, obj: JsonObject, now: datetime) -> Amounts:
-        """See `Evaluator`."""
+        """Return the number and the storage of a claim, in total and for its class."""
         usage: Amounts = {"count/persistentvolumeclaims": _ONE, "persistentvolumeclaims": _ONE}
         # The larger one of the requested and the allocated storage, in whole bytes.
         requests: JsonValue = ((obj.get("spec") or {}).get("resources") or {}).get("requests") or {}

@@ -47,7 +47,7 @@ _HEEDED = frozenset({
     "tls-private-key-file", "token-auth-file",
 })  # fmt: skip
 _SILENT = frozenset({"v", "vmodule", "logtostderr", "alsologtostderr", "allow-privileged", "etcd-prefix", "profiling"})
-"""Nobody misses what these do."""
+"""Flags that have no effect here, and no warning."""
 _MODES = frozenset({"AlwaysAllow", "Node", "RBAC"})
 _ACCOUNTS = "ServiceAccount"
 
@@ -74,10 +74,10 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
         data_dir=await _kept(flags),
         tokens=read_token_file(Path(tokens)) if tokens else {},
         authorizer=AllowAuthenticated() if everything else None,
-        # As on the real one: where everything is allowed, strangers are not let in.
+        # As kube-apiserver: AlwaysAllow disables anonymous authentication.
         anonymous=flags.switch("anonymous-auth", default=True) and not everything,
         service_range=flags.text("service-cluster-ip-range", "10.0.0.0/24").partition(",")[0],
-        # Of those that an environment leaves out, the real one runs this by default.
+        # kube-apiserver enables ServiceAccount by default, unlike `Environment`.
         admission_plugins=on | {_ACCOUNTS} - off,
         disable_admission_plugins=off,
         pki=pki_of(flags),
@@ -118,7 +118,7 @@ def _serving(flags: Flags) -> tuple[Path, Path]:
     directory = Path(flags.text("cert-dir", "/var/run/kubernetes"))
     pair = directory / "apiserver.crt", directory / "apiserver.key"
     if not all(path.exists() for path in pair):
-        # The real one vouches for itself there, too.
+        # As kube-apiserver: create a self-signed certificate in ``--cert-dir``.
         try:
             directory.mkdir(parents=True, exist_ok=True)
             host = flags.text("advertise-address") or flags.text("bind-address", "127.0.0.1")

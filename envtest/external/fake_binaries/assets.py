@@ -22,7 +22,7 @@ _SCRIPT = """#!/bin/sh
 def write_assets(directory: Path) -> list[Path]:
     """Write the programs and a link to the installed kubectl. Existing files with these names are replaced."""
     home = str(Path(__file__).resolve().parents[3])
-    # An installed package is found by its interpreter alone; a clone has to be pointed at.
+    # The interpreter finds an installed package; a clone needs PYTHONPATH.
     installed = Path(home).name in {"site-packages", "dist-packages"}
     more = '"${PYTHONPATH:+:$PYTHONPATH}"'
     path = "" if installed else f"export PYTHONPATH={shlex.quote(home)}{more}\n"

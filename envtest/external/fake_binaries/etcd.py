@@ -16,7 +16,7 @@ from opsdk.http.server.response import HttpResponse, encode_json
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 KEEP = "/envtest/data-dir"
-"""Where the stand-in of kube-apiserver asks."""
+"""The path at which the fake kube-apiserver reads the data directory."""
 _SWITCHES = frozenset({"unsafe-no-fsync", "client-cert-auth", "auto-tls", "peer-auto-tls", "version"})
 _VERSION = {"etcdserver": "3.6.6", "etcdcluster": "3.6.0", "storage": "3.6.0"}
 

@@ -32,7 +32,7 @@ class Flags(msgspec.Struct, frozen=True):
         return tuple(default) if values is None else tuple(w for text in values for w in text.split(",") if w)
 
     def number(self, name: str, default: int) -> int:
-        """A whole number; a `ConfigError` for anything else."""
+        """Return an integer; raises `ConfigError` for other text."""
         text = self.text(name, str(default))
         try:
             return int(text)
@@ -40,7 +40,7 @@ class Flags(msgspec.Struct, frozen=True):
             raise ConfigError(f'invalid argument "{text}" for "--{name}" flag: a whole number is wanted') from None
 
     def switch(self, name: str, *, default: bool) -> bool:
-        """On or off; ``--name`` alone is on."""
+        """Return a boolean; ``--name`` alone is true."""
         text = self.text(name, str(default))
         if text in _TRUE or text in _FALSE:
             return text in _TRUE

@@ -15,7 +15,7 @@ from envtest.external.fake_binaries.flags import Flags, parse
 from opsdk.errors import ConfigError
 
 _EXTRA_MODULES = ("cryptography", "jwt", "re2", "websockets")
-"""What the extra ``envtest`` brings."""
+"""Modules that the extra ``envtest`` installs."""
 
 
 class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
     serve: Callable[[Flags, AsyncExitStack], Awaitable[str]]
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
-        """Run until SIGTERM; the exit status."""
+        """Run until SIGTERM. Returns the exit status."""
         words = sys.argv[1:] if arguments is None else arguments
         if "--version" in words:
             print(f"{self.version}\n(stood in for by envtest)")

@@ -28,7 +28,7 @@ GUARDED = frozenset(
     }
 )
 Resolve = Callable[[str, str], str | None]
-"""The resource of an apiVersion and a kind, if it is served."""
+"""Returns the resource of an apiVersion and a kind; None if it is not served."""
 
 
 class PolicyStore(CheckedStore):
@@ -100,6 +100,6 @@ class PolicyStore(CheckedStore):
 
 
 def _shown(user: User) -> str:
-    """As Go prints it."""
+    """Format a user as Go prints the struct."""
     extra = " ".join(f"{key}:[{' '.join(values)}]" for key, values in sorted(user.extra.items()))
     return f"&{{{user.name} {user.uid} [{' '.join(user.groups)}] map[{extra}]}}"

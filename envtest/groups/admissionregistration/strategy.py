@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Webhook configurations, admission policies and their bindings.
 
 Upstream: pkg/registry/admissionregistration (v1.36)
@@ -22,7 +22,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class WebhookStrategy(GeneratedStrategy):
-    """The strategy of both webhook configurations; an update tolerates what the old object already had."""
+    """The strategy of both webhook configurations; updates use ratcheting validation."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

@@ -42,7 +42,7 @@ _VERSIONS = "must specify one of v1, v1beta1"
 def validate_webhooks(
     hooks: Sequence[JsonObject], old: Sequence[JsonObject] = (), *, mutating: bool
 ) -> Iterator[Cause]:
-    """Validate the webhooks of a configuration; what the `old` ones already had is allowed."""
+    """Validate the webhooks of a configuration; ratcheting accepts errors that the `old` ones already had."""
     recognized = all(has_known_version(hook.get("admissionReviewVersions")) for hook in old)
     unique = len({hook.get("name") for hook in old}) == len(old)
     quiet = all(hook.get("sideEffects") in _SIDE_EFFECTS for hook in old)
@@ -117,7 +117,7 @@ def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
 
 
 def _alone(values: Sequence[str], field: str, noun: str) -> Iterator[Cause]:
-    """Some, or a wildcard for all of them."""
+    """Validate that there are values, and that a wildcard is the only one."""
     if not values:
         yield api_errors.required(field)
     if len(values) > 1 and "*" in values:
@@ -136,7 +136,7 @@ def _resources(resources: Sequence[str], field: str) -> Iterator[Cause]:
 
 
 def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
-    """What an earlier wildcard covers already."""
+    """Validate that no wildcard covers another entry."""
     whole: set[str] = set()
     everywhere: set[str] = set()
     for index, text in enumerate(resources):
@@ -187,7 +187,7 @@ def _match_condition(expression: str, field: str, *, params: bool) -> Iterator[C
 
 
 MUTABLE = ("*", "CONNECT", "CREATE", "UPDATE")
-"""What mutating policies may concern: what is deleted does not change any more."""
+"""The operations that mutating policies may match: DELETE has no object to change."""
 _ACTIONS = ("Audit", "Deny", "Warn")
 _BOTH = (
     "must not contain both Deny and Warn (repeating the same validation failure information in the API response and"
@@ -360,7 +360,7 @@ _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _NOTHING = "validations or auditAnnotations must contain at least one item"
 _MAX_ANNOTATIONS = 20
 _MAX_ANNOTATION = 5 * 1024
-"""How long the expression of an annotation may be, in bytes."""
+"""The maximum length of an audit annotation's expression in bytes."""
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
 
@@ -422,7 +422,7 @@ def _fault(compiled: _Compiled, field: str, value: str = "") -> Iterator[Cause]:
         yield api_errors.invalid_value(field, value or compiled.text, compiled.fault)
 
 
-# ------------------------------------------------------------------ validating
+# ------------------------------------------------------------------ ValidatingAdmissionPolicy
 def _validations(compiler: _Compiler, name: str, spec: JsonObject) -> Iterator[Cause]:
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
@@ -484,7 +484,7 @@ def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: s
         yield from _fault(compiler.compile(expression, ANNOTATION), f"{field}.valueExpression", written)
 
 
-# ------------------------------------------------------------------ mutating
+# ------------------------------------------------------------------ MutatingAdmissionPolicy
 def _mutation(compiler: _Compiler, mutation: JsonObject, field: str) -> Iterator[Cause]:
     from opsdk.apiserver.admission.policies.compiled_policy import CONFIGURATION, PATCH  # noqa: PLC0415 - as above
 

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """APIServices: local ones are available from the start.
 
 Upstream: k8s.io/kube-aggregator/pkg/registry/apiservice (v1.36)
@@ -22,17 +22,17 @@ _STATUSES = ("True", "False", "Unknown")
 
 
 class ApiServiceStrategy(GeneratedStrategy):
-    """The strategy of APIServices; local ones are available at once.
+    """The strategy of APIServices; local ones are available immediately.
 
     Attributes:
-        gone: called after an APIService is deleted.
+        gone: called after the deletion of an APIService.
     """
 
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
     gone: Callable[[Context], Awaitable[None]] | None = None
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are path segments; `validate` checks the rest."""
+        """Check that the name is a path segment; `validate` checks the rest."""
         return validation.path_segment(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

@@ -40,7 +40,7 @@ def stateful_set(obj: JsonObject) -> None:
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
         put(strategy, rollingUpdate={})
-    # Who names the type and nothing else gets nothing else.
+    # Upstream adds the partition only to an existing ``rollingUpdate``.
     if strategy["type"] == "RollingUpdate" and isinstance(strategy.get("rollingUpdate"), dict):
         put(strategy["rollingUpdate"], partition=0)
     put(spec, persistentVolumeClaimRetentionPolicy={})

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Deployments, replica sets, stateful sets, daemon sets, controller revisions.
 
 Upstream: pkg/registry/apps (v1.36)
@@ -26,7 +26,7 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-"""Counts changes of a daemon set's template, where an old API kept the count."""
+"""Annotation with the number of template changes of a DaemonSet: a field of extensions/v1beta1."""
 
 
 class DeploymentStrategy(WorkloadStrategy):
@@ -41,7 +41,7 @@ class DeploymentStrategy(WorkloadStrategy):
         return validate_deployment(spec)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """See the class."""
+        """Return whether the spec or the annotations changed."""
         if super().generation_changed(obj, old):
             return True
         annotations = (o["metadata"].get("annotations") or {} for o in (obj, old))
@@ -101,12 +101,12 @@ class StatefulSetStrategy(WorkloadStrategy):
         return validate_stateful_set(spec)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """See the class."""
+        """Drop ``maxUnavailable``."""
         super().prepare_for_create(context, obj)
         _rolling(obj).pop("maxUnavailable", None)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """See the class."""
+        """Drop ``maxUnavailable``, unless the old object has it."""
         super().prepare_for_update(context, obj, old)
         if _rolling(old).get("maxUnavailable") is None:
             _rolling(obj).pop("maxUnavailable", None)
@@ -116,7 +116,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         return list(validate_stateful_set_update(obj, old))
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS labels, because pod host names begin with them."""
+        """Check that the name is a DNS label, because pod host names begin with it."""
         return validation.dns_label(name, prefix=prefix)
 
 

@@ -25,12 +25,12 @@ _OPERATORS = {"In": "in", "NotIn": "notin"}
 Subject = Callable[[Context, JsonObject], User]
 
 
-def self_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
+def self_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the signature of Subject
     """Return the user of the request, as the subject of a self review."""
     return context.user
 
 
-def review_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
+def review_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the signature of Subject
     """Return the subject that the review names."""
     extra = {k: tuple(v or ()) for k, v in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
@@ -97,7 +97,7 @@ class AccessReviews:
 
 
 def _shown(path: JsonObject) -> JsonObject:
-    """As the server's own types print it."""
+    """Return ``nonResourceAttributes`` with the Go names of the internal type."""
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}
 
 

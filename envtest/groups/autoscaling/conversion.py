@@ -110,7 +110,7 @@ def _current(value: JsonValue, average: JsonValue, share: JsonValue = None) -> J
     return _known({"value": value, "averageValue": average, "averageUtilization": share})
 
 
-# The part of v2, how it is made, and what its values are called in v1.
+# The field of v2, the function that builds it, and the names of its values in v1.
 _TARGETS: Final = ("target", _target, ("targetValue", "targetAverageValue", "targetAverageUtilization"))
 _CURRENT: Final = ("current", _current, ("currentValue", "currentAverageValue", "currentAverageUtilization"))
 _Side = tuple[str, Callable[..., JsonObject], tuple[str, str, str]]
@@ -155,7 +155,7 @@ def to_old(obj: JsonObject) -> JsonObject:
         status["currentCPUUtilizationPercentage"] = utilization
     _note(notes, _CONDITIONS, status.pop("conditions", None) or [])
     if behavior is not None:
-        # As the server's own type is written.
+        # Encoded as the internal Go type.
         notes[_BEHAVIOR] = go_json(
             {"ScaleUp": _shown_rules(behavior.get("scaleUp")), "ScaleDown": _shown_rules(behavior.get("scaleDown"))},
             ordered=True,
@@ -174,7 +174,7 @@ def _note(notes: dict[str, str], key: str, values: Sequence[JsonObject]) -> None
 
 
 def _cpu(metric: JsonObject, side: str) -> int | None:
-    """The utilization of the CPU, which v1 has a field for."""
+    """Return the CPU utilization, which has its own field in v1."""
     resource = metric.get("resource") or {}
     if metric.get("type") != "Resource" or resource.get("name") != "cpu":
         return None

@@ -22,7 +22,7 @@ _SOURCES = {
     "Resource": "resource",
     "ContainerResource": "containerResource",
 }
-"""Kinds of metrics, in the order in which their parts are looked for."""
+"""Metric types and their fields, in the order of upstream's checks."""
 _TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _SCALE_TO_ZERO = "must specify at least one Object or External metric to support scaling to zero replicas"
 
@@ -32,7 +32,7 @@ def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     low, high, metrics = spec.get("minReplicas"), spec.get("maxReplicas") or 0, spec.get("metrics") or ()
     if low is not None and low < 1:
-        # Scaling to zero is behind a gate that is off.
+        # The feature gate HPAScaleToZero is off.
         yield api_errors.invalid_value("spec.minReplicas", low, "must be greater than or equal to 1")
     if high == 0:
         yield api_errors.required("spec.maxReplicas", "must be set and greater than 0")
@@ -48,7 +48,7 @@ def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
     yield from _behavior(spec.get("behavior") or {}, "spec.behavior")
 
 
-def validate_autoscaler_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+def validate_autoscaler_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the signature of status rules
     """Validate the replica counts of the status."""
     status = obj.get("status") or {}
     for key in ("currentReplicas", "desiredReplicas"):
@@ -81,7 +81,7 @@ def _metric(metric: JsonObject, path: str) -> Iterator[Cause]:
     for other, key in sources[:1]:
         yield from _source(other, metric[key], f"{path}.{key}")
     if kind not in _SOURCES:
-        # Looked at twice: as a word, and as the name of a part.
+        # Upstream reports this twice: for the enum value, and for the field of the metric source.
         yield unknown
     elif metric.get(_SOURCES[kind]) is None:
         yield api_errors.required(f"{path}.{_SOURCES[kind]}", "must populate information for the given metric source")

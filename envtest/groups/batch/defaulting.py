@@ -49,7 +49,7 @@ def cron_job(obj: JsonObject) -> None:
         successfulJobsHistoryLimit=3,
         failedJobsHistoryLimit=1,
     )
-    # The job's own defaults come with the job; only those of its parts are here.
+    # A Job's top-level defaults are set when the Job is created; only those of its parts are set here.
     inner = (spec.get("jobTemplate") or {}).get("spec") or {}
     _patterns(inner)
     template(inner)

@@ -33,7 +33,7 @@ _JOB_WORDS = (
     ("FailureTarget", "FailureTarget"),
     ("SuccessCriteriaMet", "SuccessCriteriaMet"),
 )
-"""Conditions of jobs with the words for them, the first that holds; the nameless one is a deletion."""
+"""Conditions and their status text; the first true one applies. The entry without a type means a deletion."""
 
 
 def _job_done(obj: JsonObject) -> str:

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Jobs and cron jobs.
 
 Upstream: pkg/registry/batch (v1.36)
@@ -38,7 +38,7 @@ class JobStrategy(GeneratedStrategy):
         self.selectable = {"status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
 
     def unknown_field(self, key: str) -> ApiError:
-        """In words of its own."""
+        """Return the message of jobs for an unknown field selector."""
         return api_errors.bad_request(f"field label {api_errors.quoted(key)} not supported for Job")
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
@@ -51,7 +51,7 @@ class JobStrategy(GeneratedStrategy):
         template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
         inherits = (obj["metadata"].get("labels") or {}) == template_labels
         if not template_labels and label_value(name):
-            # Upstream sets these labels when it reads the stored job; validation must not see what refuses the name.
+            # Upstream sets these labels when it decodes the stored job, so validation does not check the name.
             inherits = False
         meta = spec.setdefault("template", {}).setdefault("metadata", {})
         labels = meta.setdefault("labels", {})
@@ -61,7 +61,7 @@ class JobStrategy(GeneratedStrategy):
         selector = spec.setdefault("selector", {})
         selector["matchLabels"] = {**(selector.get("matchLabels") or {}), UID: uid}
         if inherits:
-            # A job without labels of its own has those of its pods.
+            # A job without labels inherits those of its pod template.
             obj["metadata"]["labels"] = dict(labels)
 
     def propagation(self, context: Context, obj: JsonObject, requested: str) -> str:
@@ -96,11 +96,11 @@ class CronJobStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See the class."""
+        """See `validate_cron_job`."""
         return list(validate_cron_job(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See the class."""
+        """See `validate_cron_job`."""
         return list(validate_cron_job(obj, old))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Validation of jobs and cron jobs, and with changes of them.
+"""Validation of jobs and cron jobs, and of their updates.
 
 Upstream: pkg/apis/batch/validation/validation.go (v1.36)
 """
@@ -137,7 +137,7 @@ class MutableTemplateParts(NamedTuple):
     """The parts of a suspended Job's template that may change."""
 
     places: bool
-    """Where its pods run, and their metadata."""
+    """Scheduling fields and metadata of its pods."""
     amounts: bool
     """The resources of their containers."""
 
@@ -207,7 +207,7 @@ def validate_job_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 def _ending(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cause]:
-    """Conditions that exclude or need one another, and when it was complete."""
+    """Validate conditions that exclude or require each other, and the completion time."""
     status = obj.get("status") or {}
     complete, failed = _has(obj, "Complete"), _has(obj, "Failed")
     completed = complete != _has(old, "Complete")
@@ -249,7 +249,7 @@ def _finish(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cau
 
 
 def _succeeds(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Success is final, and comes before the end."""
+    """Validate that SuccessCriteriaMet is permanent, and set before the job finishes."""
     met, before = _has(obj, "SuccessCriteriaMet"), _has(old, "SuccessCriteriaMet")
     if before and not met:
         yield _omitted("cannot disable the SuccessCriteriaMet=True condition")
@@ -276,7 +276,7 @@ def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterato
             if time_zone.lower() == "local":
                 text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
                 yield api_errors.invalid_value(path, time_zone, text)
-            # Go's time.LoadLocation knows this name
+            # Go's time.LoadLocation accepts this name
             if time_zone != "Local":
                 try:
                     ZoneInfo(time_zone)
@@ -291,7 +291,7 @@ def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterato
 
 
 def _job_template(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Its jobs find their pods by themselves."""
+    """Validate the job template: it must not have a selector."""
     yield from validate_job_spec(spec, path)
     if spec.get("selector") is not None:
         yield api_errors.invalid_value(f"{path}.selector", spec["selector"], "`selector` will be auto-generated")
@@ -306,7 +306,7 @@ def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
         yield api_errors.required(path)
         return
     try:
-        # A schedule without the time zone before it.
+        # The schedule without its time zone prefix.
         parse(text.partition(" ")[2].strip() if text.startswith(("TZ=", "CRON_TZ=")) else text)
     except ScheduleError as error:
         yield api_errors.invalid_value(path, text, str(error))
@@ -379,7 +379,7 @@ def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
             yield api_errors.too_long(f"{path}.managedBy", 63)
 
 
-# ------------------------------------------------------------------ failures
+# ------------------------------------------------------------------ pod failure policy
 
 
 def _failure(rule: JsonObject, path: str, containers: set[str], *, by_index: bool) -> Iterator[Cause]:
@@ -423,7 +423,7 @@ def _codes(on_exit_codes: JsonObject, path: str, containers: set[str]) -> Iterat
         yield api_errors.invalid_value(values_path, values, "must be ordered")
 
 
-# ------------------------------------------------------------------ successes
+# ------------------------------------------------------------------ success policy
 
 
 def _success(rule: JsonObject, path: str, completions: int | None) -> Iterator[Cause]:

@@ -15,7 +15,7 @@ _CERTIFICATE = "CERTIFICATE"
 
 
 def _blocks(text: str) -> list[tuple[str, bytes, bytes]]:
-    """The kind, the content and the whole of each block in base64 text."""
+    """Return the type, the content and the full text of each PEM block."""
     matches = _BLOCK.finditer(base64.b64decode(text or ""))
     return [(m.group(1).decode(), m.group(2), m.group(0) + b"\n") for m in matches]
 
@@ -25,7 +25,7 @@ def request_organizations(text: str) -> Sequence[str]:
     blocks = _blocks(text)
     if not blocks or blocks[0][0] != _REQUEST:
         raise ValueError(f"PEM block type must be {_REQUEST}")
-    from cryptography import x509  # noqa: PLC0415 - hardly anybody asks for certificates
+    from cryptography import x509  # noqa: PLC0415 - few tests use certificates
     from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
 
     try:

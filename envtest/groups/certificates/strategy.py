@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """CertificateSigningRequests: the server sets the requester; approval and status are subresources.
 
 Upstream: pkg/registry/certificates/certificates (v1.36)
@@ -20,7 +20,7 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 _OWNED: Final = ("spec", "status")
-"""Fields without owners in managedFields."""
+"""Fields that managedFields does not track."""
 
 
 class SigningRequestStrategy(GeneratedStrategy):
@@ -32,11 +32,11 @@ class SigningRequestStrategy(GeneratedStrategy):
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Field managers own nothing but metadata."""
+        """Return spec and status: field managers own only metadata."""
         return _OWNED
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are path segments."""
+        """Check that the name is a path segment."""
         return validation.path_segment(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
@@ -87,16 +87,16 @@ class SignatureStrategy(StatusStrategy):
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Field managers own nothing but metadata."""
+        """Return spec and status: field managers own only metadata."""
         return _OWNED
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """See the class."""
+        """Restore everything except the status, and set the timestamps of conditions."""
         super().prepare_for_update(context, obj, old)
         _stamp(context, obj, old)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See the class."""
+        """Validate the certificate and the conditions."""
         causes = [*validate_signing_request(obj, old), *validate_decisions(obj, old, fixed=("Approved", "Denied"))]
         before = (old.get("status") or {}).get("certificate")
         if before and (obj.get("status") or {}).get("certificate") != before:
@@ -109,11 +109,11 @@ class ApprovalStrategy(StatusStrategy):
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Field managers own nothing but metadata."""
+        """Return spec and status: field managers own only metadata."""
         return _OWNED
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """See the class."""
+        """Restore everything except the conditions, and set their timestamps."""
         super().prepare_for_update(context, obj, old)
         before = {k: v for k, v in (old.get("status") or {}).items() if k != "conditions"}
         conditions = (obj.get("status") or {}).get("conditions")
@@ -121,7 +121,7 @@ class ApprovalStrategy(StatusStrategy):
         _stamp(context, obj, old)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See the class."""
+        """Validate the conditions."""
         return [*validate_signing_request(obj, old), *validate_decisions(obj, old, fixed=())]
 
 

@@ -29,7 +29,7 @@ _CONDITIONS: Final = "status.conditions"
 
 
 def validate_signing_request(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
-    """Validate a CertificateSigningRequest; what the `old` object already had is allowed."""
+    """Validate a CertificateSigningRequest; ratcheting accepts errors that the `old` object already had."""
     spec = obj.get("spec") or {}
     if old is None:
         yield from _request(spec)
@@ -99,9 +99,9 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(path, domain, text)
 
 
-# ------------------------------------------------------------------ parts of the status
+# ------------------------------------------------------------------ conditions
 def _of_kind(obj: JsonObject, kind: str) -> list[tuple[JsonValue, ...]]:
-    """The decisions of a kind, as far as they matter."""
+    """Return the conditions of a type without timestamps."""
     keys = ("status", "reason", "message")
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return [tuple(c.get(key) or "" for key in keys) for c in conditions if c.get("type") == kind]

@@ -1,4 +1,4 @@
-"""What kinds of several groups share and no group owns: the base strategy, field rules, selectors, printing.
+"""Code of several groups: the base strategy, field rules, selectors, printing.
 
 Rules of one group belong to its folder; rules of pods and pod templates belong to ``core``.
 """

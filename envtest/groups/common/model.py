@@ -33,7 +33,7 @@ _OLD_VERSIONS = {
     "node.k8s.io": ("v1alpha1", "v1beta1"),
     "flowcontrol.apiserver.k8s.io": ("v1beta1", "v1beta2", "v1beta3"),
 }
-"""Versions that are known and not served: their objects are understood, and refused."""
+"""Versions that the decoder recognizes, but that the server does not serve."""
 
 
 class Typing:

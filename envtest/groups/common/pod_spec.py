@@ -11,7 +11,7 @@ from typing import Final
 from opsdk.structured_merge.value import JsonObject
 
 CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
-"""In the order in which the server visits them."""
+"""Container fields, in the order in which the server visits them."""
 
 
 def containers(spec: JsonObject) -> Iterator[JsonObject]:
@@ -30,7 +30,7 @@ def containers_at(spec: JsonObject, path: str) -> Iterator[tuple[JsonObject, str
 _SECRET_SOURCES: Final = ("clusterTrustBundle", "podCertificate")
 
 
-# ------------------------------------------------------------------ fields of features that are off
+# ------------------------------------------------------------------ fields of disabled feature gates
 def drop_disabled(spec: JsonObject, old: JsonObject | None = None) -> None:
     """Drop the fields of disabled feature gates unless the `old` spec uses them."""
     before = old or {}

@@ -121,7 +121,7 @@ class DefaultPrinter(Printer):
 
     columns: Sequence[TableColumn] = (NAME, CREATED)
 
-    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG002 - the shape of Printer
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG002 - the signature of Printer
         """See `Printer`."""
         meta = obj.get("metadata") or {}
         return [meta.get("name", ""), meta.get("creationTimestamp") or _NEVER]

@@ -9,11 +9,11 @@ from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.structured_merge.value import JsonObject
 
 SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-"""The answer of subresources that only do something."""
+"""The response of subresources that return no object."""
 
 
 class UpdateStore:
-    """A subresource with a strategy of its own that only updates (``namespaces/finalize``)."""
+    """The store of a subresource with its own strategy that only supports updates (``namespaces/finalize``)."""
 
     def __init__(self, main: LocalStore, strategy: Strategy) -> None:
         self._store = LocalStore(main.storage, main.info, strategy, prefix=main.prefix)
@@ -26,7 +26,7 @@ class UpdateStore:
         transform: Transform,
         validate: Validate = accept,
         *,
-        force_create: bool = False,  # noqa: ARG002 - the shape of Updater; nothing is created here
+        force_create: bool = False,  # noqa: ARG002 - the signature of Updater; no object is created here
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
@@ -34,7 +34,7 @@ class UpdateStore:
 
 
 class ReadableStore(UpdateStore):
-    """A subresource that also reads the whole object (``pods/ephemeralcontainers``, ``pods/resize``)."""
+    """An `UpdateStore` that also returns the whole object (``pods/ephemeralcontainers``, ``pods/resize``)."""
 
     async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""

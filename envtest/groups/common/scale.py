@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonObject
 _REPLICAS: Path = ("f:spec", "f:replicas")
 _META = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 Status = Callable[[JsonObject], JsonObject]
-"""The status of a scale, from the scaled object."""
+"""Returns the status of a scale, from the scaled object."""
 
 
 def scale_of(obj: JsonObject, *, replicas: int, status: JsonObject) -> JsonObject:
@@ -57,9 +57,9 @@ class ScaleStore:
         put: Callable[[JsonObject, int], None] | None = None,
         replicas: Mapping[str, Path] | None = None,
     ) -> None:
-        """`replicas`: where the owners of the number of replicas are recorded, by apiVersion of the object.
+        """`replicas`: the managedFields path of the replicas by apiVersion.
 
-        `to_write` shows the scale of an object that is about to be scaled, if otherwise than `show`.
+        `to_write` returns the scale of an object before an update; `show` by default.
         """
         self.main = main
         self._replicas = replicas or {main.info.api_version: _REPLICAS}
@@ -80,7 +80,7 @@ class ScaleStore:
         transform: Transform,
         validate: Validate = accept,
         *,
-        force_create: bool = False,  # noqa: ARG002 - the shape of Updater; a scale is never created
+        force_create: bool = False,  # noqa: ARG002 - the signature of Updater; a scale is never created
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
@@ -94,7 +94,7 @@ class ScaleStore:
                 before["metadata"]["managedFields"] = entries_of_scale
             desired = await transform(before)
             replicas = (desired.get("spec") or {}).get("replicas", 0)
-            # custom objects say themselves what may stand there
+            # the schema of custom resources sets the minimum
             if replicas < 0 and not self.main.strategy.custom:
                 cause = api_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
                 raise api_errors.invalid("Scale", "autoscaling", desired["metadata"].get("name", name), [cause])

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """The base strategy of the built-in kinds, driven by the generated tables.
 
 Upstream: pkg/registry/<group>/<kind>/strategy.go (v1.36)
@@ -62,19 +62,19 @@ _TEMPLATES: Mapping[str, Sequence[str]] = {
         ("spec", "template", "spec"),
     ),
 }
-"""Where the spec of a pod stands."""
+"""The path to a pod spec, by kind."""
 _STATUS_ALONE = frozenset(
     {
         "flowschemas", "prioritylevelconfigurations", "resourceclaims", "validatingadmissionpolicies",
         "volumeattachments",
     }
 )  # fmt: skip
-"""Kinds whose metadata are not changed along with their status."""
+"""Kinds whose metadata does not change with a status update."""
 _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebindings"})
 
 
 class GeneratedStrategy(HasStatusRules):
-    """A strategy that follows from the generated tables."""
+    """A strategy that is driven by the generated tables."""
 
     def __init__(self, row: ServedResourceRow, *, has_status: bool) -> None:
         resource = row.info.resource
@@ -95,7 +95,7 @@ class GeneratedStrategy(HasStatusRules):
         return f"<{type(self).__name__} of {self.info.resource}>"
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS subdomains, or path segments for RBAC."""
+        """Check that the name is a DNS subdomain, or a path segment for RBAC."""
         rule = validation.path_segment if self.info.resource in _PATH_NAMES else validation.dns_subdomain
         return rule(name, prefix=prefix)
 
@@ -226,7 +226,7 @@ class RuledStrategy(GeneratedStrategy):
 
 
 StrategyFactory = Callable[[ServedResourceRow, bool], GeneratedStrategy]
-"""Makes the strategy of a resource; the second argument says whether it has a status."""
+"""Returns the strategy of a resource; the second argument is whether it has a status subresource."""
 
 
 def ruled(rules: KindRules) -> StrategyFactory:

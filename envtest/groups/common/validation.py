@@ -147,7 +147,7 @@ def header_name(name: str, field: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(field, name, _HEADER)
 
 
-# ------------------------------------------------------------------ amounts
+# ------------------------------------------------------------------ quantities
 def positive_quantity(amount: str, field: str) -> Iterator[Cause]:
     """Validate that a quantity is positive."""
     if Quantity(amount).value <= 0:
@@ -158,7 +158,7 @@ def non_negative_quantity(amount: str, field: str) -> Iterator[Cause]:
     """Validate that a quantity is not negative."""
     value = Quantity(amount).value
     if value < 0:
-        # Half a byte below nothing is rounded away from it.
+        # Upstream rounds away from zero: -0.5 is shown as -1.
         rounded = int(value.to_integral_value(ROUND_FLOOR))
         yield api_errors.invalid_value(field, rounded, "must be a valid resource quantity")
 

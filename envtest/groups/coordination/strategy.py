@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Leases; fields of disabled feature gates are dropped.
 
 Upstream: pkg/registry/coordination/lease (v1.36)

@@ -48,7 +48,7 @@ def pod(obj: JsonObject) -> None:
     if spec.get("hostNetwork"):
         _host_ports(spec)
     pod_spec(spec)
-    # The one address is the first of the many.
+    # ``podIP`` and ``hostIP`` are the first of ``podIPs`` and ``hostIPs``.
     status = obj.get("status") or {}
     one, many = status.get("podIP"), status.get("podIPs")
     if one and (not many or many[0].get("ip") != one):
@@ -58,7 +58,7 @@ def pod(obj: JsonObject) -> None:
 
 
 def _host_ports(spec: JsonObject) -> None:
-    """Ports of a pod in its node's network are the node's; templates leave that to their pods."""
+    """Default host ports of host network pods; in templates the feature gate is off."""
     for key in ("containers", "initContainers"):
         for container in spec.get(key) or ():
             for port in container.get("ports") or ():
@@ -76,7 +76,7 @@ def pod_spec(spec: JsonObject) -> None:
         securityContext={},
         schedulerName="default-scheduler",
     )
-    # Two names for one field.
+    # ``serviceAccount`` is the deprecated name of ``serviceAccountName``.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account

@@ -18,7 +18,7 @@ _LOCAL: Final = "localhost/"
 _MOST_LOCAL: Final = 4095
 
 
-# ------------------------------------------------------------------ selectors that mean the pod's own labels
+# ------------------------------------------------------------------ matchLabelKeys
 def merge_label_keys(obj: JsonObject) -> None:
     """Merge ``matchLabelKeys`` into label selectors, with the values of the pod's labels."""
     spec, labels = obj["spec"], obj["metadata"].get("labels") or {}
@@ -46,7 +46,7 @@ def _merge(term: JsonObject, labels: JsonObject) -> None:
         selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *requirements]
 
 
-# ------------------------------------------------------------------ profiles
+# ------------------------------------------------------------------ seccomp and AppArmor annotations
 def sync_profiles(obj: JsonObject) -> Iterator[str]:
     """Copy seccomp and AppArmor annotations into fields; yield warnings."""
     spec, notes = obj["spec"], obj["metadata"].get("annotations") or {}

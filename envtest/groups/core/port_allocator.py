@@ -35,11 +35,11 @@ class PortPool(Protocol):
 
 
 class ServicePortAllocation:
-    """Allocates the node ports of one service; nothing is in use until the service is stored.
+    """Allocates the node ports of one service; they are in use when the service is stored.
 
     Args:
-        free: the ports of all services.
-        uid: whose these are.
+        free: the node port allocator of all services.
+        uid: the uid of the service that owns the ports.
     """
 
     def __init__(self, free: PortPool, uid: str) -> None:
@@ -48,7 +48,7 @@ class ServicePortAllocation:
         self._chosen: set[int] = set()
 
     def _take(self, number: int) -> str:
-        """Why a certain port cannot be had."""
+        """Return why a node port cannot be allocated; empty if it is allocated."""
         if not FIRST_NODE_PORT <= number <= LAST_NODE_PORT:
             return _OUTSIDE
         if number in self._chosen or self._free.ports.get(number, self._uid) != self._uid:

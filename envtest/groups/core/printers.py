@@ -51,7 +51,7 @@ class _Tally:
         self._last = ("", 0.0)
 
     def restarted(self, container: JsonObject) -> None:
-        """Count the restarts of a container, and remember the last."""
+        """Count the restarts of a container, and remember the time of the last."""
         self.restarts += container.get("restartCount", 0)
         stamp = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
         moment = seconds_of(stamp) if stamp else None
@@ -59,7 +59,7 @@ class _Tally:
             self._last = (stamp, moment)
 
     def restarts_text(self, now: float) -> str:
-        """How many, and when."""
+        """Return the number of restarts, with the time since the last."""
         stamp = self._last[0]
         return f"{self.restarts} ({since(stamp, now)} ago)" if self.restarts and stamp else str(self.restarts)
 
@@ -70,14 +70,14 @@ def _condition(status: JsonObject, kind: str) -> JsonObject:
 
 
 def _ended(ended: JsonObject) -> str:
-    """The reason why a container has ended, or else how."""
+    """Return the reason of a terminated container; without one, its signal or exit code."""
     if ended.get("reason"):
         return str(ended["reason"])
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
 def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozenset[str]) -> bool:
-    """Go through the init containers; whether one of them still holds the pod up."""
+    """Visit the init containers. Returns whether one of them still blocks the pod."""
     total = len(spec_of(pod).get("initContainers") or ())
     for index, container in enumerate(status_of(pod).get("initContainerStatuses") or ()):
         tally.restarted(container)
@@ -90,7 +90,7 @@ def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozens
         if stays_up and container.get("started"):
             tally.ready += bool(container.get("ready"))
             continue
-        # The reason that an unfinished init container gives to the pod.
+        # An unfinished init container determines the reason of the pod.
         state = container.get("state") or {}
         if state.get("terminated") is not None:
             tally.reason = f"Init:{_ended(state['terminated'])}"
@@ -114,7 +114,7 @@ def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
     if not held_up or _condition(status, "Initialized").get("status") == "True":
         sidecars.reason, sidecars.ready = tally.reason, tally.ready
         tally = sidecars
-        # Go through the containers; the first that has something to say is heard.
+        # The first container with a reason determines the reason of the pod.
         running = False
         for container in reversed(status.get("containerStatuses") or ()):
             tally.restarted(container)
@@ -163,13 +163,13 @@ def _pod_conditions(obj: JsonObject) -> Sequence[JsonObject]:
     return () if ended is None else (ended,)
 
 
-def _pod_template(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
+def _pod_template(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the signature of Cells
     template = obj.get("template") or {}
     return [name_of(obj), *images(template), label_selector(meta_of(template).get("labels"))]
 
 
 def replica_set(obj: JsonObject, now: float) -> list[JsonValue]:
-    """The cells of replica sets and replication controllers."""
+    """Return the cells of ReplicaSets and ReplicationControllers."""
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),
@@ -227,7 +227,7 @@ def _subset_places(obj: JsonObject) -> Iterator[str]:
         addresses = [a.get("ip", "") for a in subset.get("addresses") or ()]
         ports = subset.get("ports") or ()
         if not ports:
-            # Headless services need not have any.
+            # Endpoints of a headless service may have no ports.
             yield from addresses
         for port in ports:
             yield from (_host_port(a, port.get("port", 0)) for a in addresses)
@@ -270,7 +270,7 @@ def _node(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-def _component(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
+def _component(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the signature of Cells
     healthy = next((c for c in obj.get("conditions") or () if c.get("type") == "Healthy"), None)
     if healthy is None:
         return [name_of(obj), "Unknown", "", ""]
@@ -280,7 +280,7 @@ def _component(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 
 
 # ------------------------------------------------------------------ events
 def event(obj: JsonObject, now: float) -> list[JsonValue]:
-    """The cells of events of both APIs."""
+    """Return the cells of Events of both APIs."""
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     source = obj.get("source") or obj.get("deprecatedSource") or {}
     series = obj.get("series")
@@ -306,7 +306,7 @@ def event(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-# ------------------------------------------------------------------ amounts
+# ------------------------------------------------------------------ quantities
 def _quota(obj: JsonObject, now: float) -> list[JsonValue]:
     status = status_of(obj)
     used: JsonObject = status.get("used") or {}

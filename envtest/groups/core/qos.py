@@ -32,7 +32,7 @@ def qos_class(spec: JsonObject) -> str:
 
 
 def _add(total: dict[str, Decimal], amounts: Mapping[str, str]) -> int:
-    """How many of the amounts counted."""
+    """Add compute resources to the total, and return how many were counted."""
     values = {name: Quantity(amounts[name]).value for name in _COUNTED if name in amounts}
     for name, value in values.items():
         if value > 0:

@@ -21,7 +21,7 @@ COUNTED: Final = frozenset(
         "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
     }
 )  # fmt: skip
-"""Resources of quotas that come in whole numbers."""
+"""Resources whose quota must be an integer."""
 QUOTA: Final = frozenset(
     {
         *COMPUTE, *COUNTED, "requests.storage",

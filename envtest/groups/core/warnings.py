@@ -24,7 +24,7 @@ OLD_LABELS: Final = {
     "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
     "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
 }
-"""Labels of nodes that have other names now."""
+"""Deprecated node labels."""
 OLD_VOLUMES: Final = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
     "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
@@ -36,7 +36,7 @@ OLD_VOLUMES: Final = {
     "cephfs": "deprecated in v1.28, non-functional in v1.31+",
     "rbd": "deprecated in v1.28, non-functional in v1.31+",
 }
-"""Sources of volumes that do not work any more."""
+"""Deprecated or removed volume sources."""
 _OLD_ANNOTATIONS: Final = {
     "scheduler.alpha.kubernetes.io/critical-pod": (
         'non-functional in v1.16+; use the "priorityClassName" field instead'
@@ -93,7 +93,7 @@ def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
         yield from address_warnings(alias.get("ip", ""), f"{root}.hostAliases[{index}].ip")
 
 
-# ------------------------------------------------------------------ where it runs
+# ------------------------------------------------------------------ placement
 def _node_warnings(spec: JsonObject, at: str) -> Iterator[str]:
     for key in sorted(spec.get("nodeSelector") or {}):
         if key in OLD_LABELS:
@@ -270,7 +270,7 @@ def _headless_warnings(spec: JsonObject) -> Iterator[str]:
         yield "spec.SessionAffinity is ignored for headless services"
 
 
-def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
     """Warn of deprecated annotations, reclaim policies and drivers of a PersistentVolume."""
     spec, notes = obj.get("spec") or {}, obj["metadata"].get("annotations") or {}
     yield from _class_annotation(obj)
@@ -287,7 +287,7 @@ def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  
             yield f"spec.{key}: {OLD_VOLUMES[key]}"
 
 
-def claim_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def claim_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
     """Warn of fractional bytes and the deprecated class annotation."""
     yield from _class_annotation(obj)
     resources = (obj.get("spec") or {}).get("resources") or {}
@@ -300,7 +300,7 @@ def _class_annotation(obj: JsonObject) -> Iterator[str]:
         yield f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
 
 
-def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
     """Warn of the deprecated external ID, and of pod CIDRs that are not canonical."""
     spec = obj.get("spec") or {}
     if spec.get("externalID"):
@@ -317,7 +317,7 @@ def account_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
         yield f"metadata.annotations[{_MOUNTABLE}]: deprecated in v1.32+; {advice}"
 
 
-def template_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
+def template_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one signature for all
     """Warn about a PodTemplate."""
     yield from pod_warnings(obj.get("template") or {}, "template")
 

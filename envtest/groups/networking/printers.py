@@ -20,12 +20,12 @@ from envtest.groups.common.printing import (
 from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-# ------------------------------------------------------------------ ingresses and the rest
+# ------------------------------------------------------------------ ingresses and other kinds
 
 
 def _ingress(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
-    # The first three; where rules come after those, how many more than three there are, with a host or without.
+    # Upstream shows the first three hosts. ``more`` counts all further rules, also those without a host.
     rules = spec.get("rules") or ()
     places = [i for i, rule in enumerate(rules) if rule.get("host")][:3]
     more = f" + {len(rules) - 3} more..." if len(places) == 3 and places[-1] + 1 < len(rules) else ""

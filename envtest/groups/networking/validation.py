@@ -130,7 +130,7 @@ def validate_address_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]
         yield api_errors.invalid_value("spec.parentRef", now and as_go(_PARENT, now), _IMMUTABLE)
 
 
-# ------------------------------------------------------------------ blocks
+# ------------------------------------------------------------------ service CIDRs
 def validate_blocks(obj: JsonObject) -> Iterator[Cause]:
     """Validate a ServiceCIDR."""
     spec = obj.get("spec") or {}
@@ -353,7 +353,7 @@ def _backend(backend: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, "", "resource or service backend is required")
 
 
-def validate_ingress_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+def validate_ingress_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the signature of status rules
     """Validate the load balancer status of an Ingress."""
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     for index, point in enumerate(ingress):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from envtest.groups.common.printing import age, kind_printers, name_of
 from opsdk.apiserver.resources import Printer
 
-# ------------------------------------------------------------------ the rest
+# ------------------------------------------------------------------ runtime classes
 
 
 PRINTERS: Mapping[str, Printer] = kind_printers(

@@ -26,7 +26,7 @@ _BUDGETS = ResourceInfo(
 )
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 Record = Callable[[JsonObject, JsonObject, str], JsonObject]
-"""A changed status with the server as the owner of what has changed, from the old one and the time."""
+"""Sets managedFields of a status change. Args: the old object, the new object, the timestamp."""
 
 
 async def check_budgets(context: Context, budgets: LocalStore, pod: JsonObject, record: Record) -> None:
@@ -68,7 +68,7 @@ def _allows_unhealthy(budget: JsonObject) -> bool:
 
 
 def _check_and_decrement(budget: JsonObject, pod: str, stamp: str) -> None:
-    """One pod less may go; raise where none may."""
+    """Decrement ``disruptionsAllowed``; raise `ApiError` if it is zero."""
     status, name = budget.setdefault("status", {}), budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         raise _refused(f"The disruption budget {name} is still being processed by the server.", wait=10)
@@ -80,7 +80,7 @@ def _check_and_decrement(budget: JsonObject, pod: str, stamp: str) -> None:
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: stamp}
     if allowed == 1:
-        # The condition says that no more may go.
+        # The last allowed disruption sets the condition to False.
         others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
         closed = {
             "type": "DisruptionAllowed",

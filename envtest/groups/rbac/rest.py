@@ -52,7 +52,7 @@ class GuardedStore(CheckedStore):
         self, context: Context, name: str, obj: JsonObject, old: JsonObject | None
     ) -> None:
         """Refuse an escalation: a user grants no permissions beyond their own without ``escalate`` or ``bind``."""
-        # Whether a write changes nothing but what the garbage collector changes.
+        # Skip members of system:masters, and writes that only change fields of the garbage collector.
         if MASTERS in context.user.groups or (old is not None and (_without_gc_fields(obj) == _without_gc_fields(old))):
             return
         if "roleRef" in obj or self.info.resource.endswith("bindings"):
@@ -68,7 +68,7 @@ class GuardedStore(CheckedStore):
             self._confirm_no_escalation(context, obj, rules)
         elif not await self._may(context, "escalate", self.info.resource, name, context.namespace):
             self._confirm_no_escalation(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
-            # Who aggregates can gather anything.
+            # Aggregation can collect any rule, so it requires all permissions.
             if (_aggregates(obj) or _aggregates(old or {})) and self._escalation(context, _EVERYTHING):
                 raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
 

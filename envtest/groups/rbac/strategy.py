@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Strategies of roles and bindings. The authorizer evaluates them.
 
 Upstream: pkg/registry/rbac (v1.36)
@@ -23,7 +23,7 @@ class RoleStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See the class."""
+        """Validate the rules."""
         return list(validate_role(obj, namespaced=self.namespaced))
 
 

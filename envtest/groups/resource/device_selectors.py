@@ -39,7 +39,7 @@ def selector_problem(expression: str) -> str:
     >>> selector_problem("1")
     'must evaluate to bool or the unknown type, not int'
     """
-    from opsdk.apiserver.expressions.admission import compile_typed, runtime_text  # noqa: PLC0415 - few servers see a device
+    from opsdk.apiserver.expressions.admission import compile_typed, runtime_text  # noqa: PLC0415 - few servers use DRA
 
     compiled = compile_typed(_environment(), expression, ())
     if isinstance(compiled, str):

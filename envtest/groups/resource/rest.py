@@ -27,7 +27,7 @@ class ClaimStore(LocalStore):
     """A store of ResourceClaims or ResourceClaimTemplates.
 
     Args:
-        stores: where the namespaces are.
+        stores: the registries by ``group/resource``, for the labels of namespaces.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class ClaimStore(LocalStore):
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
-        # Which of the requests is the first that asks for it.
-        # The requests; templates have the spec of a claim inside their own.
+        # Find the first request with admin access.
+        # A template has the claim spec inside its own spec.
         spec = obj.get("spec") or {}
         devices: JsonObject = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
         requests = devices.get("requests") or ()

@@ -286,7 +286,7 @@ def _claim_config(config: JsonObject, path: str, requests: set[str]) -> Iterator
 
 
 def _qualified(name: str, path: str) -> Iterator[Cause]:
-    """``domain/identifier`` or ``identifier``."""
+    """Validate ``domain/identifier`` or ``identifier``."""
     if not name:
         yield api_errors.required(path, "name required")
         return
@@ -444,7 +444,7 @@ def _result(result: JsonObject, path: str, requests: set[str]) -> Iterator[Cause
 
 
 def _place(selector: JsonObject, path: str) -> Iterator[Cause]:
-    """Driver, pool, device."""
+    """Validate driver, pool and device of a selector."""
     yield from driver_name(selector.get("driver", ""), f"{path}.driver")
     yield from pool_name(selector.get("pool", ""), f"{path}.pool")
     yield from label_name(selector.get("device", ""), f"{path}.device")

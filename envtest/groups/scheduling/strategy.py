@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Priority classes: two are reserved for the system; the value of others is at most a billion, and immutable.
 
 Upstream: pkg/registry/scheduling (v1.36)
@@ -25,7 +25,7 @@ class PriorityClassStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """The generation is set on create and never changes."""
+        """Return False: the generation is set on create and never changes."""
         return False
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

@@ -11,7 +11,7 @@ from typing import Final
 from opsdk.structured_merge.value import JsonObject
 
 HIGHEST: Final = 1_000_000_000
-"""The highest value that users may give."""
+"""The highest value that users may set."""
 PREFIX: Final = "system-"
 SYSTEM: Final[Mapping[str, tuple[int, str]]] = {
     "system-node-critical": (
@@ -23,7 +23,7 @@ SYSTEM: Final[Mapping[str, tuple[int, str]]] = {
         "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
     ),
 }
-"""Values and descriptions of the classes of the system."""
+"""Values and descriptions of the system classes."""
 POLICIES: Final = ("PreemptLowerPriority", "Never")
 
 

@@ -56,7 +56,7 @@ def _driver(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-def _capacity(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
+def _capacity(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the signature of Cells
     return [name_of(obj), obj.get("storageClassName", ""), obj.get("capacity", UNSET)]
 
 

@@ -24,7 +24,7 @@ _MODES: Final = ("Immediate", "WaitForFirstConsumer")
 _GROUP_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLES: Final = ("Ephemeral", "Persistent")
 _LEAST_PERIOD: Final = 10
-"""Seconds between updates of how much a node can take, at least."""
+"""Minimum seconds between updates of a node's allocatable volume count."""
 _NODE_DRIVER: Final[Shape] = {
     "Name": "",
     "NodeID": "",
@@ -52,7 +52,7 @@ def validate_class(obj: JsonObject) -> Iterator[Cause]:
         yield from validation.one_of(obj["reclaimPolicy"], _POLICIES, "reclaimPolicy")
     yield from validation.one_of(obj.get("volumeBindingMode"), _MODES, "volumeBindingMode")
     terms: Sequence[JsonObject] = obj.get("allowedTopologies") or ()
-    # The server compares each with as many empty ones as there are terms, too.
+    # Upstream's slice starts with len(terms) empty maps, so an empty term is a duplicate.
     previous: list[Mapping[str, set[str]]] = [{}] * len(terms)
     for index, term in enumerate(terms):
         expressions_path = f"allowedTopologies[{index}].matchLabelExpressions"
@@ -237,7 +237,7 @@ def validate_capacity_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause
         yield from validation.immutable_field(obj, old, key)
 
 
-# ------------------------------------------------------------------ classes of attributes
+# ------------------------------------------------------------------ volume attributes classes
 def validate_attributes(obj: JsonObject) -> Iterator[Cause]:
     """Validate a VolumeAttributesClass."""
     driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}

@@ -90,7 +90,7 @@ def _member(operation: Mapping[str, JsonValue], member: str) -> str:
 
 
 def _locate(doc: JsonValue, path: str) -> tuple[JsonValue, str]:
-    """Return the container that `path` leads into, and the last part of the path."""
+    """Return the container of the value at `path`, and the last part of the path."""
     _, *parts = path.split("/")
     if not parts:
         raise _missing(path)

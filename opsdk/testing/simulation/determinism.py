@@ -1,6 +1,6 @@
 """Makes a run repeatable: seeds the process's random numbers and the system's entropy.
 
-Tokens, uids and UUIDs come from the system. In a simulation they come from the seed, too.
+Tokens, uids and UUIDs use the system's entropy. In a simulation the seed determines them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from unittest import mock
 
 @contextmanager
 def seeded_entropy(seed: int) -> Iterator[None]:
-    """In the block, `random`, `secrets`, `uuid.uuid4` and `os.urandom` repeat for the same seed.
+    """In the block, `random`, `secrets`, `uuid.uuid4` and `os.urandom` return the same values for the same seed.
 
     >>> import secrets
     >>> with seeded_entropy(1): first = secrets.token_hex(4)

@@ -11,13 +11,13 @@ from opsdk.testing.simulation.link import Exchange
 
 _HOT_WRITES = 20
 _HOT_SECONDS = 10.0
-"""A hot loop: this many equal writes that succeed, within these seconds."""
+"""Seconds in which `_HOT_WRITES` equal, successful writes of one client are a hot loop."""
 _HOT_REQUESTS = 5.0
-"""A hot loop: more requests per second than this in a calm period."""
+"""Requests per second in a calm period above which they are a hot loop."""
 
 
 def is_lease(exchange: Exchange) -> bool:
-    """Whether the request is about a Lease: leader election goes on in calm periods."""
+    """Whether the request is about a Lease: leader election continues in calm periods."""
     return "/apis/coordination.k8s.io/" in exchange.path and "/leases" in exchange.path
 
 
@@ -38,7 +38,7 @@ def changes_state(exchange: Exchange) -> bool:
 
 @dataclass
 class LeaseLedger:
-    """Who holds each Lease, by the writes that the server accepted.
+    """The holders of each Lease, according to the writes that the server accepted.
 
     Attributes:
         holders: the client that holds the Lease at a path; empty after its release.
@@ -49,7 +49,7 @@ class LeaseLedger:
     violations: list[str] = field(default_factory=list)
 
     def accepted(self, exchange: Exchange) -> None:
-        """Take note of a response of the server."""
+        """Update the holder after a response of the server."""
         if not is_lease(exchange) or not exchange.is_write or not 200 <= exchange.status < 300:
             return
         try:
@@ -89,7 +89,7 @@ def hot_loops(exchanges: Iterable[Exchange]) -> list[str]:
 
 
 def calm_violations(exchanges: Sequence[Exchange], seconds: float) -> list[str]:
-    """Return what must not happen in a calm period of some seconds: writes, and many requests of any sort."""
+    """Return the violations in a calm period of some seconds: writes, and too many requests."""
     problems = [
         f"calm: {e.client} sent {e.method} {e.path} at {e.time:.3f} s, when nothing had changed for a while"
         for e in exchanges

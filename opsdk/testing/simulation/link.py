@@ -1,6 +1,6 @@
-"""The way from one client to the API server: an ASGI application around the server's, with faults on demand.
+"""A proxy between one client and the API server: an ASGI application that applies faults on demand.
 
-It knows nothing about the program behind it, so it also stands in front of a server for programs in other languages.
+It is independent of the application behind it, so it also serves clients in other languages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ERRORS = {
     Fault.ALWAYS_EXPIRED: (410, "Expired", "injected: too old resource version"),
 }
 _CHANCE = 0.5
-"""How often a fault hits a request in its window; `Fault.UNAVAILABLE` always does."""
+"""The probability that a fault hits a request in its window; `Fault.UNAVAILABLE` hits every request."""
 _MAX_DELAY = 2.0
 
 
@@ -105,7 +105,7 @@ class Link:
         hot_requests: more requests of one path in one second are a hot loop; they are slowed down, so that virtual
             time moves. 0 for no limit.
         on_exchange: called when a request is sent.
-        on_response: called when the server has responded, before the client knows.
+        on_response: called when the server has responded, before the client receives the response.
         on_hot_loop: called with the method and path of a client that sends requests without a pause.
     """
 
@@ -182,7 +182,7 @@ class Link:
 
     def _is_hot(self, exchange: Exchange) -> bool:
         if exchange.method == "POST" or not self.hot_requests:
-            return False  # all new objects have one path
+            return False  # creates of different objects share one path
         what = f"{exchange.method} {exchange.path}"
         times = self._recent.setdefault(what, deque())
         times.append(exchange.time)

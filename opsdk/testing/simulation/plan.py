@@ -21,7 +21,7 @@ class Fault(StrEnum):
     REFUSE_WATCHES = "refuse_watches"
     """Window: watches are cut, and new ones fail with 503; the next one fails with 410, as after a compaction."""
     ALWAYS_EXPIRED = "always_expired"
-    """Window: watches are cut, and all new ones fail with 410, however new their resource version is."""
+    """Window: watches are cut, and all new ones fail with 410, even with a current resource version."""
     SLOW_WATCHES = "slow_watches"
     """Window: watch events arrive when it ends, so caches are stale."""
     CONFLICT = "conflict"
@@ -37,15 +37,15 @@ class Fault(StrEnum):
     DELAY = "delay"
     """Window: each request takes up to two seconds longer."""
     PARTITION = "partition"
-    """Window: nothing passes between replica and server; it arrives late."""
+    """Window: messages between replica and server are delayed until its end."""
     BLACK_HOLE = "black_hole"
-    """Window: requests vanish, as behind a firewall that drops packets; watches that were open stay silent for ever."""
+    """Window: requests get no response, as if a firewall dropped packets; open watches stay silent for ever."""
     SLOW_RECONCILE = "slow_reconcile"
     """Window: each reconcile takes up to three seconds longer."""
     CRASH = "crash"
-    """The replica dies without a last word, and starts anew after `Step.seconds`."""
+    """The replica ends without a graceful stop, and restarts after `Step.seconds`."""
     STOP = "stop"
-    """The replica stops in good order, and starts anew after `Step.seconds`."""
+    """The replica stops gracefully, and restarts after `Step.seconds`."""
     DELETE_CHILD = "delete_child"
     """Once: a foreign client deletes a random object of the simulation's `children` kinds."""
     DELETE_IN_GAP = "delete_in_gap"
@@ -53,7 +53,7 @@ class Fault(StrEnum):
 
 
 DEFAULT_FAULTS = tuple(fault for fault in Fault if fault is not Fault.ALWAYS_EXPIRED)
-"""The faults that plans choose from: those of a server that works by its own rules."""
+"""The default faults of plans: those of a server that conforms to the API."""
 DELETIONS = frozenset({Fault.DELETE_CHILD, Fault.DELETE_IN_GAP})
 """Faults that need the simulation's `children`."""
 NETWORK_FAULTS = frozenset(Fault) - {Fault.SLOW_RECONCILE, Fault.CRASH, Fault.STOP, *DELETIONS}
@@ -63,14 +63,14 @@ _ONCE = frozenset({Fault.CUT_WATCHES, Fault.EXPIRE_WATCHES, *DELETIONS})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One thing that happens.
+    """One fault or action of a plan.
 
     Attributes:
         time: seconds after the start.
         name: a `Fault`'s value, or the name of an action of the workload.
         replica: number of the replica that a fault hits, from 0.
         seconds: duration of a fault, or of the absence of a replica.
-        seed: of the step's own random numbers, so that a step does not change when others are left out.
+        seed: the seed of the step's random numbers, so that it does not depend on other steps.
     """
 
     time: float
@@ -98,7 +98,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """How plans are drawn.
+    """The parameters from which a seed draws a plan.
 
     Attributes:
         faults: the faults to choose from.

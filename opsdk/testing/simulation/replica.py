@@ -1,4 +1,4 @@
-"""One replica of the simulated operator: started, observed, killed, and started anew."""
+"""One replica of the simulated operator: start, observation, crash and restart."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from opsdk.testing.simulation.link import Exchange, Link
 from opsdk.testing.simulation.plan import Fault
 
 _RESTART_DELAY = 1.0
-"""Seconds until an operator that ended by itself starts again."""
+"""Seconds until an operator that ended without a fault is restarted."""
 _MAX_SLOWNESS = 3.0
 
 
 @dataclass(eq=False)
 class Observer:
-    """What the replicas of a run did.
+    """The recorded activity of all replicas of a run.
 
     Attributes:
         exchanges: every request, in order.
-        violations: broken invariants that are seen at once.
+        violations: broken invariants that are detected during the run.
         reconciles: number of reconciles that ended.
     """
 
@@ -44,7 +44,7 @@ class Observer:
 
 
 class _ObservedReconciler:
-    """Passes requests on, and reports a key that is reconciled twice at once."""
+    """Forwards requests, and reports a key that is reconciled twice at the same time."""
 
     def __init__(self, target: ContextReconciler, replica: Replica, link: Link) -> None:
         self._target, self._replica, self._link = target, replica, link
@@ -65,14 +65,14 @@ class _ObservedReconciler:
 
 
 class Replica:
-    """Runs an operator, and starts it anew when it ends, as a Deployment does.
+    """Runs an operator, and restarts it when it ends, as a Deployment does.
 
     Args:
         number: of the replica, from 0.
-        factory: makes a new operator for each start.
-        config: of the server; its `app` gets a `Link` in front.
-        observer: takes notes.
-        ledger: judges leadership.
+        factory: creates a new operator for each start.
+        config: the client configuration; a `Link` wraps its `app`.
+        observer: records the activity.
+        ledger: checks leadership.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Replica:
             try:
                 await operator.start(replace(self._config, app=self.link))
             except OpsdkError:
-                pass  # as after a lost lease: the process ends, and is started again
+                pass  # as after a lost lease: the process ends and is restarted
             except Exception as error:  # noqa: BLE001 - a bug of the operator or of the SDK
                 self.observer.violations.append(f"crash: {self.link.client} ended with {error!r}")
             self.link.kill()
@@ -151,7 +151,7 @@ class Replica:
         operator.controller_for = observed_builder  # type: ignore[method-assign]
 
     async def crash(self) -> None:
-        """End the operator as SIGKILL does: nothing that it still does reaches the server."""
+        """End the operator as SIGKILL does: its later requests do not reach the server."""
         self.link.kill()
         await self.stop(patience=0.0)
 
@@ -171,7 +171,7 @@ class Replica:
             self.observer.violations.append(f"crash: {self.link.client} ended with {error!r} while it stopped")
 
     async def restart(self, absence: float, *, crash: bool) -> None:
-        """Crash or stop, and start anew after `absence` seconds."""
+        """Crash or stop, and restart after `absence` seconds."""
         if self._task is None:
             return  # absent already
         await (self.crash() if crash else self.stop())

@@ -1,4 +1,4 @@
-"""Searches seeds, shrinks what fails, and prints it as a test to paste."""
+"""Runs seeds, minimizes failing plans, and prints them as tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Failure:
     """A failing run with the smallest plan that still breaks one of its invariants.
 
     Attributes:
-        name: how the printed test refers to the simulation.
+        name: the name of the simulation in the printed test.
         outcome: of the small plan.
         drawn: number of steps of the plan that the seed draws.
     """
@@ -50,9 +50,9 @@ def minimize(simulation: Simulation, outcome: Outcome, *, name: str = "SIMULATIO
     """Return the failure with the fewest steps that still break one of the outcome's invariants.
 
     Args:
-        simulation: what was run.
+        simulation: the simulation of the run.
         outcome: a run with violations.
-        name: how the printed test refers to the simulation.
+        name: the name of the simulation in the printed test.
         max_runs: the largest number of further runs.
     """
     smallest = outcome
@@ -73,9 +73,9 @@ def simulate(simulation: Simulation, seeds: Iterable[int] = range(20), *, name: 
     """Run the plans of some seeds. Call it from a plain test function, outside of any event loop.
 
     Args:
-        simulation: the operator, its surroundings and its invariants.
+        simulation: the operator, its environment and its invariants.
         seeds: the seeds to run.
-        name: how the printed test refers to the simulation.
+        name: the name of the simulation in the printed test.
 
     Raises:
         AssertionError: a run breaks an invariant. The message has the violations and a test that repeats the run, with

@@ -26,9 +26,9 @@ from opsdk.testing.simulation.replica import Observer, Replica, seeded
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE = 45.0
-# The default names the running program, and is the default field manager.
+# A fixed User-Agent: the default names the running program, and is the default field manager.
 _USER_AGENT = "simulation/1"
-# Without a handler, Python prints warnings: expected ones, for every fault.
+# Faults cause expected warnings, which Python prints if there is no handler.
 logging.getLogger("opsdk").addHandler(logging.NullHandler())
 
 
@@ -43,7 +43,7 @@ class RunningEnvironment(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What an action, a check or an invariant of the user gets.
+    """The argument of actions, checks and invariants.
 
     Attributes:
         client: reads and writes directly, without faults.
@@ -64,15 +64,15 @@ Action = Callable[[World], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """An operator, its surroundings, and what must hold at the end. Times are in virtual seconds.
+    """An operator, its environment, and the invariants at the end. Times are in virtual seconds.
 
     Attributes:
-        operator: makes a new operator for each start of a replica.
-        environment: makes a new environment, such as ``envtest.Environment``.
+        operator: creates a new operator for each start of a replica.
+        environment: creates a new environment, such as ``envtest.Environment``.
         actions: the workload: the plan calls them at random times.
-        check: raises AssertionError unless the cluster is as the specs say.
+        check: raises AssertionError unless the cluster matches the specs.
         invariants: more checks of the whole run, called once at its end; they raise AssertionError.
-        children: kinds that foreign clients delete objects of.
+        children: kinds whose objects foreign clients delete.
         replicas: how many run at the same time.
         faults: the faults to choose from.
         duration: the time in which actions and faults begin.
@@ -179,7 +179,7 @@ class _Run:
                 begin = loop.time()
                 for step in self._plan:
                     await asyncio.sleep(max(begin + step.time - loop.time(), 0.0))
-                    # A step may take its time: later ones do not wait for it.
+                    # A step may last: later steps do not wait for it.
                     self._tasks.append(loop.create_task(self._take(step), name=f"step {step.name}"))
                 for task in self._tasks:
                     await task
@@ -240,7 +240,7 @@ class _Run:
         s = self._simulation
         if (problem := await self._settle()) is not None:
             return [f"converged: {problem}"]
-        # A new leader may still look at everything, and status updates of the last change follow.
+        # A new leader may still reconcile every object, and status updates of the last change follow.
         await asyncio.sleep(_GRACE)
         count = len(self._observer.exchanges)
         await asyncio.sleep(s.calm)

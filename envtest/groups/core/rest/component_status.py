@@ -14,14 +14,14 @@ from opsdk.errors import Details, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 _PORTS = {"controller-manager": 10257, "scheduler": 10259}
-"""Where kube-apiserver looks for the other parts of a control plane."""
+"""Ports at which kube-apiserver probes the other control plane components."""
 
 
 class ComponentStatuses:
     """The store of ComponentStatuses; every component is healthy.
 
     Attributes:
-        simulated: whether something does the work of the parts besides the storage; nothing listens for them otherwise.
+        simulated: whether scheduler and controller manager are healthy; else their ports refuse connections.
     """
 
     simulated = False
@@ -33,7 +33,7 @@ class ComponentStatuses:
         """See `Getter`."""
         component = next((obj for obj in self._all() if obj["metadata"]["name"] == name), None)
         if component is None:
-            # Named by its kind, unlike everything else.
+            # Unlike other errors, upstream names the kind here instead of the resource.
             text = f'componentstatus "{name}" not found'
             raise NotFoundError(text, details=Details(name=name, kind="componentstatus"))
         return component

@@ -114,5 +114,5 @@ class RunStore:
 
 
 def _said(query: Query, key: str) -> bool:
-    """A boolean option as Go reads it: there, and neither 0 nor false."""
+    """Return a boolean query option with Go's semantics: present, and neither ``0`` nor ``false``."""
     return key in query and query.get(key).lower() not in ("0", "false")

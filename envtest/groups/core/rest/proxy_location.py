@@ -15,9 +15,9 @@ from opsdk.errors import ServiceUnavailableError
 from opsdk.structured_merge.value import JsonObject
 
 KUBELET_PORT = 10250
-"""Where the agents of nodes listen that say nothing else."""
+"""The kubelet port of nodes that report none."""
 PodGetter = Callable[[str], JsonObject | None]
-"""From the name of an object to the object."""
+"""Returns the object of a name; None if it does not exist."""
 
 
 class ProxyTarget(msgspec.Struct, frozen=True):

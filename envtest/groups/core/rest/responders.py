@@ -1,4 +1,4 @@
-"""Responders: test functions that answer exec, logs and proxy requests for pods and nodes."""
+"""Responders: test functions that handle exec, logs and proxy requests for pods and nodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 Logs = Callable[[JsonObject, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
-"""What a container of a pod has written; a generator is streamed as it comes."""
+"""Returns the log of a container of a pod; a generator is streamed."""
 
 Proxied = Callable[[JsonObject, str, HttpRequest], "HttpResponse | Awaitable[HttpResponse]"]
-"""What a pod, service or node answers to a request that is passed on, by the path behind ``proxy``."""
+"""Returns the response of a pod, service or node to a proxied request, by the path behind ``proxy``."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         pod: the stored pod.
-        argv: the command and its arguments; empty where the client attaches to the running process.
+        argv: the command and its arguments; empty if the client attaches to the running process.
         stdin: whether the client sends input.
         stdout: whether the client reads the output; `stderr` likewise. A `tty` merges both.
     """
@@ -38,13 +38,13 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Run = Callable[[Command, Pipe], Awaitable["int | None"]]
-"""Plays a container: reads input, writes output, returns the exit code (None is 0)."""
+"""Simulates a container: reads input, writes output, returns the exit code (None is 0)."""
 Forwarded = Callable[[JsonObject, int, Pipe], Awaitable[None]]
-"""Plays what listens on a port of a pod: one connection, ended by returning."""
+"""Simulates a server on a port of a pod: handles one connection, which ends when it returns."""
 
 
 class Responders:
-    """Functions of a test that answer for pods, services and nodes; None makes the kubelet unreachable."""
+    """Test functions that respond for pods, services and nodes; None makes the kubelet unreachable."""
 
     def __init__(self) -> None:
         self.logs: Logs | None = None

@@ -22,7 +22,7 @@ from opsdk.structured_merge.value import JsonObject
 _GROUP, _KIND = "authentication.k8s.io", "TokenRequest"
 _SHORTEST, _LONGEST = 600, 1 << 32
 _PROJECTED = 3607
-"""What a kubelet asks for when it projects a token; such tokens of pods live on for a year, with a warning."""
+"""The lifetime in seconds that kubelets request for projected tokens; upstream extends it to a year."""
 _YEAR = 365 * 24 * 3600
 _BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 

@@ -1,4 +1,4 @@
-"""Strategies of the core group, a file per kind; ``kinds`` says which strategy each kind has.
+"""Strategies of the core group, a file per kind; ``kinds`` maps kinds to strategies.
 
 Rules belong to ``validation``; a strategy selects the rules for each operation and sets fields.
 """

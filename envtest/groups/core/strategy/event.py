@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Events: one set of objects, two APIs.
 
 Upstream: pkg/registry/core/event/strategy.go (v1.36)
@@ -38,11 +38,11 @@ class EventStrategy(GeneratedStrategy):
         }
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are path segments."""
+        """Check that the name is a path segment."""
         return validation.path_segment(name, prefix=prefix)
 
     def error_group(self, group: str) -> str:
-        """Errors name the core kind."""
+        """Return the core group: errors of both APIs name the core kind."""
         return ""
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

@@ -1,5 +1,5 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Namespaces: active until they are deleted, and gone when their own finalizers are.
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
+"""Namespaces: active until they are deleted, and removed when ``spec.finalizers`` is empty.
 
 Upstream: pkg/registry/core/namespace/strategy.go (v1.36)
 """
@@ -30,7 +30,7 @@ class NamespaceStrategy(GeneratedStrategy):
         self.selectable = {"status.phase": lambda obj: str((obj.get("status") or {}).get("phase", ""))}
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS labels."""
+        """Check that the name is a DNS label."""
         return validation.dns_label(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
@@ -89,7 +89,7 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """The status belongs to its own subresource."""
+        """Return the status, which has its own subresource."""
         return ("status",)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Persistent volumes: sets the time of the last phase transition.
 
 Upstream: pkg/registry/core/persistentvolume/strategy.go (v1.36)

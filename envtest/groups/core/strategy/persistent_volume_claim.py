@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 _SOURCES: Final = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")})
 
 
-# ------------------------------------------------------------------ claims
+# ------------------------------------------------------------------ data sources
 def share_source(obj: JsonObject, before: JsonObject | None) -> None:
     """Copy ``dataSource`` and ``dataSourceRef`` to each other, as far as ``dataSource`` allows the kind.
 

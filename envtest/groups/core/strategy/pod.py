@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Pods: validation, quality of service, graceful deletion.
 
 Upstream: pkg/registry/core/pod/strategy.go (v1.36)
@@ -134,10 +134,10 @@ class PodStrategy(GeneratedStrategy):
 
 
 class _PartStrategy(PodStrategy):
-    """Updates of one part of the spec; everything else stays."""
+    """Updates one part of the spec and restores everything else."""
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Take the part over."""
+        """Copy the part into the old object."""
         spec = {**old["spec"], **self.part(obj["spec"], old["spec"])}
         meta = {k: v for k, v in obj["metadata"].items() if k in ("resourceVersion", "managedFields")}
         fresh = {k: v for k, v in old.items() if k not in ("metadata", "spec")}

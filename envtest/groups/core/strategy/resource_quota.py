@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Resource quotas: the hard limits of a namespace, and their scopes.
 
 Upstream: pkg/registry/core/resourcequota/strategy.go (v1.36)

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Secrets: types with their keys; plain strings become data.
 
 Upstream: pkg/registry/core/secret/strategy.go (v1.36)

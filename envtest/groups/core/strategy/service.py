@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """Services: allocate cluster IPs and node ports on create, release them on delete.
 
 Upstream: pkg/registry/core/service/strategy.go (v1.36)
@@ -34,7 +34,7 @@ from opsdk.structured_merge.value import JsonObject
 
 DEFAULT_RANGE = ipaddress.IPv4Network("10.0.0.0/24")
 """The default range of cluster IPs, as in Go's envtest."""
-# The first addresses are left to those who ask for a certain one.
+# The start of the range is reserved for statically assigned addresses.
 _LEFT_FREE = 16
 _PORTS_LEFT_FREE = 86
 _NO_DUAL = "this cluster is not configured for dual-stack services"
@@ -117,7 +117,7 @@ def allocated_node_ports(spec: JsonObject) -> Iterator[int]:
 
 
 _OPEN = ("LoadBalancer", "NodePort")
-"""Types of services that have ports of nodes."""
+"""Service types that have node ports."""
 
 
 def _wants_ports(spec: JsonObject) -> bool:
@@ -141,7 +141,7 @@ _ALLOCATED: Final[JsonObject] = {
     },
     "f:spec": {"f:parentRef": {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}},
 }
-"""What the server owns of addresses that it has given away."""
+"""The managedFields of IPAddress objects that the server creates."""
 
 
 def _keep_addresses(spec: JsonObject, before: JsonObject) -> None:
@@ -155,7 +155,7 @@ def _keep_addresses(spec: JsonObject, before: JsonObject) -> None:
     if spec.get("clusterIP") == "None" and not spec.get("clusterIPs"):
         spec["clusterIPs"] = ["None"]
     if "ExternalName" not in (spec.get("type"), before.get("type")):
-        # Keys are filled in order: a kept clusterIP did not move.
+        # Fields are inherited in order, until one differs from the stored service.
         for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             moved = key == "clusterIPs" and spec.get("clusterIP") != before.get("clusterIP")
             if not moved and not spec.get(key) and before.get(key):
@@ -181,7 +181,7 @@ class ServiceStrategy(GeneratedStrategy):
         }
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS labels."""
+        """Check that the name is a DNS label."""
         return validation.dns_label(name, prefix=prefix)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
@@ -262,7 +262,7 @@ class ServiceStrategy(GeneratedStrategy):
                 ports.health(spec)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See the rules."""
+        """Validate the spec."""
         return list(validate_service(obj))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
@@ -279,7 +279,7 @@ class ServiceStrategy(GeneratedStrategy):
             obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
         _keep_addresses(spec, before)
         if _wants_ports(spec) and _wants_ports(before):
-            # Ports keep their node ports by their names.
+            # A port keeps the node port that it had under its name.
             taken = set(allocated_node_ports(spec))
             node_ports = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
             for port in spec.get("ports") or ():

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
+# ruff: noqa: ARG002 - hooks share one signature, and kinds ignore arguments
 """The base of kinds with a selector and a matching pod template."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class WorkloadStrategy(GeneratedStrategy, ABC):
     """The base strategy of workloads with a selector and a pod template.
 
     Attributes:
-        immutable_selector: whether the selector stays once it is set.
+        immutable_selector: whether the selector is immutable once it is set.
         shown_counts: the counts that a new object's status has, as zeros.
     """
 

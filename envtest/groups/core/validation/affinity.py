@@ -1,4 +1,4 @@
-"""Where pods may run: affinity to nodes and to other pods, and how they spread.
+"""Validation of pod placement: node affinity, pod affinity, topology spread constraints.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -98,7 +98,7 @@ def _field(requirement: JsonObject, path: str) -> Iterator[Cause]:
         yield from validation.subdomain(value, f"{path}.values[{number}]")
 
 
-# ------------------------------------------------------------------ other pods
+# ------------------------------------------------------------------ pod affinity
 def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
     yield from check_label_selector(term.get("labelSelector") or {}, f"{path}.labelSelector")
     yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
@@ -124,7 +124,7 @@ def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.each(qualified_name(key), key, f"{path}.topologyKey")
 
 
-# ------------------------------------------------------------------ spreading
+# ------------------------------------------------------------------ topology spread
 def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Cause]:
     """Validate topology spread constraints."""
     pairs = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]
@@ -139,7 +139,7 @@ def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Ca
             yield from validation.each(qualified_name(key), key, f"{item_path}.topologyKey")
         if when not in _WHEN:
             yield api_errors.unsupported(f"{item_path}.whenUnsatisfiable", when, _WHEN)
-        # The first of two that are alike is the one that is named.
+        # Upstream reports the first of two equal constraints.
         if pairs[index] in pairs[index + 1 :]:
             yield api_errors.duplicate(f"{item_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
         yield from _domains(constraint, item_path)

@@ -14,7 +14,7 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 MAX_SIZE = 1024 * 1024
-"""Bytes of data in a config map or a secret."""
+"""Maximum bytes of data in a ConfigMap or Secret."""
 
 
 def validate_config_map(obj: JsonObject) -> Iterator[Cause]:

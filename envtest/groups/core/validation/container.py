@@ -1,4 +1,4 @@
-"""What containers of pods may be: ports, environment, mounts, probes, resources.
+"""Validation of containers: ports, environment, mounts, probes, resources.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -49,7 +49,7 @@ _DIVISORS = {
     "ephemeral-storage": (_BYTES, "local ephemeral storage"),
     "hugepages-": (_BYTES, "hugepages"),
 }
-"""By what a resource's name begins with: the units, and the word for it."""
+"""By the prefix of a resource name: the allowed units, and the name of the resource in messages."""
 _ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _NOT_EPHEMERAL = "cannot be set for an Ephemeral Container"
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
@@ -60,7 +60,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a pod that container validation depends on.
 
     Attributes:
-        volumes: their sources by name.
+        volumes: volume sources by name.
         claims: the names of the DRA claims.
         grace_period_seconds: the pod's termination grace period.
         restart_policy: the pod's restart policy.
@@ -259,7 +259,7 @@ def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
 
 
 def _file_key(ref: JsonObject, path: str) -> Iterator[Cause]:
-    """A variable in a file of a volume."""
+    """Validate a reference to a variable in a file of a volume."""
     key = ref.get("key", "")
     if not key:
         yield api_errors.required(f"{path}.key")
@@ -354,7 +354,7 @@ def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject])
         if any(d.get("devicePath") == target for d in devices):
             text = "must not already exist as a path in volumeDevices"
             yield api_errors.invalid_value(f"{item_path}.mountPath", target, text)
-        # Some messages do not say which of the mounts it is.
+        # As upstream, the paths of these errors omit the index of the mount.
         if mount.get("subPath"):
             yield from validation.local_descending_path(mount["subPath"], f"{path}.subPath")
         if mount.get("subPathExpr"):
@@ -508,7 +508,7 @@ def _amount(name: str, amount: str, path: str, *, huge: bool = True) -> Iterator
 
 
 def _pages(name: str, amount: str, path: str) -> Iterator[Cause]:
-    """Large pages come whole."""
+    """Validate that a huge page quantity is a multiple of the page size."""
     size = name.removeprefix(_HUGE)
     if not name.startswith(_HUGE) or re.fullmatch(r"[0-9]+(Ki|Mi|Gi|Ti)?", size) is None or not Quantity(size).value:
         return
@@ -534,7 +534,7 @@ def _claimed(claims_used: Sequence[JsonObject], path: str, claims: Sequence[str]
 
 
 def _resizing(policies: Sequence[JsonObject], path: str, pod_context: PodContext) -> Iterator[Cause]:
-    """What becomes of a container when it gets more, or less."""
+    """Validate the resize policy of a container."""
     names: set[str] = set()
     for index, policy in enumerate(policies):
         name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")

@@ -17,7 +17,7 @@ _LIMITED = (
     ("action", "action", 128),
     ("reason", "reason", 128),
 )
-"""What is needed, and not long; the server misspells one of them where it is too long."""
+"""Required fields with their maximum length; upstream misspells the first one in the length error."""
 _NOTE_LIMIT = 1024
 _OLD_STYLE = ("firstTimestamp", "lastTimestamp", "count", "source")
 IMMUTABLE_FIELDS = (
@@ -36,7 +36,7 @@ IMMUTABLE_FIELDS = (
     ("reportingComponent", "reportingController"),
     ("reportingInstance", "reportingInstance"),
 )
-"""What stays in the new API: its key in stored objects, its name in messages. Upstream checks the reason twice."""
+"""Immutable fields in events.k8s.io: the stored key, and the name in messages. Upstream checks the reason twice."""
 
 
 def validate_event(obj: JsonObject, *, new: bool) -> Iterator[Cause]:

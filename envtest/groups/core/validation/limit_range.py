@@ -83,7 +83,7 @@ _ORDER: Final = (
     ("min", "default", "default", "min", "min", "default"),
     ("default", "max", "default", "max", "default", "max"),
 )
-"""Which part must not be above which; the part that is named, that whose amount is shown, and how both are called."""
+"""The lower and the higher field, the fields of the error and of its value, and both names in the message."""
 
 
 def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:

@@ -14,7 +14,7 @@ from opsdk.errors import Cause
 
 
 def validate_finalizers(finalizers: Sequence[str], path: str) -> Iterator[Cause]:
-    """Finalizers are standard ones or fully qualified names."""
+    """Validate that finalizers are standard or fully qualified names."""
     for name in finalizers:
         yield from validation.each(qualified_name(name), name, path)
         if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):

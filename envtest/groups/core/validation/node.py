@@ -1,4 +1,4 @@
-"""What nodes may be.
+"""Validation of nodes.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -24,7 +24,7 @@ def validate_node(obj: JsonObject) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     yield from _taints(spec.get("taints") or ())
     yield from _amounts(obj.get("status") or {})
-    # Where its pods get their addresses from: one block of each family.
+    # At most one pod CIDR of each IP family.
     blocks = spec.get("podCIDRs") or []
     path = "spec.podCIDRs"
     wrong = False

@@ -29,7 +29,7 @@ _NO_SOURCE: Final = frozenset(
         "storageClassName", "volumeAttributesClassName", "volumeMode",
     }
 )  # fmt: skip
-"""What of a volume's spec says nothing about where it is."""
+"""Fields of a volume's spec that are not volume sources."""
 _ORDER: Final = (
     "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs",
     "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume",

@@ -104,7 +104,7 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     if notes.get(_ANNOTATION, "") != noted.get(_ANNOTATION, "") and not _upgraded(obj, old):
         where = f"metadata.annotations.{_ANNOTATION}"
         yield api_errors.invalid_value(where, notes.get(_ANNOTATION, ""), "field is immutable")
-    # The new and the old spec, alike in what may change.
+    # Copies of both specs with equal mutable fields.
     new_spec: JsonObject = copy_tree(obj.get("spec") or {})
     old_spec: JsonObject = copy_tree(old.get("spec") or {})
     if not old_spec.get("volumeName") and new_spec.get("volumeName"):
@@ -113,7 +113,7 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     if _upgraded(obj, old) or (old_spec.get("storageClassName") is None and not noted):
         new_spec.pop("storageClassName", None)
     if (old.get("status") or {}).get("phase") == "Bound":
-        # What may change of bound claims.
+        # Mutable fields of a bound claim.
         size = _requested(old_spec)
         requests = (new_spec.get("resources") or {}).get("requests")
         if requests and size is not None:
@@ -142,7 +142,7 @@ def validate_attributes_kept(spec: JsonObject, before: JsonObject) -> Iterator[C
     yield api_errors.not_allowed(path, f"update from non-nil value to {word} is forbidden")
 
 
-def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
+def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the signature of status rules
     """Validate the status of a claim."""
     status = obj.get("status") or {}
     for name, amount in sorted((status.get("capacity") or {}).items()):

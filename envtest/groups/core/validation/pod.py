@@ -1,4 +1,4 @@
-"""What pod specs may be, in pods and in templates; what their makers should know.
+"""Validation of pod specs, in pods and in templates.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """

@@ -1,4 +1,4 @@
-"""What a pod's operating system forbids, and what being apart from the node's users does.
+"""Validation of fields by the pod's operating system, and of user namespaces.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -21,7 +21,7 @@ _POD_CONTEXT: Final = (
     "fsGroupChangePolicy", "sysctls", "shareProcessNamespace", "runAsUser", "runAsGroup", "supplementalGroups",
     "supplementalGroupsPolicy",
 )  # fmt: skip
-"""What Windows has no idea of; some of it stands in the spec itself."""
+"""Fields that Windows pods must not set, in the pod security context or in the spec."""
 _OUTSIDE: Final = frozenset({"hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"})
 _CONTEXT: Final = (
     "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
@@ -56,7 +56,7 @@ def _windows(spec: JsonObject, path: str) -> Iterator[Cause]:
     context = spec.get("securityContext") or {}
     for key in _POD_CONTEXT:
         if key in _OUTSIDE:
-            # Two of them count when they are true, the others when they are there.
+            # hostUsers and shareProcessNamespace are pointers: false is forbidden too.
             if spec.get(key) or (spec.get(key) is False and key in ("hostUsers", "shareProcessNamespace")):
                 yield api_errors.not_allowed(f"{path}.{key}", _NOT_WINDOWS)
         elif context.get(key) not in (None, [], {}):

@@ -1,4 +1,4 @@
-"""Pods that get more, or less, while they run.
+"""Validation of in-place pod resize.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -102,7 +102,7 @@ def _others(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 def _fixed(container: JsonObject) -> JsonObject:
-    """The resources that stay."""
+    """Return the immutable resources of a container."""
     resources = container.get("resources") or {}
     resources_rest: JsonObject = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
     for kind in ("requests", "limits"):

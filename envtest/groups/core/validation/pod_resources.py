@@ -55,7 +55,7 @@ def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterat
                 yield from validation.subdomain(claim[key], f"{item_path}.{key}")
 
 
-# ------------------------------------------------------------------ the pod as a whole
+# ------------------------------------------------------------------ pod-level resources
 def validate_pod_resources(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Validate pod-level resources: requests cover those of the containers."""
     resources, resources_path = spec.get("resources"), f"{path}.resources"

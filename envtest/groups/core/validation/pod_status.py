@@ -25,14 +25,14 @@ def validate_pod_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     for index, condition in enumerate(status.get("conditions") or ()):
         kind = condition.get("type", "")
         if kind not in _OWN_CONDITIONS:
-            # The server has these among the metadata.
+            # Upstream reports these conditions under the path ``metadata``.
             yield from validation.each(qualified_name(kind), kind, f"metadata.conditions[{index}].Type")
     node = status.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
         yield from validation.subdomain(node, "status.nominatedNodeName")
     if before.get("qosClass", "") != status.get("qosClass", ""):
         yield api_errors.invalid_value("status.qosClass", status.get("qosClass", ""), "field is immutable")
-    # What has ended for good does not run again.
+    # A terminated container must not run again, unless its restart policy allows it.
     policy = spec.get("restartPolicy", "")
     sidecars = {c["name"] for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
     for key, always, stays in (

@@ -1,4 +1,4 @@
-"""Validation of pod templates, and with the selectors that have to fit them.
+"""Validation of pod templates and of the selectors that must match them.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """

@@ -58,7 +58,7 @@ def validate_pod_update(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 def _only_added(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> Iterator[Cause]:
-    """Tolerations stay, apart from how long they last."""
+    """Validate that existing tolerations only change their tolerationSeconds."""
 
     def bare(toleration: JsonObject) -> JsonObject:
         return {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
@@ -78,7 +78,7 @@ def _only_removed(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> It
 
 
 def _munged(spec: JsonObject, old: JsonObject) -> JsonObject:
-    """A copy in which the parts that may change are as they were."""
+    """Return a copy with the old values of mutable fields."""
     munged: JsonObject = copy_tree(spec)
     for key in ("containers", "initContainers"):
         for container, was in zip(munged.get(key) or (), old.get(key) or (), strict=True):
@@ -98,7 +98,7 @@ def _there(spec: JsonObject) -> JsonObject:
     return present
 
 
-# ------------------------------------------------------------------ pods that wait behind a gate
+# ------------------------------------------------------------------ scheduling gates
 def _narrowed(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate changes of a pod with scheduling gates: node selector and affinity may only become narrower."""
     now, before = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
@@ -131,7 +131,7 @@ def _begins(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> bool:
     return list(now[: len(before)]) == list(before) and (bool(before) or not now)
 
 
-# ------------------------------------------------------------------ debugging containers
+# ------------------------------------------------------------------ ephemeral containers
 def validate_ephemeral_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: ephemeral containers may be added and are immutable."""
     if MIRROR in (old["metadata"].get("annotations") or {}):

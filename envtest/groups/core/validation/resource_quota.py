@@ -76,7 +76,7 @@ def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:
         if scope not in SCOPES:
             yield api_errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
         for _ in range(_foreign(scope, spec)):
-            # A selector as messages show it: with the names that the server has for the fields.
+            # The message shows the requirement with the Go names of its fields.
             yield api_errors.invalid_value(
                 path,
                 {

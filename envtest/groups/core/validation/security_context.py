@@ -23,7 +23,7 @@ _HOST_SYSCTLS: Final = {
     "hostNetwork": ("net.",),
     "hostIPC": ("kernel.sem", "kernel.shm", "kernel.msg", "fs.mqueue."),
 }
-"""What a pod shares with its node, and the settings that go with that."""
+"""Sysctl prefixes that each host namespace forbids."""
 _MOST_LOCAL: Final = 4095
 _MOST_SPEC: Final = 64 * 1024
 _MOST_USER: Final = 104
@@ -53,7 +53,7 @@ def validate_pod_context(spec: JsonObject, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(name_path, name, text)
         elif name in names:
             yield api_errors.duplicate(name_path, name)
-        # The node's own settings are not for pods.
+        # Sysctls of a host namespace belong to the node.
         for key, prefixes in _HOST_SYSCTLS.items():
             if spec.get(key) and name.replace("/", ".").startswith(prefixes):
                 yield api_errors.invalid_value(name_path, name, f"may not be specified when '{key}' is true")
@@ -71,7 +71,7 @@ def _word(tree: JsonObject, key: str, allowed: Sequence[str], path: str) -> Iter
 
 
 def _ids(context: JsonObject, path: str, keys: Sequence[str]) -> Iterator[Cause]:
-    """Users and groups are numbers that fit."""
+    """Validate that user and group ids are in range."""
     for key in keys:
         if context.get(key) is not None:
             yield from validation.in_range(context[key], 0, 2**31 - 1, f"{path}.{key}")
@@ -103,7 +103,7 @@ def validate_container_context(context: JsonObject | None, path: str, *, host_us
     yield from _apparmor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
-# ------------------------------------------------------------------ profiles of the kernel's two guards
+# ------------------------------------------------------------------ seccomp and AppArmor profiles
 def _seccomp(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     if profile is None:
         return
@@ -147,7 +147,7 @@ def _kind(kind: str, path: str, key: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ Windows
 def _windows_options(options: JsonObject | None, path: str) -> Iterator[Cause]:
-    """Accounts of processes on Windows."""
+    """Validate the Windows options."""
     if options is None:
         return
     name, spec, user = (options.get(k) for k in ("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName"))

@@ -258,7 +258,7 @@ def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 def _kept(spec: JsonObject, old: JsonObject, key: str, word: str) -> Iterator[Cause]:
-    """The second of two may come and go, the first stays."""
+    """Validate that the primary value is immutable; the secondary may be added or removed."""
     now, before = spec.get(key) or [], old.get(key) or []
     if len(now) == len(before):
         for index, (new, was) in enumerate(zip(now, before, strict=True)):

@@ -1,4 +1,4 @@
-"""What volumes of pods may be.
+"""Validation of volumes of pods.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -111,12 +111,12 @@ def _config_map(source: JsonObject, path: str) -> Iterator[Cause]:
 def _downward(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
     for item in source.get("items") or ():
-        # Their paths bear no index in messages.
+        # As upstream, the paths of these errors omit the index.
         yield from _file(item, path)
 
 
 def _file(item: JsonObject, path: str) -> Iterator[Cause]:
-    """A file of the downward API."""
+    """Validate a file of the downward API."""
     yield from validation.required(item.get("path"), f"{path}.path")
     yield from validation.local_non_reserved_path(item.get("path", ""), f"{path}.path")
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
@@ -132,9 +132,9 @@ def _file(item: JsonObject, path: str) -> Iterator[Cause]:
     yield from _mode(item.get("mode"), f"{path}.mode")
 
 
-# ------------------------------------------------------------------ several sources in one
+# ------------------------------------------------------------------ projected volumes
 class _Paths:
-    """The files of a projected volume, each of which may be there once."""
+    """The paths of a projected volume; each must be unique."""
 
     def __init__(self, volume: str) -> None:
         self._volume = volume
@@ -194,7 +194,7 @@ _PROJECTIONS: Final = {
 }
 
 
-# ------------------------------------------------------------------ the rest
+# ------------------------------------------------------------------ other sources
 def _ephemeral(source: JsonObject, path: str) -> Iterator[Cause]:
     template, template_path = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
     if template is None:

@@ -125,7 +125,7 @@ def fibre_channel(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _disk(key: str) -> Check:
-    """A disk with a name, and a partition of it."""
+    """Return the validation of a disk source with a name and a partition."""
 
     def check(source: JsonObject, path: str) -> Iterator[Cause]:
         yield from validation.required(source.get(key), f"{path}.{key}")
@@ -232,4 +232,4 @@ SHARED: Final[Mapping[str, Check]] = {
     "scaleIO": required_keys("gateway", "system", "volumeName"),
     "storageos": storage_os,
 }
-"""The sources that pods and persistent volumes have in common."""
+"""The sources that pods and persistent volumes share."""
