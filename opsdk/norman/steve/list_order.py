@@ -87,7 +87,29 @@ class ChangedSlots:
             self._later = [other for other in self._later if other is not later]
 
 
-class ListOrder:
+class DerivedSlots:
+    """Slots that are computed from the objects of a list, and follow their changes.
+
+    Args:
+        entries: the objects by slot. It may grow, and slots become None.
+    """
+
+    def __init__(self, entries: Sequence[StoreEntry | None]) -> None:
+        self.slots: list[int] = []
+        self._entries = entries
+        self._changed = ChangedSlots(len(entries))
+
+    def touch(self, slot: int) -> None:
+        """Record that the object of a slot changed."""
+        self._changed.add(slot)
+
+    @property
+    def complete(self) -> bool:
+        """Whether `slots` has every change."""
+        return not self._changed.slots
+
+
+class ListOrder(DerivedSlots):
     """Slots sorted by some fields, then by namespace and name.
 
     Args:
@@ -104,26 +126,15 @@ class ListOrder:
         sort: Sequence[tuple[SortKey, Column]] = (),
         base: ListOrder | None = None,
     ) -> None:
-        self.slots: list[int] = []
-        self._entries = entries
+        super().__init__(entries)
         self._keys = keys
         self._sort = tuple(sort)
         self._base = base
         self._texts: list[list[str]] = [[] for _ in sort]
-        self._changed = ChangedSlots(len(entries))
 
     def uses(self, columns: Mapping[FieldPath, Column]) -> bool:
         """Whether its columns are these, so that both follow the same events."""
         return all(columns.get(key.path) is column for key, column in self._sort)
-
-    def touch(self, slot: int) -> None:
-        """Record that the object of a slot changed."""
-        self._changed.add(slot)
-
-    @property
-    def complete(self) -> bool:
-        """Whether `slots` has every change."""
-        return not self._changed.slots
 
     def refresh(self) -> Iterator[None]:
         """Put the slots that changed into place. Yields after each slice of slots."""

@@ -9,13 +9,13 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.norman.steve.column import Column
 from opsdk.norman.steve.field_path import FieldPath
 from opsdk.norman.steve.filter import FilterCondition
-from opsdk.norman.steve.list_order import ChangedSlots, ListOrder, complete_all, without
+from opsdk.norman.steve.list_order import DerivedSlots, ListOrder, complete_all, without
 
 ColumnFilter = Sequence[tuple[FilterCondition, Column]]
 """Alternatives, each with the column of its field."""
 
 
-class QueryView:
+class QueryView(DerivedSlots):
     """The slots of an order that are allowed and that all filters select.
 
     Args:
@@ -34,28 +34,17 @@ class QueryView:
         allowed: Callable[[], Collection[int] | None],
         contains: Callable[[ObjectKey], bool],
     ) -> None:
-        self.slots: list[int] = []
-        self._entries = entries
+        super().__init__(entries)
         self._order = order
         self._filters = filters
         self._tests = [[(condition.test(), column) for condition, column in item] for item in filters]
         self._allowed = allowed
         self._contains = contains
-        self._changed = ChangedSlots(len(entries))
 
     def uses(self, order: ListOrder, columns: Mapping[FieldPath, Column]) -> bool:
         """Whether its order and columns are these, so that all follow the same events."""
         columns_used = [(condition.path, column) for item in self._filters for condition, column in item]
         return order is self._order and all(columns.get(path) is column for path, column in columns_used)
-
-    def touch(self, slot: int) -> None:
-        """Record that the object of a slot changed."""
-        self._changed.add(slot)
-
-    @property
-    def complete(self) -> bool:
-        """Whether `slots` has every change."""
-        return not self._changed.slots
 
     def refresh(self) -> Iterator[None]:
         """Look at the slots that changed. Yields between steps of a few milliseconds."""
