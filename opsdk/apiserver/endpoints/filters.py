@@ -71,7 +71,7 @@ class FilterChain:
 
 
 def _behind(through: Filter, handler: Handler) -> Handler:
-    """Return the handler behind a filter. It is no coroutine function, because each request passes every filter."""
+    """Return the handler behind a filter. Not a coroutine: each request passes every filter."""
     return lambda call: through(call, handler)
 
 

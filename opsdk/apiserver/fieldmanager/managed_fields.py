@@ -110,7 +110,7 @@ def without_entries(obj: Mapping[str, JsonValue]) -> JsonObject:
 
 
 def with_entries(obj: Mapping[str, JsonValue], managed: Managed) -> JsonObject:
-    """Return the object with these entries; without ``managedFields`` if there are none."""
+    """Return the object with these entries; without ``managedFields`` if `managed` is empty."""
     if not managed:
         return without_entries(obj)
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name != "managedFields"}

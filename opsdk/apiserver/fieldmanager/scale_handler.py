@@ -47,7 +47,7 @@ def owners_of_scaled(
     for key, owner in decode_entries(entries).items():
         path = replicas.get(owner.api_version)
         if path is None:
-            continue  # a version that is no longer served
+            continue  # the version is not served any more
         if owner.fields.contains(path) and key not in scaled:
             rest = owner.fields.difference(FieldSet.of(path))
             if rest:

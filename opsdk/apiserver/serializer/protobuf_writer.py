@@ -71,7 +71,7 @@ def _int_or_string(value: int | str) -> bytes:
 
 
 def _raw_json(value: JsonValue) -> bytes:
-    # In Go, null is no string.
+    # In Go, a null cannot be a string.
     return b"" if value is None else _text(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
 
