@@ -71,7 +71,7 @@ class ElectionFactory:
 
     def in_thread(self, max_stall: float | None) -> ElectionThread:
         """Return an election in a thread. Close it after the manager has ended."""
-        return ElectionThread(self._make, hook=self._hook, max_stall=max_stall)
+        return ElectionThread(self._new_elector, hook=self._hook, max_stall=max_stall)
 
     def in_loop(self, clock: Clock) -> tuple[LeaderElector, Closing]:
         """Return an election in the operator's own loop, and its transport to close after the manager has ended."""
@@ -79,7 +79,7 @@ class ElectionFactory:
         return self._elector(connection, clock, self._hook), connection
 
     @asynccontextmanager
-    async def _make(self, hook: TelemetryHook) -> AsyncIterator[LeaderElector]:
+    async def _new_elector(self, hook: TelemetryHook) -> AsyncIterator[LeaderElector]:
         async with _Connection(self._config, self._scheme, self._options.name, LOOP_CLOCK, hook) as connection:
             yield self._elector(connection, LOOP_CLOCK, hook)
 

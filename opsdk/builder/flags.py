@@ -132,13 +132,13 @@ def parse_flags(
         if value is None:
             continue
         if flag.option:
-            options = _with(options, flag.option.split("."), value)
+            options = _replace_option(options, flag.option.split("."), value)
         else:
             run_arguments[flag.name.replace("-", "_")] = value
     return options, run_arguments
 
 
-def _with(options: Any, path: Sequence[str], value: Any) -> Any:
+def _replace_option(options: Any, path: Sequence[str], value: Any) -> Any:
     """Return frozen options with one changed field, which may be inside another options object."""
     name, *rest = path
-    return replace(options, **{name: _with(getattr(options, name), rest, value) if rest else value})
+    return replace(options, **{name: _replace_option(getattr(options, name), rest, value) if rest else value})

@@ -572,7 +572,7 @@ class Operator:
     def _record_stall(self, stall: stall_watchdog.Stall) -> None:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))
 
-    def _lost_lease(self) -> str:
+    def _stall_description(self) -> str:
         """Return the last stall if it may have cost the lease."""
         stall = self._watchdog.last if self._watchdog is not None else None
         recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self.options.lease_duration
@@ -589,7 +589,7 @@ class Operator:
             retry_period=o.retry_period,
         )
         factory = operator_election.ElectionFactory(
-            config, options, scheme=self.scheme, hook=manager.hook, explain=self._lost_lease
+            config, options, scheme=self.scheme, hook=manager.hook, explain=self._stall_description
         )
         if o.leader_election_thread and operator_election.can_use_thread(config, clock):
             election = factory.in_thread(o.leader_election_max_stall)

@@ -74,7 +74,7 @@ class _Declared(msgspec.Struct, frozen=True):
     resolved: ResolvedType | None
 
 
-class _Residue(msgspec.Struct, frozen=True):
+class _RemainingDifferences(msgspec.Struct, frozen=True):
     """Digests of the differences that an apply left.
 
     Attributes:
@@ -86,7 +86,7 @@ class _Residue(msgspec.Struct, frozen=True):
     values: bytes = b""
 
     @classmethod
-    def of(cls, comparison: ApplyComparison) -> _Residue:
+    def of(cls, comparison: ApplyComparison) -> _RemainingDifferences:
         """Return the digests of a comparison."""
         differences = comparison.differences
         values = [d for d in differences if d.kind in (DifferenceKind.VALUE, DifferenceKind.ORDER)]
@@ -100,18 +100,18 @@ def _differences_digest(differences: Sequence[ApplyDifference]) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-_NOTHING: Final = _Residue()
+_NO_DIFFERENCES: Final = _RemainingDifferences()
 
 
-class _Settled(msgspec.Struct, frozen=True):
+class _ApplyRecord(msgspec.Struct, frozen=True):
     """The outcome of the last apply or comparison of one object.
 
     Attributes:
         uid: of the live object.
         resource_version: at which the live object needed no write.
-        source: see `_source_of`.
+        source: see `_input_digest`.
         digest: of the desired object.
-        residue: the differences that were left after the last apply.
+        remaining: the differences that were left after the last apply.
         owned: the fields of the last apply.
     """
 
@@ -119,7 +119,7 @@ class _Settled(msgspec.Struct, frozen=True):
     resource_version: str
     source: bytes
     digest: bytes
-    residue: _Residue
+    remaining: _RemainingDifferences
     owned: FieldSet
 
     def is_at(self, live: KubeObject) -> bool:
@@ -174,8 +174,8 @@ class Applier:
         self._drift = drift
         self._on_write = on_write
         self._types = TypeResolver(client.scheme, crds)
-        self._settled: Memory[tuple[GroupVersionKind, ObjectKey], _Settled] = Memory(size)
-        self._to_own: Memory[bytes, FieldSet] = Memory(min(size, 4096))
+        self._apply_records: Memory[tuple[GroupVersionKind, ObjectKey], _ApplyRecord] = Memory(size)
+        self._owned_fields: Memory[bytes, FieldSet] = Memory(min(size, 4096))
         self._foreign: Memory[tuple[str, str], bool] = Memory(size)
 
     # -------------------------------------------------------------- applying
@@ -199,12 +199,12 @@ class Applier:
 
     async def _apply(self, desired: T, kind: Kind[T], key: ObjectKey, *, owner: KubeObject | None, force: bool) -> T:
         gvk = kind.gvk
-        source = _source_of(desired, owner)
-        settled = self._settled.get((gvk, key))
+        source = _input_digest(desired, owner)
+        record = self._apply_records.get((gvk, key))
         live: T | None = None
-        if settled is not None and source and settled.source == source:
+        if record is not None and source and record.source == source:
             live = await self._client.get_or_none(kind, key)
-            if live is not None and settled.is_at(live):
+            if live is not None and record.is_at(live):
                 return live
         declared = self._declare(desired, owner, source)
         if live is None:
@@ -212,19 +212,21 @@ class Applier:
         if live is None:
             return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
         _check_live(live, owner)
-        settled = self._settled.get((gvk, key))  # another task may have applied it meanwhile
-        if settled is not None and settled.digest == declared.digest and settled.is_at(live):
+        record = self._apply_records.get((gvk, key))  # another task may have applied it meanwhile
+        if record is not None and record.digest == declared.digest and record.is_at(live):
             return live
         comparison, owned, schema = self._compare(_live_tree(live), declared)
-        if self._needs_nothing(declared, live, comparison, settled):
-            self._remember(declared, live, settled.residue if settled and comparison.differences else _NOTHING, owned)
+        if self._is_up_to_date(declared, live, comparison, record):
+            self._remember(
+                declared, live, record.remaining if record and comparison.differences else _NO_DIFFERENCES, owned
+            )
             return live
-        previous = settled.owned if settled is not None and settled.uid == live.metadata.uid else None
+        previous = record.owned if record is not None and record.uid == live.metadata.uid else None
         explanation = explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
         if self._drift is Drift.LEAVE and explanation.drifted:
             if len(explanation.drifted) == len(explanation.changes):
                 self._report(replace(explanation, written=False))
-                self._remember(declared, live, _Residue.of(comparison), previous or owned)
+                self._remember(declared, live, _RemainingDifferences.of(comparison), previous or owned)
                 return live
             declared = _without_drift(declared, comparison, explanation, schema)
             explanation = explanation.without_drift()
@@ -243,13 +245,13 @@ class Applier:
         if live is None:
             return self._created(declared)
         _check_live(live, owner)
-        settled = self._settled.get((kind.gvk, key))
-        if settled is not None and settled.digest == declared.digest and settled.is_at(live):
+        record = self._apply_records.get((kind.gvk, key))
+        if record is not None and record.digest == declared.digest and record.is_at(live):
             return None
         comparison, _, _ = self._compare(_live_tree(live), declared)
-        if self._needs_nothing(declared, live, comparison, settled):
+        if self._is_up_to_date(declared, live, comparison, record):
             return None
-        previous = settled.owned if settled is not None and settled.uid == live.metadata.uid else None
+        previous = record.owned if record is not None and record.uid == live.metadata.uid else None
         return explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
 
     def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> _Declared:
@@ -267,18 +269,18 @@ class Applier:
             tree = {**tree, "metadata": {**tree["metadata"], "ownerReferences": references}}
         digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
         resolved = self._types.resolve(gvk, type(desired))
-        if digest not in self._to_own:
+        if digest not in self._owned_fields:
             check_desired(tree, gvk, key, resolved)
             if resolved is not None:
                 own = _fields_to_own(tree, resolved.field_type, resolved.ignored)
-                self._to_own.remember(digest, own)
+                self._owned_fields.remember(digest, own)
         return _Declared(gvk, key, source, tree, digest, resolved)
 
     def _compare(self, live: JsonObject, declared: _Declared) -> tuple[ApplyComparison, FieldSet, Schema]:
         resolved, tree = declared.resolved, declared.tree
         if resolved is not None:
             field_type, ignored = resolved.field_type, resolved.ignored
-            to_own = self._to_own.get(declared.digest)
+            to_own = self._owned_fields.get(declared.digest)
         else:
             own = applied_by(managers_of(live), self._owner)
             owned = own.fields if own is not None else EMPTY
@@ -289,15 +291,15 @@ class Applier:
         result = compare(live, tree, field_type, to_own=to_own, field_owner=self._owner, ignored=ignored)
         return result, to_own, field_type.schema
 
-    def _needs_nothing(
-        self, declared: _Declared, live: KubeObject, comparison: ApplyComparison, settled: _Settled | None
+    def _is_up_to_date(
+        self, declared: _Declared, live: KubeObject, comparison: ApplyComparison, record: _ApplyRecord | None
     ) -> bool:
-        if settled is None or (settled.uid, settled.digest) != (live.metadata.uid, declared.digest):
+        if record is None or (record.uid, record.digest) != (live.metadata.uid, declared.digest):
             return comparison.owners_known and not comparison.differences
-        residue = _Residue.of(comparison)
+        remaining = _RemainingDifferences.of(comparison)
         if comparison.owners_known:
-            return not residue.all or residue == settled.residue
-        return not residue.values or residue.values == settled.residue.values
+            return not remaining.all or remaining == record.remaining
+        return not remaining.values or remaining.values == record.remaining.values
 
     def _created(self, declared: _Declared) -> Explanation:
         return Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.CREATE)
@@ -320,14 +322,16 @@ class Applier:
         if sent.metadata.deletion_timestamp is not None:
             raise _terminating(sent)
         comparison, owned, _ = self._compare(live_tree, declared)
-        self._remember(declared, sent, _Residue.of(comparison), owned)
+        self._remember(declared, sent, _RemainingDifferences.of(comparison), owned)
         return decode_tree(live_tree, kind)
 
-    def _remember(self, declared: _Declared, live: KubeObject, residue: _Residue, owned: FieldSet) -> None:
+    def _remember(
+        self, declared: _Declared, live: KubeObject, remaining: _RemainingDifferences, owned: FieldSet
+    ) -> None:
         meta = live.metadata
-        self._settled.remember(
+        self._apply_records.remember(
             (declared.gvk, declared.key),
-            _Settled(meta.uid, meta.resource_version, declared.source, declared.digest, residue, owned),
+            _ApplyRecord(meta.uid, meta.resource_version, declared.source, declared.digest, remaining, owned),
         )
 
     def _report(self, explanation: Explanation) -> None:
@@ -439,12 +443,12 @@ class Applier:
             log.debug("%s %s is deleted already", gvk.kind, key)
         else:
             self._report(Explanation(gvk=gvk, key=key, reason=ApplyReason.PRUNED))
-        self._settled.pop((gvk, key), None)
+        self._apply_records.pop((gvk, key), None)
         return True
 
 
 # ------------------------------------------------------------------ helpers
-def _source_of(desired: AnyObject, owner: KubeObject | None) -> bytes:
+def _input_digest(desired: AnyObject, owner: KubeObject | None) -> bytes:
     """Return a digest of what the caller passes: equal ones mean the same desired object. b"" if it is not known.
 
     Only a repeated call needs it, which is nearly every call: it skips the preparation of the desired object.

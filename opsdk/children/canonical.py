@@ -88,8 +88,8 @@ def canonical_time(text: str) -> str | None:
     >>> canonical_time("2024-01-02T03:04:05.9+01:00")
     '2024-01-02T02:04:05Z'
     """
-    moment = _moment(text)
-    return None if moment is None else moment.replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+    timestamp = _parse_time(text)
+    return None if timestamp is None else timestamp.replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 def canonical_micro_time(text: str) -> str | None:
@@ -98,14 +98,14 @@ def canonical_micro_time(text: str) -> str | None:
     >>> canonical_micro_time("2024-01-02T03:04:05.000001+00:00")
     '2024-01-02T03:04:05.000001Z'
     """
-    moment = _moment(text)
-    return None if moment is None else MicroTime.of(moment).wire()
+    timestamp = _parse_time(text)
+    return None if timestamp is None else MicroTime.of(timestamp).wire()
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     try:
-        moment = datetime.fromisoformat(text)
-        return None if moment.tzinfo is None else moment.astimezone(UTC)
+        timestamp = datetime.fromisoformat(text)
+        return None if timestamp.tzinfo is None else timestamp.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 

@@ -97,7 +97,7 @@ def compare(
     if known:
         owned = own.fields if own else EMPTY
         differences += _ownership(owned, to_own, differences)
-        differences += _shared(values.respelled, managers, field_owner)
+        differences += _co_owned_differences(values.respelled, managers, field_owner)
         if own is not None and own.api_version != desired.get("apiVersion"):
             differences.append(ApplyDifference(DifferenceKind.VERSION, (), own.api_version, desired.get("apiVersion")))
     return ApplyComparison(tuple(differences), managers, own, known)
@@ -145,7 +145,7 @@ def _ownership(owned: FieldSet, to_own: FieldSet, differences: list[ApplyDiffere
     if owned == to_own:
         return []
     values = {difference.path for difference in differences}
-    added = [path for path in _tops(to_own.difference(owned)) if not _covered(path, values)]
+    added = [path for path in _top_level_paths(to_own.difference(owned)) if not _is_covered(path, values)]
     removed = list(owned.difference(to_own).leaves())
     return [
         *(ApplyDifference(DifferenceKind.NOT_OWNED, path) for path in added),
@@ -153,20 +153,20 @@ def _ownership(owned: FieldSet, to_own: FieldSet, differences: list[ApplyDiffere
     ]
 
 
-def _tops(fields: FieldSet, above: Path = ()) -> Iterator[Path]:
+def _top_level_paths(fields: FieldSet, above: Path = ()) -> Iterator[Path]:
     """Iterate over the paths that have no path above them in the set."""
     for element in fields.elements():
         if element in fields.members:
             yield (*above, element)
         else:
-            yield from _tops(fields.with_prefix(element), (*above, element))
+            yield from _top_level_paths(fields.with_prefix(element), (*above, element))
 
 
-def _covered(path: Path, values: set[Path]) -> bool:
+def _is_covered(path: Path, values: set[Path]) -> bool:
     return any(path[: len(value)] == value or value[: len(path)] == path for value in values)
 
 
-def _shared(respelled: list[Path], managers: list[OwnerEntry], field_owner: str) -> list[ApplyDifference]:
+def _co_owned_differences(respelled: list[Path], managers: list[OwnerEntry], field_owner: str) -> list[ApplyDifference]:
     others = [m.fields for m in managers if not (m.name == field_owner and m.operation == APPLY and not m.subresource)]
     return [
         ApplyDifference(DifferenceKind.SHARED, path)
@@ -175,7 +175,7 @@ def _shared(respelled: list[Path], managers: list[OwnerEntry], field_owner: str)
     ]
 
 
-_PLAIN: Final = frozenset({str, int, bool})
+_SCALAR_TYPES: Final = frozenset({str, int, bool})
 _OBJECTS: Final = frozenset({Topology.STRUCT, Topology.MAP})
 _ITEMS: Final = frozenset({Topology.LIST_SET, Topology.LIST_MAP})
 
@@ -193,18 +193,18 @@ class _Values(msgspec.Struct):
         top = not path
         for name, value in desired.items():
             existing = live.get(name, ABSENT)
-            if value == existing and type(value) in _PLAIN and type(existing) is type(value):
+            if value == existing and type(value) in _SCALAR_TYPES and type(existing) is type(value):
                 continue
             if top and name in ("apiVersion", "kind"):
                 continue
             part = field_type.field(name)
-            if path == ("f:metadata",) and name in _IDENTITY:
+            if path == ("f:metadata",) and name in _IDENTITY_METADATA:
                 continue
             below = (*path, f"f:{name}")
-            if not self._inside(existing, value, part, below):
+            if not self._compare_nested(existing, value, part, below):
                 self._compare_leaf(existing, value, part, below, parent=(live, field_type, name))
 
-    def _inside(self, live: JsonValue, desired: JsonValue, field_type: FieldType, path: Path) -> bool:
+    def _compare_nested(self, live: JsonValue, desired: JsonValue, field_type: FieldType, path: Path) -> bool:
         """Compare the parts of a value that merges by parts; False if it changes as a whole."""
         topology = topology_for(field_type.schema, live if desired is None else desired)
         if topology in _OBJECTS:
@@ -242,7 +242,7 @@ class _Values(msgspec.Struct):
                 continue  # most items of long lists
             if element not in items or (ambiguous and live_elements.count(element) > 1):
                 self.differences.append(ApplyDifference(DifferenceKind.VALUE, below, items.get(element, ABSENT), item))
-            elif not self._inside(items[element], item, item_type, below):
+            elif not self._compare_nested(items[element], item, item_type, below):
                 self._compare_leaf(items[element], item, item_type, below)
 
     def _compare_leaf(
@@ -268,7 +268,7 @@ class _Values(msgspec.Struct):
             self.differences.append(ApplyDifference(DifferenceKind.VALUE, path, live, desired))
 
 
-_IDENTITY: Final = frozenset(
+_IDENTITY_METADATA: Final = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"}
 )
 

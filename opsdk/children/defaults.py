@@ -29,26 +29,26 @@ def _pull_policy(image: str) -> str:
 
 
 def _container(container: JsonObject) -> None:
-    _put(container, _CONTAINER)
-    _put(container, {"imagePullPolicy": _pull_policy(container.get("image") or "")})
+    _set_defaults(container, _CONTAINER)
+    _set_defaults(container, {"imagePullPolicy": _pull_policy(container.get("image") or "")})
 
 
 def _service_port(port: JsonObject) -> None:
-    _put(port, {"protocol": "TCP"})
+    _set_defaults(port, {"protocol": "TCP"})
     if port.get("targetPort") in (None, "", 0):
         port["targetPort"] = port.get("port", 0)
 
 
 def _service_spec(spec: JsonObject) -> None:
-    _put(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
+    _set_defaults(spec, {"sessionAffinity": "None", "type": "ClusterIP"})
     if spec["type"] != "ExternalName":
-        _put(spec, {"internalTrafficPolicy": "Cluster"})
+        _set_defaults(spec, {"internalTrafficPolicy": "Cluster"})
     if spec["type"] in ("NodePort", "LoadBalancer") or (spec["type"] == "ClusterIP" and spec.get("externalIPs")):
-        _put(spec, {"externalTrafficPolicy": "Cluster"})
+        _set_defaults(spec, {"externalTrafficPolicy": "Cluster"})
     if spec["type"] == "LoadBalancer":
-        _put(spec, {"allocateLoadBalancerNodePorts": True})
+        _set_defaults(spec, {"allocateLoadBalancerNodePorts": True})
     if spec["sessionAffinity"] == "ClientIP":
-        _put(spec, {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
+        _set_defaults(spec, {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}})
 
 
 def _volume(volume: JsonObject) -> None:
@@ -57,14 +57,14 @@ def _volume(volume: JsonObject) -> None:
 
 
 def _image_volume(source: JsonObject) -> None:
-    _put(source, {"pullPolicy": _pull_policy(source.get("reference") or "")})
+    _set_defaults(source, {"pullPolicy": _pull_policy(source.get("reference") or "")})
 
 
 def _rolling_update(values: Mapping[str, JsonValue]) -> Fill:
     def fill(strategy: JsonObject) -> None:
-        _put(strategy, {"type": "RollingUpdate"})
+        _set_defaults(strategy, {"type": "RollingUpdate"})
         if strategy["type"] == "RollingUpdate":
-            _put(strategy, {"rollingUpdate": values})
+            _set_defaults(strategy, {"rollingUpdate": values})
 
     return fill
 
@@ -72,12 +72,12 @@ def _rolling_update(values: Mapping[str, JsonValue]) -> Fill:
 def _stateful_set_strategy(strategy: JsonObject) -> None:
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
-        _put(strategy, {"rollingUpdate": {"partition": 0}})
+        _set_defaults(strategy, {"rollingUpdate": {"partition": 0}})
 
 
 def _claim_template(claim: JsonObject) -> None:
     claim["status"] = {"phase": "Pending", **(claim.get("status") or {})}
-    _put(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
+    _set_defaults(claim, {"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
 
 
 def _limit_range_item(item: JsonObject) -> None:
@@ -99,28 +99,28 @@ def _role_ref(ref: JsonObject) -> None:
 
 
 def _device_request(request: JsonObject) -> None:
-    _put(request, {"allocationMode": "ExactCount"})
+    _set_defaults(request, {"allocationMode": "ExactCount"})
     if request["allocationMode"] == "ExactCount":
-        _put(request, {"count": 1})
+        _set_defaults(request, {"count": 1})
 
 
 def _resource_names(names: JsonObject) -> None:
     kind = names.get("kind") or ""
-    _put(names, {"singular": kind.lower(), "listKind": f"{kind}List"})
+    _set_defaults(names, {"singular": kind.lower(), "listKind": f"{kind}List"})
 
 
 def _network_policy_spec(spec: JsonObject) -> None:
-    _put(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
+    _set_defaults(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
 
 
 def _priority_level_spec(spec: JsonObject) -> None:
     if spec.get("type") == "Exempt":
-        _put(spec, {"exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}})
+        _set_defaults(spec, {"exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}})
 
 
 def _limit_response(response: JsonObject) -> None:
     if response.get("type") == "Queue":
-        _put(response, {"queuing": _QUEUING})
+        _set_defaults(response, {"queuing": _QUEUING})
 
 
 def _flow_schema_spec(spec: JsonObject) -> None:
@@ -217,7 +217,7 @@ _CONSTANTS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
 }  # fmt: skip
 """Values of fields that are left out, by type."""
 
-_FILLS: Final[Mapping[str, Fill]] = {
+_DEFAULTERS: Final[Mapping[str, Fill]] = {
     "apiextensions.v1.CustomResourceDefinitionNames": _resource_names,
     "apps.v1.DaemonSetUpdateStrategy": _rolling_update({"maxUnavailable": 1, "maxSurge": 0}),
     "apps.v1.DeploymentStrategy": _rolling_update({"maxUnavailable": "25%", "maxSurge": "25%"}),
@@ -261,12 +261,12 @@ def fill_defaults(type_name: str, obj: JsonObject) -> None:
     {'containerPort': 80, 'protocol': 'TCP'}
     """
     if (values := _CONSTANTS.get(type_name)) is not None:
-        _put(obj, values)
-    elif (fill := _FILLS.get(type_name)) is not None:
+        _set_defaults(obj, values)
+    elif (fill := _DEFAULTERS.get(type_name)) is not None:
         fill(obj)
 
 
-def _put(obj: JsonObject, values: Mapping[str, JsonValue]) -> None:
+def _set_defaults(obj: JsonObject, values: Mapping[str, JsonValue]) -> None:
     for name, value in values.items():
         if obj.get(name) is None:
             obj[name] = copy.deepcopy(value) if isinstance(value, dict | list) else value

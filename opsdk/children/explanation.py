@@ -19,11 +19,11 @@ from opsdk.structured_merge.value import JsonValue
 REDACTED: Final = "<redacted>"
 """Stands for a value of a Secret."""
 _LAST_APPLIED: Final = "f:kubectl.kubernetes.io/last-applied-configuration"
-_DATA: Final = ("f:data",)
-_STRING_DATA: Final = ("f:stringData",)
-_SHOWN: Final = 5
+_DATA_PATH: Final = ("f:data",)
+_STRING_DATA_PATH: Final = ("f:stringData",)
+_MAX_CHANGES: Final = 5
 """As many changes are in the one line; `Explanation.changes` has all."""
-_LENGTH: Final = 80
+_MAX_VALUE_LENGTH: Final = 80
 """Longer values are cut."""
 
 
@@ -48,7 +48,7 @@ class ApplyReason(Enum):
     """The object was applied earlier, and is no longer desired."""
 
 
-_ORDER: Final = list(ApplyReason)
+_REASON_PRIORITY: Final = list(ApplyReason)
 
 
 class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,10 +121,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             return f"{subject}: deleted, it is no longer desired"
         if not self.changes:
             return f"{subject}: applied, the owners of its fields are unknown"
-        rest = len(self.changes) - _SHOWN
+        rest = len(self.changes) - _MAX_CHANGES
         more = f"; {rest} more" if rest > 0 else ""
         left = "" if self.written else " (left as it is)"
-        return f"{subject}: {'; '.join(map(str, self.changes[:_SHOWN]))}{more}{left}"
+        return f"{subject}: {'; '.join(map(str, self.changes[:_MAX_CHANGES]))}{more}{left}"
 
 
 def explain(
@@ -150,7 +150,7 @@ def explain(
 
 def _main_reason(changes: tuple[FieldChange, ...]) -> ApplyReason:
     reasons = {change.reason for change in changes}
-    return min(reasons, key=_ORDER.index, default=ApplyReason.REFRESH)
+    return min(reasons, key=_REASON_PRIORITY.index, default=ApplyReason.REFRESH)
 
 
 def _changes(
@@ -188,7 +188,7 @@ def _reason(
         return ApplyReason.DRIFT
     if own is not None and owns(own.fields, path):
         return ApplyReason.CHANGED
-    if own is not None and path[:1] == _DATA and owns(own.fields, (*_STRING_DATA, *path[1:])):
+    if own is not None and path[:1] == _DATA_PATH and owns(own.fields, (*_STRING_DATA_PATH, *path[1:])):
         # Applied as stringData of a Secret. Who changes the value owns it below data.
         return ApplyReason.CHANGED if other is None else ApplyReason.DRIFT
     is_new = own is None or (previous is not None and not owns(previous, path))
@@ -201,8 +201,8 @@ def shown_value(gvk: GroupVersionKind, path: Path, value: JsonValue) -> str:
     """Return a value as JSON text; `REDACTED` for content of a Secret, "" for `ABSENT`."""
     if value is ABSENT:
         return ""
-    secret = gvk.group == "" and gvk.kind == "Secret" and path[:1] in (_DATA, _STRING_DATA)
+    secret = gvk.group == "" and gvk.kind == "Secret" and path[:1] in (_DATA_PATH, _STRING_DATA_PATH)
     if secret or _LAST_APPLIED in path:
         return REDACTED
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _LENGTH else f"{text[: _LENGTH - 3]}..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."

@@ -55,7 +55,7 @@ _NAMED: Final = {
     "IntOrString": Form.INT_OR_STRING,
 }
 _FORMS: Final = {"integer": Form.NUMBER, "number": Form.NUMBER, "boolean": Form.BOOLEAN, "array": Form.LIST}
-_JSON_KEPT: Final = "apiextensions.v1."
+_JSON_TYPES_PREFIX: Final = "apiextensions.v1."
 """The server keeps these types as JSON, where an empty list differs from none."""
 
 
@@ -74,7 +74,7 @@ class FieldType:
     """
 
     __slots__ = (
-        "_always",
+        "_always_written",
         "_fields",
         "_item",
         "_properties",
@@ -97,11 +97,11 @@ class FieldType:
         self._properties: Mapping[str, JsonValue] = self._raw.get("properties") or {}
         self._fields: dict[str, FieldType] = {}
         self._item: FieldType | None = None
-        self._always: tuple[str, ...] | None = None
+        self._always_written: tuple[str, ...] | None = None
         self.schema = schema
         self.custom = custom
         self.nullable = bool(raw.get("nullable"))
-        self.keeps_empty = parent.startswith(_JSON_KEPT)
+        self.keeps_empty = parent.startswith(_JSON_TYPES_PREFIX)
         self.form = self._form()
 
     def _form(self) -> Form:
@@ -135,9 +135,11 @@ class FieldType:
     @property
     def always_written(self) -> tuple[str, ...]:
         """The fields that the server writes even while they are empty."""
-        if self._always is None:
-            self._always = tuple(name for name, part in self._properties.items() if part.get("x-go") in ("=", "?"))
-        return self._always
+        if self._always_written is None:
+            self._always_written = tuple(
+                name for name, part in self._properties.items() if part.get("x-go") in ("=", "?")
+            )
+        return self._always_written
 
     def declares(self, name: str) -> bool:
         """Whether `name` is a declared field."""

@@ -19,7 +19,7 @@ _ENTRY: Final = "x-entry"
 """A map entry: it owns itself besides what is below it. A declared field does not."""
 _LEAF: Final = "x-leaf"
 """A value that merges as a whole."""
-_KEPT: Final[JsonObject] = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}
+_UNTYPED_SCHEMA: Final[JsonObject] = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}
 
 
 class _InferredSchema(Schema):
@@ -54,8 +54,8 @@ def _value(fields: FieldSet, values: list[JsonValue]) -> JsonObject:
     if kinds == {"k"}:
         return _keyed_list(fields, values)
     if kinds == {"v"}:
-        return {**_KEPT, "type": "array", "x-kubernetes-list-type": "set"}
-    return {**_KEPT, _LEAF: True}
+        return {**_UNTYPED_SCHEMA, "type": "array", "x-kubernetes-list-type": "set"}
+    return {**_UNTYPED_SCHEMA, _LEAF: True}
 
 
 def _object(fields: FieldSet, values: Iterable[JsonValue]) -> JsonObject:
@@ -69,8 +69,8 @@ def _object(fields: FieldSet, values: Iterable[JsonValue]) -> JsonObject:
             properties[name] = {**_value(below, inside), **entry}
         elif all(value == [] for value in inside):
             # An empty list that owns nothing is a set or has keys.
-            properties[name] = {**_KEPT, "type": "array", "x-kubernetes-list-type": "set"}
-    return {**_KEPT, "type": "object", "properties": properties} if properties else {**_KEPT}
+            properties[name] = {**_UNTYPED_SCHEMA, "type": "array", "x-kubernetes-list-type": "set"}
+    return {**_UNTYPED_SCHEMA, "type": "object", "properties": properties} if properties else {**_UNTYPED_SCHEMA}
 
 
 def _keyed_list(fields: FieldSet, values: Iterable[JsonValue]) -> JsonObject:
@@ -84,7 +84,7 @@ def _keyed_list(fields: FieldSet, values: Iterable[JsonValue]) -> JsonObject:
     for name in keys[0]:
         # No item names this key, so every element has its default.
         if not any(name in item for item in items):
-            properties[name] = {**_KEPT, "default": keys[0][name]}
+            properties[name] = {**_UNTYPED_SCHEMA, "default": keys[0][name]}
     return {
         "type": "array",
         "items": {**schema, "type": "object"},

@@ -35,9 +35,9 @@ APPLY_SET_TOOLING: Final = "applyset.kubernetes.io/tooling"
 APPLY_SET_KINDS: Final = "applyset.kubernetes.io/contains-group-kinds"
 APPLY_SET_NAMESPACES: Final = "applyset.kubernetes.io/additional-namespaces"
 
-_LONGEST: Final = 64
+_MAX_STRING_LENGTH: Final = 64
 """Longer strings are cut in the ``applied`` annotation, as wrangler cuts them: a merge needs the fields only."""
-_LARGEST: Final = 10 << 20
+_MAX_DECODED_BYTES: Final = 10 << 20
 """Bytes of an uncompressed annotation. etcd's limit for an object is 1.5 MB."""
 _LIST_KEYS: Final = frozenset(
     {"apiVersion", "containerPort", "devicePath", "ip", "kind", "mountPath", "name", "port", "topologyKey", "type"}
@@ -153,7 +153,7 @@ def decode_applied(text: str) -> JsonObject | None:
 
 
 def _unzip(data: bytes) -> bytes:
-    return zlib.decompressobj(wbits=31).decompress(data, _LARGEST)
+    return zlib.decompressobj(wbits=31).decompress(data, _MAX_DECODED_BYTES)
 
 
 def applied_form(tree: JsonObject) -> JsonObject:
@@ -177,7 +177,7 @@ def _shortened(value: JsonValue, *, in_list: bool, name: str = "") -> JsonValue:
         # Items of plain values are items of sets: they are whole.
         return [_shortened(item, in_list=True) if isinstance(item, dict | list) else item for item in value]
     is_key = in_list and name in _LIST_KEYS
-    return value[:_LONGEST] if isinstance(value, str) and not is_key else value
+    return value[:_MAX_STRING_LENGTH] if isinstance(value, str) and not is_key else value
 
 
 def format_group_kinds(kinds: Iterable[GroupKind]) -> str:

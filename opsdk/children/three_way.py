@@ -25,7 +25,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 _UNKNOWN: Final = custom_type({"type": "object", "x-kubernetes-preserve-unknown-fields": True})
 """Without a schema objects merge by field, and lists are replaced, as in a JSON merge patch."""
 _VALUES: Final = (DifferenceKind.VALUE, DifferenceKind.ORDER)
-_IDENTITY: Final = FieldSet.of(
+_IDENTITY_FIELDS: Final = FieldSet.of(
     ("f:apiVersion",), ("f:kind",), ("f:status",), ("f:metadata", "f:name"), ("f:metadata", "f:namespace")
 )
 _APPLIED_PATH: Final = ("f:metadata", "f:annotations", f"f:{APPLIED}")
@@ -43,7 +43,7 @@ class _Merge(msgspec.Struct, frozen=True):
         """Return the live object without the fields that were applied and are no longer desired."""
         schema = self.field_type.schema
         before = to_field_set(_without_empty(self.original), schema)
-        removed = before.difference(to_field_set(self.desired, schema)).difference(_IDENTITY)
+        removed = before.difference(to_field_set(self.desired, schema)).difference(_IDENTITY_FIELDS)
         rest: JsonObject = remove_items(self.live, removed, schema)
         return rest
 
@@ -65,7 +65,7 @@ def three_way_patch(desired: JsonObject, live: JsonObject, field_type: FieldType
         field_type: of both; default: the type of a built-in kind.
     """
     applied = decode_applied(_annotation(live))
-    merge_parts = _parts(applied, desired, live, field_type)
+    merge_parts = _three_way_merge(applied, desired, live, field_type)
     rest = merge_parts.without_removed()
     same_record = applied is not None and deep_equal(applied, applied_form(desired))
     if same_record and deep_equal(rest, live) and not merge_parts.values_differ():
@@ -84,7 +84,7 @@ def adoption_patch(desired: JsonObject, live: JsonObject, field_type: FieldType 
     text = _annotation(live)
     if not text:
         return None
-    rest = _parts(decode_applied(text), desired, live, field_type).without_removed()
+    rest = _three_way_merge(decode_applied(text), desired, live, field_type).without_removed()
     annotations = {name: value for name, value in rest["metadata"]["annotations"].items() if name != APPLIED}
     managers = managers_of(live)
     entries = live["metadata"].get("managedFields") or []
@@ -97,7 +97,9 @@ def adoption_patch(desired: JsonObject, live: JsonObject, field_type: FieldType 
     return _at_version(create_merge_patch(live, {**rest, "metadata": metadata}), live)
 
 
-def _parts(applied: JsonObject | None, desired: JsonObject, live: JsonObject, field_type: FieldType | None) -> _Merge:
+def _three_way_merge(
+    applied: JsonObject | None, desired: JsonObject, live: JsonObject, field_type: FieldType | None
+) -> _Merge:
     known_type = field_type or built_in_type(GroupVersionKind.parse(live["apiVersion"], live["kind"])) or _UNKNOWN
     return _Merge(applied or {}, desired, live, known_type)
 

@@ -22,7 +22,7 @@ _CANONICAL: Final[Mapping[Form, Callable[[str], str | None]]] = {
     Form.TIME: canonical_time,
     Form.MICRO_TIME: canonical_micro_time,
 }
-_ZEROS: Final = {Form.TEXT: "", Form.NUMBER: 0, Form.BOOLEAN: False, Form.QUANTITY: "0", Form.INT_OR_STRING: 0}
+_ZERO_VALUES: Final = {Form.TEXT: "", Form.NUMBER: 0, Form.BOOLEAN: False, Form.QUANTITY: "0", Form.INT_OR_STRING: 0}
 
 
 def written_form(value: JsonValue, field_type: FieldType) -> JsonValue:
@@ -55,7 +55,7 @@ def zero_form(field_type: FieldType) -> JsonValue:
         return ABSENT
     if field_type.form is Form.STRUCT:
         return _struct({}, field_type)
-    return _ZEROS.get(field_type.form, {})
+    return _ZERO_VALUES.get(field_type.form, {})
 
 
 def _decoded(value: JsonValue, field_type: FieldType) -> JsonValue:
@@ -109,7 +109,7 @@ def is_zero(written: JsonValue, field_type: FieldType) -> bool:
 def _item(item: JsonValue, item_type: FieldType) -> JsonValue:
     """Return an item of a list or an entry of a map; null becomes the zero of the type."""
     if item is None:
-        return _struct({}, item_type) if item_type.form is Form.STRUCT else _ZEROS.get(item_type.form)
+        return _struct({}, item_type) if item_type.form is Form.STRUCT else _ZERO_VALUES.get(item_type.form)
     return _decoded(item, item_type)
 
 

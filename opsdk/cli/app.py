@@ -10,7 +10,7 @@ from opsdk.cli.lazy import LazyCommand, LazyGroup
 
 _GENERATE = "opsdk.cli.generate.command"
 _PACKAGE = "opsdk.cli.package.command"
-_ALL = "Write all that is generated: the same as manifests."
+_ALL_SUMMARY = "Write all that is generated: the same as manifests."
 
 
 class _OpsdkGroup(LazyGroup):
@@ -97,7 +97,9 @@ class _GenerateGroup(LazyGroup):
             target=f"{_PACKAGE}:webhooks",
             summary="Print the webhook configurations of the operator.",
         ),
-        "all": LazyCommand(target=f"{_PACKAGE}:manifests", summary=_ALL, help=f"{_ALL}\n\nopsdk generate all"),
+        "all": LazyCommand(
+            target=f"{_PACKAGE}:manifests", summary=_ALL_SUMMARY, help=f"{_ALL_SUMMARY}\n\nopsdk generate all"
+        ),
     }
 
 

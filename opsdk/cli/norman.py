@@ -73,7 +73,7 @@ async def _serve(config: Config, host: str, port: int, documents: list[JsonObjec
         stack.enter_context(stop_on_signals(stopped.set))
         cluster = await stack.enter_async_context(Cluster(config))
         running = asyncio.create_task(cluster.start(), name="opsdk norman/cluster")
-        stack.push_async_callback(_end, running)
+        stack.push_async_callback(_cancel_and_wait, running)
         await cluster.wait_ready()
         await _apply(cluster.uncached, documents)
         server = await stack.enter_async_context(cluster_api(cluster, page=WebPage(title="norman")))
@@ -126,6 +126,6 @@ async def _admin_token(client: Client) -> str:
     return issued.status.token or ""
 
 
-async def _end(task: asyncio.Task[None]) -> None:
+async def _cancel_and_wait(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from opsdk.cli.package.settings import ContainerSettings, container_settings
 from opsdk.errors import UsageError
 
-_TEXTS = ("operator", "namespace", "image")
+_TEXT_KEYS = ("operator", "namespace", "image")
 _CONTAINER = ("env", "resources", "replicas")
 
 
@@ -60,9 +60,9 @@ def find_project(start: Path) -> Project | None:
     table = document.get("tool", {}).get("opsdk", {})
     texts = {key: value for key, value in table.items() if key not in _CONTAINER}
     for key, value in texts.items():
-        if key not in _TEXTS or not isinstance(value, str):
+        if key not in _TEXT_KEYS or not isinstance(value, str):
             raise UsageError(
-                f"{path}: [tool.opsdk] {key} = {value!r}: write text for {', '.join(_TEXTS)}; "
+                f"{path}: [tool.opsdk] {key} = {value!r}: write text for {', '.join(_TEXT_KEYS)}; "
                 f"the other keys are {', '.join(_CONTAINER)}"
             )
     try:

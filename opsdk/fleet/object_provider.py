@@ -59,7 +59,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
         self._namespace = namespace
         self._selector = Selector.parse(label_selector)
         self._clock = clock
-        self._dirty: dict[ObjectKey, None] = {}
+        self._changed_keys: dict[ObjectKey, None] = {}
         self._changed = asyncio.Event()
         self._keys: dict[str, ObjectKey] = {}
 
@@ -81,7 +81,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
             await self._add_handler(cache)
             loop = asyncio.get_running_loop()
             tasks.append(loop.create_task(cache.start(), name=f"{self!r}/cache"))
-            tasks.append(loop.create_task(self._follow(cache, management, on_change), name=f"{self!r}/follow"))
+            tasks.append(loop.create_task(self._process_changes(cache, management, on_change), name=f"{self!r}/follow"))
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
                 if task.done():
@@ -101,14 +101,14 @@ class ObjectClusters(ClusterProvider, Generic[T]):
                 log.warning("cannot watch %s, which describe clusters, yet: %s", self._kind.gvk, error)
                 await self._clock.sleep(_RETRY_SECONDS)
 
-    async def _follow(self, cache: Cache, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
+    async def _process_changes(self, cache: Cache, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
         """Describe each changed object, and report all clusters."""
         reader = Client(CachedReader(cache))
         await cache.wait_ready()
         clusters: dict[str, ClusterEntry] = {}
         while True:
             self._changed.clear()
-            keys, self._dirty = self._dirty, {}
+            keys, self._changed_keys = self._changed_keys, {}
             before = dict(clusters)
             for key in keys:
                 name = key.name if self._namespace or not key.namespace else f"{key.namespace}/{key.name}"
@@ -125,10 +125,10 @@ class ObjectClusters(ClusterProvider, Generic[T]):
     def _on_delta(self, delta: Delta) -> None:
         entry = delta.new or delta.old
         assert entry is not None
-        self._mark(entry.key)
+        self._enqueue(entry.key)
 
-    def _mark(self, key: ObjectKey) -> None:
-        self._dirty[key] = None
+    def _enqueue(self, key: ObjectKey) -> None:
+        self._changed_keys[key] = None
         self._changed.set()
 
     async def _entry(self, name: str, key: ObjectKey, reader: Client, management: Cluster) -> ClusterEntry | None:
@@ -141,7 +141,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
             return ClusterEntry(name=name, config=config, namespace=self.namespace_of(obj))
         except OpsdkError as error:
             # The configuration may depend on other objects, which are not watched.
-            self._clock.call_later(_RETRY_SECONDS, lambda: self._mark(key))
+            self._clock.call_later(_RETRY_SECONDS, lambda: self._enqueue(key))
             return ClusterEntry(name=name, problem=str(error))
 
     async def key_object(self, management: Cluster, name: str) -> T | None:

@@ -45,9 +45,9 @@ class Outage:
         self.since = since
         self._timeout = timeout
         self._rounds = 0
-        self._invited: set[str] = set()
+        self._invited_members: set[str] = set()
         self._stand_in = ""
-        self._until = since + timeout
+        self._turn_ends_at = since + timeout
         """The end of the first wait, of a turn, or of a pause."""
 
     def stand_in(self, now: float, others: Collection[str]) -> str:
@@ -59,19 +59,19 @@ class Outage:
         """
         if now < self.since + self._timeout:
             return ""
-        if self._stand_in in others and now < self._until:
+        if self._stand_in in others and now < self._turn_ends_at:
             return self._stand_in
-        if self._stand_in and self._invited >= set(others):
+        if self._stand_in and self._invited_members >= set(others):
             self._rounds += 1
-            self._stand_in, self._until = "", now + growing(self._timeout, self._rounds)
-        if not self._stand_in and now >= self._until:
-            self._invited.clear()
+            self._stand_in, self._turn_ends_at = "", now + growing(self._timeout, self._rounds)
+        if not self._stand_in and now >= self._turn_ends_at:
+            self._invited_members.clear()
         # By weight: the shards of an owner without connectivity spread over all other members.
-        free = [member for member in others if member not in self._invited]
+        free = [member for member in others if member not in self._invited_members]
         self._stand_in = max(free, key=lambda member: (weight(member, self.shard), member), default="")
         if self._stand_in:
-            self._invited.add(self._stand_in)
-            self._until = now + growing(self._timeout, self._rounds)
+            self._invited_members.add(self._stand_in)
+            self._turn_ends_at = now + growing(self._timeout, self._rounds)
         return self._stand_in
 
     def __repr__(self) -> str:

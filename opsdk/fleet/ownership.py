@@ -50,9 +50,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 # Minimum seconds between two lists of the leases.
-_MIN_GAP = 0.1
+_MIN_LIST_INTERVAL = 0.1
 # Fraction of renew_deadline for one list or write, as for a renewal of the lease.
-_TRY_SHARE = 0.5
+_REQUEST_TIMEOUT_SHARE = 0.5
 # Seconds for cancelled tasks to end.
 _CLOSE_SECONDS = 5.0
 # Maximum concurrent writes of leases.
@@ -124,7 +124,7 @@ class Ownership:
         self._shards: frozenset[str] = frozenset()
         self._rules: OwnershipRules | None = None
         self._runners: dict[str, ShardRunner] = {}
-        self._ending: dict[str, ShardRunner] = {}
+        self._stopping_runners: dict[str, ShardRunner] = {}
         self._tasks = TaskOwner("ownership", clock=clock)
         self._wake = asyncio.Event()
         self._leaving = False
@@ -198,7 +198,7 @@ class Ownership:
         try:
             while not self._leaving:
                 try:
-                    await self._live(default_identity())
+                    await self._run_member(default_identity())
                 except LeaderElectionLostError as error:
                     log.warning("%r lost its lease and begins again with a new identity: %s", self, error)
         finally:
@@ -207,7 +207,7 @@ class Ownership:
             await cache.aclose()
             await self._tasks.aclose()
 
-    async def _live(self, identity: str) -> None:
+    async def _run_member(self, identity: str) -> None:
         """Take part with one identity until this replica has left. Raises `LeaderElectionLostError`."""
         o = self.options
         options = LeaderElectionOptions(
@@ -224,7 +224,7 @@ class Ownership:
         rules = self._rules = OwnershipRules(identity, o)
         loop = asyncio.get_running_loop()
         electing = loop.create_task(elector.run(), name=f"{self!r}/member")
-        rounds = loop.create_task(self._rounds(elector, rules), name=f"{self!r}/rounds")
+        rounds = loop.create_task(self._sync_loop(elector, rules), name=f"{self!r}/rounds")
         try:
             await asyncio.wait((electing, rounds), return_when=asyncio.FIRST_COMPLETED)
             if rounds.done():
@@ -232,26 +232,26 @@ class Ownership:
             else:
                 electing.result()
         finally:
-            await finish(self._end(elector, [electing, rounds]), name=f"{self!r}/end")
+            await finish(self._leave_fleet(elector, [electing, rounds]), name=f"{self!r}/end")
 
-    async def _end(self, elector: LeaderElector, tasks: Collection[asyncio.Task[None]]) -> None:
+    async def _leave_fleet(self, elector: LeaderElector, tasks: Collection[asyncio.Task[None]]) -> None:
         """Cancel remaining work, whose writes are rejected. Delete the member's lease if no work remains."""
         for task in tasks:
             task.cancel()
         await wait_ended(tasks, _CLOSE_SECONDS, self._clock)
-        left = not self._runners and not self._ending and elector.is_leader
+        left = not self._runners and not self._stopping_runners and elector.is_leader
         elector.abandon()
         runners, self._runners = self._runners, {}
         await asyncio.gather(*(runner.kill() for runner in runners.values()))
         if left:
             try:
-                async with timeout(self._clock, self.options.renew_deadline * _TRY_SHARE):
+                async with timeout(self._clock, self.options.renew_deadline * _REQUEST_TIMEOUT_SHARE):
                     await self._client.delete(Lease, elector.options.name, namespace=elector.options.namespace)
             except (OpsdkError, TimeoutError) as error:
                 log.warning("cannot delete the lease of %s, it expires by itself: %s", elector.options.identity, error)
 
     # -------------------------------------------------------------- rounds
-    async def _rounds(self, elector: LeaderElector, rules: OwnershipRules) -> None:
+    async def _sync_loop(self, elector: LeaderElector, rules: OwnershipRules) -> None:
         """List, decide and write, until this replica has left."""
         electing = asyncio.get_running_loop().create_task(elector.wait_elected(), name=f"{self!r}/wait elected")
         electing.add_done_callback(lambda _: self._wake.set())
@@ -270,19 +270,19 @@ class Ownership:
             rules.leaving = self._leaving
             is_settled = False
             try:
-                async with timeout(self._clock, self.options.renew_deadline * _TRY_SHARE):
-                    is_settled = await self._round(elector, rules)
+                async with timeout(self._clock, self.options.renew_deadline * _REQUEST_TIMEOUT_SHARE):
+                    is_settled = await self._sync_once(elector, rules)
             except (OpsdkError, TimeoutError) as error:
                 log.warning("cannot read the leases of the fleet %s: %s", self.options.name, str(error) or "no answer")
-            if rules.leaving and not rules.states() and not self._runners and not self._ending:
+            if rules.leaving and not rules.states() and not self._runners and not self._stopping_runners:
                 if is_settled:
                     return
                 # Another leaving member may have handed a shard to this one meanwhile: list once more.
                 self._wake.set()
-            await self._clock.sleep(_MIN_GAP)
+            await self._clock.sleep(_MIN_LIST_INTERVAL)
             await self._sleep_until_woken(began + self.options.retry_period)
 
-    async def _round(self, elector: LeaderElector, rules: OwnershipRules) -> bool:
+    async def _sync_once(self, elector: LeaderElector, rules: OwnershipRules) -> bool:
         """List, decide and write. Returns whether no step was necessary."""
         requested_at = self._clock.now()
         leases = await self._leases.read()
@@ -294,7 +294,7 @@ class Ownership:
             is_settled = False
             writes = [step for step in steps if step.lease is not None]
             for step in steps:
-                self._carry_out(step, elector, rules)
+                self._apply_step(step, elector, rules)
             if writes and not await self._write_all(writes, rules):
                 # A conflict: another member wrote first. The next list has its write.
                 self._wake.set()
@@ -332,7 +332,7 @@ class Ownership:
         return True
 
     # -------------------------------------------------------------- work
-    def _carry_out(self, step: OwnershipStep, elector: LeaderElector, rules: OwnershipRules) -> None:
+    def _apply_step(self, step: OwnershipStep, elector: LeaderElector, rules: OwnershipRules) -> None:
         """Begin or end the work for a shard."""
         if step.kind is StepKind.WARM:
             self._runner(step.shard, elector, rules)
@@ -348,7 +348,7 @@ class Ownership:
         elif step.kind in (StepKind.LOSE, StepKind.COOL):
             if step.kind is StepKind.LOSE:
                 log.warning("%s lost %s: its work is cancelled", rules.identity, step.shard)
-            runner = self._ending[step.shard] = self._runners.pop(step.shard)
+            runner = self._stopping_runners[step.shard] = self._runners.pop(step.shard)
             self._tasks.start(runner.kill(), name=f"end {step.shard}")
 
     def _runner(self, shard: str, elector: LeaderElector, rules: OwnershipRules) -> ShardRunner:
@@ -361,8 +361,8 @@ class Ownership:
             self._wake.set()
 
         def on_end(runner: ShardRunner) -> None:
-            if self._ending.get(shard) is runner:
-                del self._ending[shard]
+            if self._stopping_runners.get(shard) is runner:
+                del self._stopping_runners[shard]
             if self._runners.get(shard) is runner:
                 del self._runners[shard]
                 rules.drained(shard)
@@ -373,7 +373,7 @@ class Ownership:
             self._make,
             fence=ShardFence(shard, elector, rules, self._clock),
             drain_timeout=self.options.drain_timeout,
-            after=self._ending.get(shard),
+            after=self._stopping_runners.get(shard),
             on_warm=on_warm,
             on_end=on_end,
             clock=self._clock,

@@ -47,9 +47,9 @@ from opsdk.fleet.shard_lease import (
 from opsdk.options import Options
 
 # Leases of dead members and of removed shards are deleted after this many lease durations.
-_STALE_DURATIONS = 10
+_STALE_LEASE_DURATIONS = 10
 # A member that could not read for this many periods may have missed a lease in between.
-_GAP_PERIODS = 3
+_MAX_READ_GAP_PERIODS = 3
 # Unconfirmed ownership ends this fraction of the lease before others may take it, as in leader election.
 _MARGIN = 0.05
 
@@ -104,7 +104,7 @@ class ShardState(Enum):
     """No work runs any more; the next holder is not written yet."""
 
 
-_WORKING = (ShardState.OWNED, ShardState.DRAINING, ShardState.DRAINED)
+_ACTIVE_STATES = (ShardState.OWNED, ShardState.DRAINING, ShardState.DRAINED)
 
 
 class StepKind(Enum):
@@ -177,7 +177,7 @@ class OwnershipRules:
         self._read_at = 0.0
         self._has_read = False
         self._missing_since: float | None = None
-        self._placed: tuple[object, Mapping[str, str]] = (None, {})
+        self._placement_cache: tuple[object, Mapping[str, str]] = (None, {})
 
     # -------------------------------------------------------------- observations
     def set_shards(self, names: Collection[str]) -> None:
@@ -190,7 +190,7 @@ class OwnershipRules:
         # A lease that this member did not see may have been deleted since its last read, before its holder observes
         # the deletion. A member that starts alone need not wait.
         is_alone = not self._has_read and len(self.membership.candidates()) == 1
-        was_blind = requested_at - self._read_at > self.options.retry_period * _GAP_PERIODS
+        was_blind = requested_at - self._read_at > self.options.retry_period * _MAX_READ_GAP_PERIODS
         is_blind_spot = not is_alone and (not self._has_read or was_blind)
         if is_blind_spot:
             self._missing_since = answered_at
@@ -271,7 +271,7 @@ class OwnershipRules:
             return f"{self.identity} does not own {name} (last observed holder: {holder or 'none'})"
         if shard.confirmed_at < shard.settles_at:
             return f"the lease of {name} was deleted: writes wait until its earlier holders have stopped"
-        if now >= self._lasts_until(shard):
+        if now >= self._ownership_expires_at(shard):
             return f"the ownership of {name} was not confirmed for {now - shard.confirmed_at:.1f} s"
         return ""
 
@@ -283,9 +283,9 @@ class OwnershipRules:
         """Return the member of each shard that exists, as this member sees the fleet."""
         members = self._members()
         key = (members, self._names)
-        if self._placed[0] != key:
-            self._placed = (key, place(members, self._names, load_factor=self.options.load_factor))
-        return self._placed[1]
+        if self._placement_cache[0] != key:
+            self._placement_cache = (key, place(members, self._names, load_factor=self.options.load_factor))
+        return self._placement_cache[1]
 
     def _members(self) -> frozenset[str]:
         """Return the members that take shards."""
@@ -302,9 +302,9 @@ class OwnershipRules:
                 target = stand_in
             steps += self._decide_shard(shard, target, wall)
             is_gone = shard.lease is None and shard.state is ShardState.NONE and shard.name not in self._names
-            if is_gone and (shard.vanished_at is None or self._has_waited(shard.vanished_at)):
+            if is_gone and (shard.vanished_at is None or self._lease_duration_elapsed_since(shard.vanished_at)):
                 del self._shards[shard.name]
-        return steps + self._stale()
+        return steps + self._delete_stale_leases()
 
     def _decide_shard(self, shard: _Shard, target: str, wall: datetime) -> Iterable[OwnershipStep]:
         holder, state = holder_of(shard.lease), shard.state
@@ -313,15 +313,15 @@ class OwnershipRules:
         if state is ShardState.DRAINED:
             shard.state = ShardState.NONE
             return ()
-        if state in _WORKING and (shard.lease is not None or self._read_at >= self._lasts_until(shard)):
+        if state in _ACTIVE_STATES and (shard.lease is not None or self._read_at >= self._ownership_expires_at(shard)):
             # Another member or none holds it, or one may have held it since: the work of this member ends.
             return self._set_state(shard, ShardState.NONE, StepKind.LOSE)
-        if state in _WORKING:
+        if state in _ACTIVE_STATES:
             # Its lease was deleted. Until it is written again, writes are rejected, and work continues.
             return [self._write(shard, self.identity, wall)]
         if target != self.identity:
-            return self._withdraw(shard)
-        if self._is_free(shard, holder):
+            return self._cancel_warmup(shard)
+        if self._is_available(shard, holder):
             return [self._write(shard, self.identity, wall)]
         if state is ShardState.NONE:
             if self._read_at < shard.returns_at and stand_in_of(shard.lease) != self.identity:
@@ -331,7 +331,7 @@ class OwnershipRules:
             return [OwnershipStep(StepKind.WRITE, shard.name, preferred_by(shard.lease, self.identity))]
         return ()
 
-    def _withdraw(self, shard: _Shard) -> Iterable[OwnershipStep]:
+    def _cancel_warmup(self, shard: _Shard) -> Iterable[OwnershipStep]:
         """End a warm-up, and the preference for this member: the holder would hand the shard to a cold member later."""
         if shard.state is not ShardState.NONE:
             return self._set_state(shard, ShardState.NONE, StepKind.COOL)
@@ -379,25 +379,25 @@ class OwnershipRules:
             return [OwnershipStep(StepKind.WRITE, shard.name, inviting(shard.lease, invited))]
         return ()
 
-    def _lasts_until(self, shard: _Shard) -> float:
+    def _ownership_expires_at(self, shard: _Shard) -> float:
         """Return when the ownership of a shard ends without another confirmation."""
         return shard.confirmed_at + self.options.lease_duration * (1 - _MARGIN)
 
-    def _has_waited(self, since: float) -> bool:
+    def _lease_duration_elapsed_since(self, since: float) -> bool:
         """Whether every holder without a confirmation since a time has stopped."""
         return self._read_at >= since + self.options.lease_duration
 
-    def _is_free(self, shard: _Shard, holder: str) -> bool:
+    def _is_available(self, shard: _Shard, holder: str) -> bool:
         """Whether no member may act for the shard."""
         if shard.vanished_at is not None and not shard.is_replaced:
             # The holder observes the deletion with its next read, or stops without one.
-            return self._has_waited(shard.vanished_at)
+            return self._lease_duration_elapsed_since(shard.vanished_at)
         return not holder or not self.membership.is_alive(holder)
 
     def _write(self, shard: _Shard, holder: str, wall: datetime) -> OwnershipStep:
         lease = shard.lease
         if lease is None:
-            is_settled = not shard.is_replaced and shard.state not in _WORKING
+            is_settled = not shard.is_replaced and shard.state not in _ACTIVE_STATES
             lease = new_shard_lease(self.options.name, self.options.namespace, shard.name, is_settled=is_settled)
         return OwnershipStep(StepKind.WRITE, shard.name, held_by(lease, holder, wall))
 
@@ -405,11 +405,11 @@ class OwnershipRules:
         shard.state, shard.outage = state, None
         return [OwnershipStep(kind, shard.name)]
 
-    def _stale(self) -> list[OwnershipStep]:
+    def _delete_stale_leases(self) -> list[OwnershipStep]:
         """Return the deletions of stale leases. The first of the live members deletes them."""
         if self.identity != min(self.membership.candidates()) or self.leaving:
             return []
-        after = self.options.lease_duration * _STALE_DURATIONS
+        after = self.options.lease_duration * _STALE_LEASE_DURATIONS
         # The lease of a shard without a live holder has no state that a new one lacks.
         leases = [
             shard.lease
@@ -417,12 +417,12 @@ class OwnershipRules:
             if shard.lease is not None
             and self._names
             and shard.name not in self._names
-            and self._is_free(shard, holder_of(shard.lease))
+            and self._is_available(shard, holder_of(shard.lease))
         ]
         return [
             OwnershipStep(StepKind.DELETE, "", lease) for lease in (*leases, *self.membership.stale_leases(after=after))
         ]
 
     def __repr__(self) -> str:
-        owned = sum(shard.state in _WORKING for shard in self._shards.values())
+        owned = sum(shard.state in _ACTIVE_STATES for shard in self._shards.values())
         return f"<OwnershipRules {self.identity}: {owned} of {len(self._names)} shards>"

@@ -21,7 +21,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 # Back-off before a failed provider restarts, and before a failed write of a condition is retried.
-_RETRY = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
+_RETRY_BACKOFF = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
 
 
 class FleetRunner:
@@ -63,7 +63,7 @@ class FleetRunner:
         self._probe = probe
         self._clock = clock
         self._entries: Clusters = {}
-        self._unreported: dict[str, Condition] = {}
+        self._pending_conditions: dict[str, Condition] = {}
         self._report_wanted = asyncio.Event()
 
     def needs_leader_election(self) -> bool:
@@ -83,7 +83,7 @@ class FleetRunner:
     # -------------------------------------------------------------- clusters
     async def _follow_provider(self) -> None:
         """Run the provider, and restart it after a failure. Its last clusters remain meanwhile."""
-        waits = _RETRY.start()
+        waits = _RETRY_BACKOFF.start()
         while True:
             try:
                 await self._provider.start(self._management, self._on_change)
@@ -118,16 +118,16 @@ class FleetRunner:
     def _on_condition(self, name: str, condition: Condition) -> None:
         # Other errors of the server are the same on other replicas, so only an unreachable cluster moves.
         self.ownership.reached(name, is_reachable=condition.reason != ClusterReason.UNREACHABLE.value)
-        self._unreported[name] = condition
+        self._pending_conditions[name] = condition
         self._report_wanted.set()
 
     async def _report_conditions(self) -> None:
         """Write conditions in sequence, only the latest of each cluster."""
-        waits = _RETRY.start()
+        waits = _RETRY_BACKOFF.start()
         while True:
             await self._report_wanted.wait()
             self._report_wanted.clear()
-            conditions, self._unreported = self._unreported, {}
+            conditions, self._pending_conditions = self._pending_conditions, {}
             for name, condition in conditions.items():
                 if name not in self.ownership.owned():
                     continue  # the new owner writes its own condition
@@ -135,8 +135,8 @@ class FleetRunner:
                     await self._provider.report(self._management, name, condition)
                 except Exception as error:  # noqa: BLE001 - a provider is user code; the log names the error
                     log.warning("cannot report the state of cluster %s, will retry: %r", name, error)
-                    self._unreported.setdefault(name, condition)
-            if self._unreported:
+                    self._pending_conditions.setdefault(name, condition)
+            if self._pending_conditions:
                 await self._clock.sleep(waits.next(self._clock.now()))
                 self._report_wanted.set()
 

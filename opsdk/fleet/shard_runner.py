@@ -16,7 +16,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 # Back-off before a failed runnable is replaced.
-_RESTART = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
+_RESTART_BACKOFF = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
 # Seconds for cancelled work to end. Work that ignores the cancellation is abandoned: its writes are rejected.
 _CANCEL_GRACE = 5.0
 
@@ -72,7 +72,7 @@ class ShardRunner:
         self.shard = shard
         self._make = make
         self._fence = fence
-        self._after = after
+        self._predecessor = after
         self._drain_timeout = drain_timeout
         self._on_warm = on_warm
         self._clock = clock
@@ -111,9 +111,9 @@ class ShardRunner:
 
     # -------------------------------------------------------------- the task
     async def _supervise(self) -> None:
-        waits = _RESTART.start()
-        if self._after is not None:
-            await self._after.wait_ended()
+        waits = _RESTART_BACKOFF.start()
+        if self._predecessor is not None:
+            await self._predecessor.wait_ended()
         while not self._draining:
             self._stop.clear()
             runnable: ShardRunnable | None = None

@@ -44,16 +44,16 @@ class ElectionThread(Closing):
 
     def __init__(self, make: MakeElector, *, hook: TelemetryHook | None = None, max_stall: float | None = 60.0) -> None:
         self.max_stall = max_stall
-        self._make = make
+        self._make_elector = make
         self._hook = hook or TelemetryHook()
         self._elector: LeaderElector | None = None
         self._elected = asyncio.Event()
         self._thread: threading.Thread | None = None
-        self._beat_at = 0.0
+        self._last_heartbeat = 0.0
         # Of the thread's loop.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._cancelled = asyncio.Event()
-        self._quit = asyncio.Event()
+        self._shutdown = asyncio.Event()
 
     # -------------------------------------------------------------- election and fence
     async def run(self) -> None:
@@ -70,20 +70,20 @@ class ElectionThread(Closing):
         self._result: asyncio.Future[None] = self._main.create_future()
         # After a cancellation the result is not read.
         self._result.add_done_callback(lambda result: result.exception())
-        self._ended: asyncio.Future[None] = self._main.create_future()
+        self._thread_done: asyncio.Future[None] = self._main.create_future()
         self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._run_thread, name="leader election", daemon=True)
-        self._beat()
+        self._heartbeat()
         try:
             self._start_thread(self._loop)
             await asyncio.wait([self._result])
             self._result.result()
         except asyncio.CancelledError:
-            self._in_thread(self._cancelled.set)
+            self._call_in_thread_loop(self._cancelled.set)
             await asyncio.wait([self._result], timeout=_END_SECONDS)
             raise
         finally:
-            self._heart.cancel()
+            self._heartbeat_timer.cancel()
 
     def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         assert self._thread is not None
@@ -91,7 +91,7 @@ class ElectionThread(Closing):
             self._thread.start()
         except RuntimeError:  # the system has no more threads
             loop.close()
-            self._ended.set_result(None)
+            self._thread_done.set_result(None)
             raise
 
     async def wait_elected(self) -> None:
@@ -100,7 +100,7 @@ class ElectionThread(Closing):
 
     async def release(self) -> None:
         """See `LeaderElector.release`."""
-        if self._elector is None or self._loop is None or self._ended.done():
+        if self._elector is None or self._loop is None or self._thread_done.done():
             return
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._elector.release(), self._loop))
 
@@ -119,10 +119,10 @@ class ElectionThread(Closing):
         """End the thread and close its connections. A lease that was not released expires. Idempotent."""
         if self._thread is None:
             return
-        self._in_thread(self._cancelled.set)
-        self._in_thread(self._quit.set)
-        await asyncio.wait([self._ended], timeout=_END_SECONDS)
-        if not self._ended.done():
+        self._call_in_thread_loop(self._cancelled.set)
+        self._call_in_thread_loop(self._shutdown.set)
+        await asyncio.wait([self._thread_done], timeout=_END_SECONDS)
+        if not self._thread_done.done():
             log.error("the thread of the leader election is still in %s", place(self._thread.ident or 0))
         elif self._thread.ident is not None:
             # Nothing is left of its function but the return: this waits for microseconds.
@@ -132,23 +132,23 @@ class ElectionThread(Closing):
         return f"<ElectionThread {self._elector or 'not started'}>"
 
     # -------------------------------------------------------------- between the loops
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         """Tell the thread that this event loop runs, as long as `run` does."""
-        self._beat_at = time.monotonic()
-        self._heart = self._main.call_later(self._interval, self._beat)
+        self._last_heartbeat = time.monotonic()
+        self._heartbeat_timer = self._main.call_later(self._interval, self._heartbeat)
 
     @property
     def _interval(self) -> float:
         return 1.0 if self.max_stall is None else min(self.max_stall / 4, 1.0)
 
-    def _in_thread(self, function: Callable[[], object]) -> None:
+    def _call_in_thread_loop(self, function: Callable[[], object]) -> None:
         try:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(function)
         except RuntimeError:
             log.debug("the thread of the leader election has ended")
 
-    def _in_main(self, function: Callable[[], object]) -> None:
+    def _call_in_main_loop(self, function: Callable[[], object]) -> None:
         try:
             self._main.call_soon_threadsafe(function)
         except RuntimeError:
@@ -173,25 +173,25 @@ class ElectionThread(Closing):
         finally:
             # Does not wait for threads that resolve names: they must not delay the end.
             self._loop.close()
-            self._in_main(partial(self._set_result, error))
-            self._in_main(lambda: None if self._ended.done() else self._ended.set_result(None))
+            self._call_in_main_loop(partial(self._set_result, error))
+            self._call_in_main_loop(lambda: None if self._thread_done.done() else self._thread_done.set_result(None))
 
     async def _serve(self) -> None:
-        async with self._make(_MainHook(self._hook, self._in_main)) as elector:
+        async with self._make_elector(_MainHook(self._hook, self._call_in_main_loop)) as elector:
             # A replica whose event loop is blocked could not do the work of a leader.
             elector.may_acquire = self._is_main_alive
             self._elector = elector
-            error = await self._take_part(elector)
-            self._in_main(partial(self._set_result, error))
+            error = await self._run_elector(elector)
+            self._call_in_main_loop(partial(self._set_result, error))
             # The lease may still have to be released over this connection.
-            await self._quit.wait()
+            await self._shutdown.wait()
 
-    async def _take_part(self, elector: LeaderElector) -> BaseException | None:
+    async def _run_elector(self, elector: LeaderElector) -> BaseException | None:
         """Run the elector until it ends, it is cancelled, or the other event loop is stuck. Returns the error."""
         running = asyncio.create_task(elector.run())
         elected = asyncio.create_task(elector.wait_elected())
-        elected.add_done_callback(lambda task: None if task.cancelled() else self._in_main(self._elected.set))
-        stuck = asyncio.create_task(self._until_stuck())
+        elected.add_done_callback(lambda task: None if task.cancelled() else self._call_in_main_loop(self._elected.set))
+        stuck = asyncio.create_task(self._wait_until_stalled())
         cancelled = asyncio.create_task(self._cancelled.wait())
         tasks: list[asyncio.Task[Any]] = [running, elected, stuck, cancelled]
         await asyncio.wait([running, stuck, cancelled], return_when=asyncio.FIRST_COMPLETED)
@@ -209,16 +209,16 @@ class ElectionThread(Closing):
         return error
 
     def _is_main_alive(self) -> bool:
-        return time.monotonic() - self._beat_at < 3 * self._interval
+        return time.monotonic() - self._last_heartbeat < 3 * self._interval
 
-    async def _until_stuck(self) -> BaseException:
+    async def _wait_until_stalled(self) -> BaseException:
         """Return the error when the event loop of `run` was blocked for `max_stall`."""
         while True:
             began = time.monotonic()
             await asyncio.sleep(self._interval)
             if self.max_stall is None or time.monotonic() - began > 2 * self._interval + 1:
                 continue  # this thread did not run either, for example after SIGSTOP
-            stalled = time.monotonic() - self._beat_at
+            stalled = time.monotonic() - self._last_heartbeat
             if stalled > self.max_stall:
                 where = place(self._main_thread)
                 text = f"the event loop was blocked for {stalled:.0f} s in {where}, so renewals of the lease ended"
@@ -231,8 +231,8 @@ class _MainHook(TelemetryHook):
 
     def __init__(self, hook: TelemetryHook, in_main: Callable[[Callable[[], object]], None]) -> None:
         self._hook = hook
-        self._in_main = in_main
+        self._call_in_main_loop = in_main
 
     def record(self, record: Record) -> None:
         """See `TelemetryHook`."""
-        self._in_main(partial(self._hook.record, record))
+        self._call_in_main_loop(partial(self._hook.record, record))

@@ -23,11 +23,11 @@ from opsdk.options import Options
 
 # Leadership ends this share of the lease before others may take it: clocks of two machines run at different speeds, and
 # a request needs time from the last check to the server.
-_MARGIN = 0.05
+_EXPIRY_MARGIN = 0.05
 # One try is limited to this share of renew_deadline, but not below this many seconds, so that one hung request does not
 # use up the deadline (controller-runtime: pkg/leaderelection/leader_election.go, the timeout of its client).
-_TRY_SHARE = 0.5
-_TRY_SECONDS = 1.0
+_ATTEMPT_TIMEOUT_SHARE = 0.5
+_MIN_ATTEMPT_TIMEOUT = 1.0
 
 
 class LeaderElectionOptions(Options, frozen=True, kw_only=True):
@@ -81,12 +81,12 @@ class LeaderElectionOptions(Options, frozen=True, kw_only=True):
     @property
     def longest_leadership(self) -> float:
         """Seconds after a renewal when leadership ends in any case: before others may take the lease."""
-        return self.recorded_duration * (1 - _MARGIN)
+        return self.recorded_duration * (1 - _EXPIRY_MARGIN)
 
     @property
     def try_timeout(self) -> float:
         """Seconds for one try to acquire or renew the lease."""
-        return max(_TRY_SECONDS, self.renew_deadline * _TRY_SHARE)
+        return max(_MIN_ATTEMPT_TIMEOUT, self.renew_deadline * _ATTEMPT_TIMEOUT_SHARE)
 
 
 class Role(Enum):
@@ -118,7 +118,7 @@ class LeaderElectionRules:
         self.role = Role.WAITING
         self._observed: _ObservedLease | None = None
         self._renewed_at = 0.0
-        self._first_try_at: float | None = None
+        self._first_attempt_at: float | None = None
 
     # -------------------------------------------------------------- observations
     def observed(self, lease: Lease, now: float) -> None:
@@ -132,14 +132,14 @@ class LeaderElectionRules:
         """Report that the server accepted our write. Leadership counts from the time of the request."""
         self._observed = _ObservedLease(deep_copy(lease), requested_at)
         self._renewed_at = requested_at
-        self._first_try_at = None
+        self._first_attempt_at = None
         if self.role is Role.WAITING:
             self.role = Role.LEADING
 
     def trying(self, now: float) -> None:
         """Report that a renewal begins. The first one after a success starts `renew_deadline`."""
-        if self._first_try_at is None:
-            self._first_try_at = now
+        if self._first_attempt_at is None:
+            self._first_attempt_at = now
 
     def check(self, now: float) -> Role:
         """Return the role at the time `now`: a leader that could not renew in time has lost."""
@@ -154,8 +154,8 @@ class LeaderElectionRules:
     def deadline(self) -> float:
         """Return the time when leadership ends without a renewal."""
         latest = self._renewed_at + self.options.longest_leadership
-        first_try_at = self._first_try_at  # read once: `is_leading` runs in other threads
-        return latest if first_try_at is None else min(latest, first_try_at + self.options.renew_deadline)
+        first_attempt_at = self._first_attempt_at  # read once: `is_leading` runs in other threads
+        return latest if first_attempt_at is None else min(latest, first_attempt_at + self.options.renew_deadline)
 
     # -------------------------------------------------------------- writes
     def can_acquire(self, now: float) -> bool:

@@ -37,9 +37,9 @@ log = SafeLogger(__name__)
 _JITTER = 1.2
 
 
-class _Outcome(Enum):
-    OURS = "ours"
-    THEIRS = "theirs"
+class _AttemptResult(Enum):
+    HELD = "ours"
+    HELD_BY_OTHER = "theirs"
     FAILED = "failed"
 
 
@@ -163,7 +163,7 @@ class LeaderElector:
     async def _acquire(self) -> None:
         last_holder = ""
         while True:
-            if self.may_acquire() and await self._try(self.options.try_timeout) is _Outcome.OURS:
+            if self.may_acquire() and await self._try_with_timeout(self.options.try_timeout) is _AttemptResult.HELD:
                 # The response may have come too late, for example because the event loop was blocked.
                 if self.rules.check(self._now()) is Role.LOST:
                     raise LeaderElectionLostError(self._reason_of_loss())
@@ -182,8 +182,12 @@ class LeaderElector:
             began = self._clock.now()
             self.rules.trying(began)
             remaining = self.rules.deadline() - began
-            outcome = await self._try(min(remaining, self.options.try_timeout)) if remaining > 0 else _Outcome.FAILED
-            if outcome is _Outcome.THEIRS:
+            outcome = (
+                await self._try_with_timeout(min(remaining, self.options.try_timeout))
+                if remaining > 0
+                else _AttemptResult.FAILED
+            )
+            if outcome is _AttemptResult.HELD_BY_OTHER:
                 self.rules.role = Role.LOST
             if self.rules.check(self._now()) is Role.LOST:
                 raise LeaderElectionLostError(self._reason_of_loss())
@@ -202,17 +206,17 @@ class LeaderElector:
         explanation = self._explain()
         return f"{reason}; {explanation}" if explanation else reason
 
-    async def _try(self, seconds: float) -> _Outcome:
+    async def _try_with_timeout(self, seconds: float) -> _AttemptResult:
         """Try to acquire or renew the lease within `seconds`."""
         try:
             async with timeout(self._clock, seconds):
-                return await self._attempt()
+                return await self._try_acquire_or_renew()
         except (OpsdkError, TimeoutError) as error:
             level = logging.WARNING if isinstance(error, TransportError | TimeoutError) else logging.ERROR
             log.log(level, "cannot take or renew the lease %s: %s", self._lease_name, str(error) or "no answer in time")
-            return _Outcome.FAILED
+            return _AttemptResult.FAILED
 
-    async def _attempt(self) -> _Outcome:
+    async def _try_acquire_or_renew(self) -> _AttemptResult:
         if self.rules.role is Role.LEADING:
             # Fast path of client-go: update the last observed lease without reading it.
             try:
@@ -225,28 +229,28 @@ class LeaderElector:
         except NotFoundError:
             return await self._create()
         if not self.rules.can_acquire(self._clock.now()):
-            return _Outcome.THEIRS
+            return _AttemptResult.HELD_BY_OTHER
         try:
             return await self._write()
         except ConflictError:
-            return _Outcome.THEIRS if self.rules.role is Role.WAITING else _Outcome.FAILED
+            return _AttemptResult.HELD_BY_OTHER if self.rules.role is Role.WAITING else _AttemptResult.FAILED
 
     async def _read(self) -> Lease:
         return await self._client.get(Lease, ObjectKey(self.options.namespace, self.options.name), uncached=True)
 
-    async def _create(self) -> _Outcome:
+    async def _create(self) -> _AttemptResult:
         fresh = LeaderElectionRules(self.options).desired_record(self._clock.wall())
         requested_at = self._clock.now()
         try:
             self.rules.acquired(await self._client.create(fresh), requested_at)
         except AlreadyExistsError:
-            return _Outcome.FAILED
-        return _Outcome.OURS
+            return _AttemptResult.FAILED
+        return _AttemptResult.HELD
 
-    async def _write(self) -> _Outcome:
+    async def _write(self) -> _AttemptResult:
         requested_at = self._clock.now()
         self.rules.acquired(await self._client.update(self.rules.desired_record(self._clock.wall())), requested_at)
-        return _Outcome.OURS
+        return _AttemptResult.HELD
 
     # -------------------------------------------------------------- reporting
     @property

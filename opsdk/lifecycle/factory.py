@@ -78,7 +78,7 @@ class SharedControllerFactory:
         self.cluster = cluster
         self.manager = manager
         self._options = options
-        self._by_kind = {kind_of(kind).gvk: own for kind, own in (options_by_kind or {}).items()}
+        self._options_by_kind = {kind_of(kind).gvk: own for kind, own in (options_by_kind or {}).items()}
         self._prefix = prefix
         self._journal = journal
         self._clock = clock
@@ -103,7 +103,7 @@ class SharedControllerFactory:
         token = kind_of(kind)
         existing = self.controllers.get(token.gvk)
         if existing is None:
-            return self._make(kind, predicates)
+            return self._new_controller(kind, predicates)
         if existing.kind.representation is not token.representation:
             raise UsageError(
                 f"{existing.name} handles {token.gvk} as {existing.kind.representation.__name__}, not as "
@@ -127,13 +127,13 @@ class SharedControllerFactory:
         gvk = (await self.cluster.mapper.kind_for(resource)).gvk
         return self.for_kind(unstructured(gvk.api_version, gvk.kind))
 
-    def _make(self, kind: KindLike[T], predicates: Sequence[PredicateFunc]) -> GenericController[T]:
+    def _new_controller(self, kind: KindLike[T], predicates: Sequence[PredicateFunc]) -> GenericController[T]:
         token = kind_of(kind)
         controller = GenericController(
             self.cluster,
             kind,
             name=f"{self._prefix}{token.name.lower()}-handlers",
-            options=self._by_kind.get(token.gvk, self._options),
+            options=self._options_by_kind.get(token.gvk, self._options),
             predicates=predicates,
             clock=self._clock,
             hook=self.manager.hook,

@@ -90,7 +90,7 @@ class GeneratingHandler:
         self.kinds: dict[GroupVersionKind, Kind[Any]] = {kind_of(kind).gvk: kind_of(kind) for kind in kinds}
         self.options = options or GeneratingOptions()
         self._function = function
-        self._applied: dict[Request, tuple[str, str]] = {}
+        self._applied_versions: dict[Request, tuple[str, str]] = {}
         if inspect.isasyncgenfunction(function):
             self._takes_context = len(inspect.signature(function).parameters) > 1
         else:
@@ -105,7 +105,7 @@ class GeneratingHandler:
         """Apply what the function returns, and prune what it does not."""
         request = Request.of(obj)
         version = (obj.metadata.uid, obj.metadata.resource_version)
-        if self.options.unique_apply_for_resource_version and self._applied.get(request) == version:
+        if self.options.unique_apply_for_resource_version and self._applied_versions.get(request) == version:
             return
         if obj.metadata.deletion_timestamp is not None:
             return
@@ -117,18 +117,18 @@ class GeneratingHandler:
         if self.options.uses_labels:
             desired = {(gvk_of(child).group_kind, key_of(child)) for child in labelled}
             await self._prune_labelled(request, obj, kinds, desired, ctx)
-        self._applied[request] = version
+        self._applied_versions[request] = version
 
     async def remove(self, obj: Child, ctx: Context) -> None:
         """Delete the objects that no owner reference ties to `obj`."""
         request = Request.of(obj)
-        self._applied.pop(request, None)
+        self._applied_versions.pop(request, None)
         await self._prune_labelled(request, obj, self._known_kinds(obj), set(), ctx)
 
     async def __call__(self, request: Request, obj: Child | None, ctx: Context) -> None:
         """Handle an event. The garbage collector deletes what has an owner reference to an object that is gone."""
         if obj is None:
-            self._applied.pop(request, None)
+            self._applied_versions.pop(request, None)
         else:
             await self.updated(obj, ctx)
 

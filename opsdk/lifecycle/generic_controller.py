@@ -157,7 +157,7 @@ class GenericController(Generic[T]):
         """The names of the lifecycles that have a finalizer."""
         self._clock = clock
         self._deletions = RecentDeletions()
-        self._warned: set[str] = set()
+        self._warned_finalizers: set[str] = set()
         self._table = RunTable(retry_limit=max(1, self.options.workers - 1))
         self._has_handlers = asyncio.Event()
         self._sources: list[EventSource] = []
@@ -404,18 +404,18 @@ class GenericController(Generic[T]):
         if obj is not None and self.finalizers:
             self._warn_of_unknown(obj)
         errors: dict[str, Exception] = {}
-        for registration in self._chosen(item):
+        for registration in self._handlers_to_call(item):
             try:
                 if registration.selects(obj):
                     obj = await self._call(registration, key, obj, ctx)
             except IgnoreError as reason:
                 log.debug("%s ends for %s: %s", registration.name, key, reason)
-                self._settle(key, registration.name)
+                self._clear_failure(key, registration.name)
             except Exception as error:  # noqa: BLE001 - a user function may raise anything
                 error.add_note(f"in handler {registration.name}")
                 errors[registration.name] = error
             else:
-                self._settle(key, registration.name)
+                self._clear_failure(key, registration.name)
         if errors:
             self._record_failures(key, errors)
             raise HandlersFailedError(errors)
@@ -424,8 +424,8 @@ class GenericController(Generic[T]):
     def _warn_of_unknown(self, obj: T) -> None:
         """Log each finalizer once that has the prefix of our lifecycles and belongs to none of them."""
         for name in unknown_finalizers(obj.metadata.finalizers, self.finalizers.values()):
-            if name not in self._warned:
-                self._warned.add(name)
+            if name not in self._warned_finalizers:
+                self._warned_finalizers.add(name)
                 log.warning(
                     "%s %s has the finalizer %s, which no lifecycle of %s handles: if its program is gone, run "
                     "opsdk cleanup --finalizers %s --kind %s",
@@ -437,7 +437,7 @@ class GenericController(Generic[T]):
                     self.kind.gvk.group_kind,
                 )
 
-    def _chosen(self, item: AnyRequest) -> Iterable[NamedHandler]:
+    def _handlers_to_call(self, item: AnyRequest) -> Iterable[NamedHandler]:
         """Return the handlers to call now. Those that hang get an item of their own."""
         if isinstance(item, HandlerRequest):
             registration = self.handlers.get(item.handler)
@@ -498,7 +498,7 @@ class GenericController(Generic[T]):
                 )
             )
 
-    def _settle(self, key: Request, handler: str) -> None:
+    def _clear_failure(self, key: Request, handler: str) -> None:
         item = HandlerRequest.of(key, handler)
         self._table.succeeded(key, handler)
         self._requeue_policy.scheduled.pop(item, None)
@@ -507,7 +507,7 @@ class GenericController(Generic[T]):
     def _record_failures(self, key: Request, errors: dict[str, Exception]) -> None:
         for name, error in errors.items():
             if is_terminal(error):
-                self._settle(key, name)
+                self._clear_failure(key, name)
             elif self.options.retry is RetryPolicy.FAILED:
                 self._table.failed(key, name, timed_out=isinstance(error, HandlerTimeoutError))
 

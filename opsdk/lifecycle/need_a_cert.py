@@ -63,7 +63,7 @@ class NeedACertHandler:
             self._managers[request] = manager
         manager.targets = tuple(await self._targets(request, ctx))
         await manager.check()
-        await self._own(service, options.secret, ctx)
+        await self._set_owner_reference(service, options.secret, ctx)
         assert manager.bundle is not None  # `check` sets it
         rotating = manager.bundle.next_authority is not None or bool(manager.bundle.previous)
         delay = options.overlap if rotating else self._interval
@@ -78,7 +78,7 @@ class NeedACertHandler:
             if request in called_services(obj)
         ]
 
-    async def _own(self, service: Service, secret_name: str, ctx: Context) -> None:
+    async def _set_owner_reference(self, service: Service, secret_name: str, ctx: Context) -> None:
         """Let the garbage collector delete the Secret with the Service."""
         secret = await ctx.client.get_or_none(Secret, secret_name, namespace=service.metadata.namespace)
         if secret is None or has_owner_reference(service, secret):

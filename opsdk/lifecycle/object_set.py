@@ -101,7 +101,7 @@ class ObjectSet:
         set_owner = owner if isinstance(owner, SetOwner) or owner is None else SetOwner.of(owner)
         self.identity = SetIdentity(set_id, set_owner)
         self._kinds: dict[GroupKind, Kind[Any]] = {kind_of(kind).gvk.group_kind: kind_of(kind) for kind in kinds}
-        self._bucket = TokenBucket(self.options.qps, self.options.burst) if self.options.qps else None
+        self._rate_limiter = TokenBucket(self.options.qps, self.options.burst) if self.options.qps else None
         self._no_delete = {kind_of(kind).gvk.group_kind for kind in self.options.no_delete}
         self._patchers = {kind_of(kind).gvk.group_kind: patch for kind, patch in self.options.patchers.items()}
         self._reconcilers = {kind_of(kind).gvk.group_kind: call for kind, call in self.options.reconcilers.items()}
@@ -120,9 +120,9 @@ class ObjectSet:
         """Return what `apply` would write. Writes nothing. Raises as `apply`."""
         desired = await self._prepare(objects)
         kinds = await self._all_kinds()
-        writes = [write for child in desired if (write := await self._pending(child)) is not None]
+        writes = [write for child in desired if (write := await self._pending_write(child)) is not None]
         identities = {identity_of(child) for child in desired}
-        deleted = [_pruned(member) for member in await self._members(kinds, identities)]
+        deleted = [_pruned(member) for member in await self._undesired_objects(kinds, identities)]
         return SetPlan.of([*writes, *deleted])
 
     async def apply(self, objects: Sequence[Child]) -> SetPlan:
@@ -163,7 +163,7 @@ class ObjectSet:
             for other in errors[1:]:
                 errors[0].add_note(f"and: {other}")
             raise errors[0]
-        for member in await self._members(kinds, identities):
+        for member in await self._undesired_objects(kinds, identities):
             writes += [_pruned(member)] if await self._delete(member) else []
         if self._parent is not None:
             await self._parent.record({gk: kinds[gk] for gk in {gk for gk, _ in identities}}, desired, keep=False)
@@ -218,7 +218,7 @@ class ObjectSet:
         return self._owner if not namespace or namespace == child.metadata.namespace else None
 
     # -------------------------------------------------------------- writing
-    async def _live(self, child: Child) -> Child | None:
+    async def _get_live(self, child: Child) -> Child | None:
         """Return the live object. Raises `AlreadyOwnedError` if it belongs to another set."""
         live: Child | None = await self._client.get_or_none(kind_of_object(child), key_of(child))
         if live is not None and live.metadata.labels.get(HASH) and not self.identity.is_set_of(live):
@@ -230,21 +230,21 @@ class ObjectSet:
             )
         return live
 
-    async def _pending(self, child: Child) -> Explanation | None:
+    async def _pending_write(self, child: Child) -> Explanation | None:
         """Return the write that brings `child` into its desired state, or None."""
-        live = await self._live(child)
+        live = await self._get_live(child)
         if self.options.mode is SetMode.SERVER_SIDE_APPLY:
             return await self._applier.pending(child, owner=self._controller(child))
         if live is None:
             return Explanation(gvk=gvk_of(child), key=key_of(child), reason=ApplyReason.CREATE)
-        return None if three_way_patch(self._tree(child), _tree_of(live)) is None else _changed(child)
+        return None if three_way_patch(self._tree(child), _server_tree(live)) is None else _changed(child)
 
     async def _write(self, child: Child) -> Explanation | None:
         """Bring one object into its desired state. Returns what was written, or None."""
-        pending = await self._pending(child)
+        pending = await self._pending_write(child)
         if pending is None:
             return None
-        live = await self._live(child)
+        live = await self._get_live(child)
         if live is not None:
             reconciler = self._reconcilers.get(pending.gvk.group_kind)
             if reconciler is not None and await reconciler(self._client, live, child):
@@ -257,14 +257,18 @@ class ObjectSet:
         try:
             await self._send(child, live)
         except InvalidError as error:
-            if live is None or pending.gvk.group_kind not in self.options.replace_immutable or not _immutable(error):
+            if (
+                live is None
+                or pending.gvk.group_kind not in self.options.replace_immutable
+                or not _is_immutable_error(error)
+            ):
                 raise
             await self._replace(child, live)
         return pending
 
     async def _send(self, child: Child, live: Child | None) -> None:
         if self.options.mode is SetMode.SERVER_SIDE_APPLY:
-            patch = adoption_patch(self._tree(child), _tree_of(live)) if live is not None else None
+            patch = adoption_patch(self._tree(child), _server_tree(live)) if live is not None else None
             if patch is not None:
                 await self._client.patch(_metadata_of(child), merge_patch(patch), field_owner=self._applier.field_owner)
             await self._applier.apply(child, owner=self._controller(child))
@@ -274,7 +278,7 @@ class ObjectSet:
         elif live.metadata.deletion_timestamp is not None:
             raise TerminatingError(f"{live.kind} {key_of(live)} is being deleted: it is created again when it is gone")
         else:
-            patch = three_way_patch(self._tree(child), _tree_of(live))
+            patch = three_way_patch(self._tree(child), _server_tree(live))
             if patch is not None:
                 await self._client.patch(_metadata_of(child), merge_patch(patch), field_owner=self._applier.field_owner)
 
@@ -297,9 +301,9 @@ class ObjectSet:
         return to_tree(child)
 
     async def _wait_for_turn(self) -> None:
-        if self._bucket is not None:
+        if self._rate_limiter is not None:
             clock = self.options.clock
-            await clock.sleep(self._bucket.reserve(clock.now()))
+            await clock.sleep(self._rate_limiter.reserve(clock.now()))
 
     # -------------------------------------------------------------- what should not exist
     async def _all_kinds(self) -> dict[GroupKind, Kind[Any]]:
@@ -314,7 +318,7 @@ class ObjectSet:
                 kinds[group_kind] = unstructured(mappings[0].gvk.api_version, group_kind.kind)
         return kinds
 
-    async def _members(self, kinds: dict[GroupKind, Kind[Any]], desired: set[Identity]) -> list[AnyObject]:
+    async def _undesired_objects(self, kinds: dict[GroupKind, Kind[Any]], desired: set[Identity]) -> list[AnyObject]:
         """Return the objects of the set that are not desired and may be deleted."""
         members: list[AnyObject] = []
         for group_kind, kind in kinds.items():
@@ -386,7 +390,7 @@ async def purge_orphan(client: Client, obj: AnyObject) -> bool:
     return True
 
 
-def _tree_of(live: AnyObject) -> dict[str, Any]:
+def _server_tree(live: AnyObject) -> dict[str, Any]:
     """Return the object as the server wrote it."""
     origin = origin_of(live)
     return to_tree(live) if origin is None else origin
@@ -407,6 +411,6 @@ def _changed(child: Child) -> Explanation:
     return Explanation(gvk=gvk_of(child), key=key_of(child), reason=ApplyReason.CHANGED)
 
 
-def _immutable(error: InvalidError) -> bool:
+def _is_immutable_error(error: InvalidError) -> bool:
     texts = [cause.message for cause in error.details.causes] or [error.message]
     return all("immutable" in text or "may not change once set" in text for text in texts)

@@ -17,7 +17,7 @@ from opsdk.errors import ConflictError, MethodNotAllowedError, NoMatchError, Not
 from opsdk.patch import MergeFrom
 from opsdk.rest.discovery import ApiResource, Discovery
 
-_ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 """Conflicts with other writers until an object is reported as a problem."""
 
 
@@ -165,7 +165,7 @@ async def _drain_object(
 ) -> DrainedFinalizer | None:
     current: PartialObjectMetadata | None = obj
     key, uid = key_of(obj), obj.metadata.uid
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MAX_ATTEMPTS):
         if current is None or current.metadata.uid != uid:
             return None
         meta = current.metadata
@@ -187,4 +187,4 @@ async def _drain_object(
             return None
         else:
             return drained
-    raise ConflictError(f"{kind.name} {key} changed {_ATTEMPTS} times while its finalizers were removed: try again")
+    raise ConflictError(f"{kind.name} {key} changed {_MAX_ATTEMPTS} times while its finalizers were removed: try again")

@@ -27,28 +27,28 @@ class RecentDeletions:
     """
 
     def __init__(self, *, keep: float = KEEP_SECONDS) -> None:
-        self._keep = keep
+        self._keep_seconds = keep
         # uid -> time and version, the oldest first.
         self._deleted: dict[str, tuple[float, str]] = {}
 
     def record(self, uid: str, resource_version: str, *, now: float) -> None:
         """Record that an object is gone, whose last known version is `resource_version`."""
-        self._drop_old(now)
+        self._drop_expired(now)
         self._deleted.pop(uid, None)
         self._deleted[uid] = (now, resource_version)
 
     def is_stale(self, uid: str, resource_version: str, *, now: float) -> bool:
         """Whether an object that the cache holds is known to be deleted."""
-        self._drop_old(now)
+        self._drop_expired(now)
         if uid not in self._deleted:
             return False
         before, current = revision_of(self._deleted[uid][1]), revision_of(resource_version)
         return before is None or current is None or current <= before
 
-    def _drop_old(self, now: float) -> None:
+    def _drop_expired(self, now: float) -> None:
         while self._deleted:
             uid, (deleted_at, _) = next(iter(self._deleted.items()))
-            if deleted_at > now - self._keep:
+            if deleted_at > now - self._keep_seconds:
                 return
             del self._deleted[uid]
 
@@ -57,4 +57,4 @@ class RecentDeletions:
         return len(self._deleted)
 
     def __repr__(self) -> str:
-        return f"<RecentDeletions: {len(self)} of the last {self._keep:g} s>"
+        return f"<RecentDeletions: {len(self)} of the last {self._keep_seconds:g} s>"

@@ -20,7 +20,7 @@ from opsdk.sources import KindSource
 TRIGGER_ALL: Final = Request("", "_all_")
 """A resolver returns it to call the handlers for every object (``relatedresource.AllKey``)."""
 
-_Resolved = Iterable[Hashable] | None
+_ResolvedRequests = Iterable[Hashable] | None
 
 
 def relate(
@@ -47,14 +47,14 @@ def relate(
     if resolver is None:
         handler = EnqueueRequestForOwner(target.kind, only_controller_owner=False)
     else:
-        handler = EnqueueRequestsFromMapFunc[Any](_with_all(resolver, target.keys))
+        handler = EnqueueRequestsFromMapFunc[Any](_expand_trigger_all(resolver, target.keys))
     target.add_source(KindSource(target.cluster.cache, kind_of(source), handler, predicates=predicates))
 
 
-def _with_all(resolver: MapFunction, keys: Callable[[], Sequence[Request]]) -> MapFunction:
+def _expand_trigger_all(resolver: MapFunction, keys: Callable[[], Sequence[Request]]) -> MapFunction:
     """Return the resolver with `TRIGGER_ALL` replaced by all requests."""
 
-    def expand(resolved: _Resolved) -> Mapped:
+    def expand(resolved: _ResolvedRequests) -> Mapped:
         requests = list(resolved or ())
         return [*keys(), *(r for r in requests if r != TRIGGER_ALL)] if TRIGGER_ALL in requests else requests
 

@@ -39,9 +39,9 @@ Provider = Callable[[], "object | Awaitable[object]"]
 ROOT = "/debug/"
 # Seconds for a provider, and rows of the memory page.
 _TIMEOUT = 10.0
-_ROWS = 20
+_MAX_ROWS = 20
 # Objects that are counted before other tasks run: about 3 ms.
-_SLICE = 50_000
+_OBJECTS_PER_SLICE = 50_000
 
 
 class DebugPages:
@@ -54,7 +54,7 @@ class DebugPages:
     def __init__(self, clock: Clock = LOOP_CLOCK) -> None:
         self._clock = clock
         self._pages: dict[str, tuple[str, Provider]] = {}
-        self._parts: dict[str, list[Callable[[], Iterable[object]]]] = {}
+        self._row_providers: dict[str, list[Callable[[], Iterable[object]]]] = {}
 
     def add(self, path: str, provider: Provider, *, description: str = "") -> None:
         """Add a page. It replaces a page with the same path.
@@ -71,7 +71,7 @@ class DebugPages:
 
     def extend(self, path: str, provider: Callable[[], Iterable[object]]) -> None:
         """Add rows to a page that is a list. Several runnables may add rows to the same page."""
-        parts = self._parts.setdefault(_name(path), [])
+        parts = self._row_providers.setdefault(_name(path), [])
         parts.append(provider)
         if _name(path) not in self._pages:
             self.add(
@@ -135,8 +135,8 @@ async def memory_page() -> Mapping[str, object]:
     """
     objects = gc.get_objects()
     counts: Counter[type] = Counter()
-    for begin in range(0, len(objects), _SLICE):
-        counts.update(map(type, objects[begin : begin + _SLICE]))
+    for begin in range(0, len(objects), _OBJECTS_PER_SLICE):
+        counts.update(map(type, objects[begin : begin + _OBJECTS_PER_SLICE]))
         await asyncio.sleep(0)
     total = len(objects)
     del objects
@@ -150,7 +150,7 @@ async def memory_page() -> Mapping[str, object]:
             "generations": gc.get_stats(),
         },
         "objects": total,
-        "objects_by_type": {f"{t.__module__}.{t.__qualname__}": n for t, n in counts.most_common(_ROWS)},
+        "objects_by_type": {f"{t.__module__}.{t.__qualname__}": n for t, n in counts.most_common(_MAX_ROWS)},
         "tracemalloc": _allocations(),
     }
 
@@ -167,5 +167,5 @@ def _rss() -> int | None:
 def _allocations() -> list[dict[str, object]] | None:
     if not tracemalloc.is_tracing():
         return None
-    largest = tracemalloc.take_snapshot().statistics("lineno")[:_ROWS]
+    largest = tracemalloc.take_snapshot().statistics("lineno")[:_MAX_ROWS]
     return [{"place": str(row.traceback), "bytes": row.size, "blocks": row.count} for row in largest]

@@ -47,8 +47,8 @@ class HttpServer:
         self._guard = guard
         host, port = parse_address(address)
         self._make_tls = tls
-        self._server = WebServer(asgi(self._answer), ServeOptions(host=host, port=port))
-        self._bound = asyncio.Event()
+        self._server = WebServer(asgi(self._handle), ServeOptions(host=host, port=port))
+        self._listening = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -65,7 +65,7 @@ class HttpServer:
             self._server.options = replace(self._server.options, tls=self._make_tls())
         try:
             await self._server.start()
-            self._bound.set()
+            self._listening.set()
             await asyncio.get_running_loop().create_future()
         finally:
             # Also after a cancellation during bind: the port must be released.
@@ -73,9 +73,9 @@ class HttpServer:
 
     async def wait_ready(self) -> None:
         """Return when the port is open."""
-        await self._bound.wait()
+        await self._listening.wait()
 
-    async def _answer(self, request: HttpRequest) -> HttpResponse:
+    async def _handle(self, request: HttpRequest) -> HttpResponse:
         if self._guard is not None and (denied := await self._guard(request)) is not None:
             return denied
         if request.method not in ("GET", "HEAD"):

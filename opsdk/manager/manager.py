@@ -72,12 +72,12 @@ class _LeaderFence:
 
     def __init__(self, election: Election) -> None:
         self.leading = False
-        self._inner: Fence | None = election if isinstance(election, Fence) else None
+        self._election_fence: Fence | None = election if isinstance(election, Fence) else None
 
     def check(self, action: str) -> None:
         """See `Fence`."""
-        if self._inner is not None:
-            self._inner.check(action)
+        if self._election_fence is not None:
+            self._election_fence.check(action)
         if not self.leading:
             raise LeaderElectionLostError(f"{action} was not sent: this replica does not lead")
 
@@ -158,9 +158,9 @@ class Manager:
         self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error, clock=clock) for phase in Phase}
         self._warmups = RunnableGroup("warm-up", on_error=self._on_error, clock=clock)
         self._failed: list[BaseException] = []
-        self._not_stopped: list[str] = []
-        self._names: set[str] = set()
-        self._ending = asyncio.Event()
+        self._stop_failures: list[str] = []
+        self._controller_names: set[str] = set()
+        self._stop_requested = asyncio.Event()
         self._elected = asyncio.Event()
         self._on_stop: list[Callable[[], None]] = []
         self._started = False
@@ -200,7 +200,7 @@ class Manager:
         o = self.options
         guard = self._authorize if o.metrics_authentication else None
         tls = self._metrics_tls if o.metrics_secure_serving else None
-        return manager_http.HttpServer("metrics", o.metrics_bind_address, [self._expose], tls=tls, guard=guard)
+        return manager_http.HttpServer("metrics", o.metrics_bind_address, [self._serve_metrics], tls=tls, guard=guard)
 
     def _metrics_tls(self) -> ssl.SSLContext:
         o = self.options
@@ -219,7 +219,7 @@ class Manager:
         assert self._authorization is not None  # checked by `start`
         return await self._authorization.check(request)
 
-    async def _expose(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
+    async def _serve_metrics(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
         if request.path != "/metrics":
             return None
         return server_response.HttpResponse(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
@@ -261,11 +261,11 @@ class Manager:
 
     def claim_name(self, name: str) -> None:
         """Reserve the name of a controller. Raises `UsageError` if it is taken, because metrics use it as a label."""
-        if name in self._names:
+        if name in self._controller_names:
             raise UsageError(
                 f"a controller named {name!r} exists already: names must be unique, because metrics use them"
             )
-        self._names.add(name)
+        self._controller_names.add(name)
 
     def _check_new(self, what: str) -> None:
         if self._started:
@@ -296,7 +296,7 @@ class Manager:
 
     def stop(self) -> None:
         """Begin to stop. `start` returns when everything has ended. Idempotent."""
-        self._ending.set()
+        self._stop_requested.set()
         callbacks, self._on_stop = self._on_stop, []
         for callback in callbacks:
             callback()
@@ -332,8 +332,8 @@ class Manager:
                 else:
                     self._warmups.start()
                     loop = asyncio.get_running_loop()
-                    election = loop.create_task(self._lead(self._election), name="leader election")
-                await self._ending.wait()
+                    election = loop.create_task(self._run_election(self._election), name="leader election")
+                await self._stop_requested.wait()
         finally:
             try:
                 await self._stop_completely(election, others)
@@ -368,25 +368,25 @@ class Manager:
         for phase in phases:
             group = self._groups[phase]
             group.start()
-            if not await self._unless_ending(group.wait_ready()):
+            if not await self._wait_unless_stopping(group.wait_ready()):
                 return False
         return True
 
-    async def _unless_ending(self, waiting: Coroutine[object, None, None]) -> bool:
+    async def _wait_unless_stopping(self, waiting: Coroutine[object, None, None]) -> bool:
         """Wait for `waiting`, but not longer than the manager runs. Returns False if the manager stops first."""
         ready = asyncio.get_running_loop().create_task(waiting, name="manager/wait ready")
-        ending = asyncio.get_running_loop().create_task(self._ending.wait(), name="manager/wait ending")
+        ending = asyncio.get_running_loop().create_task(self._stop_requested.wait(), name="manager/wait ending")
         try:
             await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not ready.cancelled() and (error := ready.exception()) is not None:
                 self._on_error(None, error)
-            return not self._ending.is_set()
+            return not self._stop_requested.is_set()
         finally:
             for task in (ready, ending):
                 task.cancel()
             await wait_ended((ready, ending), _CANCEL_GRACE, self._clock)
 
-    async def _lead(self, election: Election) -> None:
+    async def _run_election(self, election: Election) -> None:
         running = asyncio.get_running_loop().create_task(election.run(), name="elector")
         elected = asyncio.get_running_loop().create_task(election.wait_elected(), name="wait elected")
         try:
@@ -420,7 +420,7 @@ class Manager:
         if self._stopping:
             log.warning("%r failed while stopping: %r", runnable, error)
             if isinstance(error, ShutdownTimeoutError):
-                self._not_stopped.append(str(error))
+                self._stop_failures.append(str(error))
             if isinstance(error, LeaderElectionLostError):
                 # Another replica may already lead: stop without delay.
                 for group in self._all_groups():
@@ -451,7 +451,7 @@ class Manager:
         for helper in helpers:
             helper.cancel()
         await wait_ended(helpers, _ELECTION_GRACE, self._clock)
-        late += self._not_stopped
+        late += self._stop_failures
         elected = self.is_elected
         self._end_leadership()
         if elected and not lost:
@@ -470,7 +470,7 @@ class Manager:
     async def _release(self) -> None:
         if self._election is None:
             return
-        if running := [*self._not_stopped, *(name for group in self._all_groups() for name in group.running())]:
+        if running := [*self._stop_failures, *(name for group in self._all_groups() for name in group.running())]:
             log.warning("the lease is kept until it expires: still running are %s", ", ".join(running))
             return
         try:

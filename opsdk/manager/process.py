@@ -37,14 +37,14 @@ class ExitGuard:
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
-        self._watched = threading.main_thread().ident or 0
+        self._watched_thread = threading.main_thread().ident or 0
         self._timer: threading.Timer | None = None
 
     def arm(self) -> None:
         """Start the time. Later calls do nothing. Works in a signal handler."""
         if self._timer is None and self.seconds is not None:
-            self._watched = threading.main_thread().ident or 0
-            self._timer = threading.Timer(self.seconds, self._expire)
+            self._watched_thread = threading.main_thread().ident or 0
+            self._timer = threading.Timer(self.seconds, self._on_timeout)
             self._timer.daemon = True
             self._timer.start()
 
@@ -53,9 +53,11 @@ class ExitGuard:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _expire(self) -> None:
-        text = f"still running {self.seconds:g} s after the stop began, in {place(self._watched)}; exiting at once"
-        _exit_now(1, lambda: log.critical("%s\n%s", text, stack(self._watched)))
+    def _on_timeout(self) -> None:
+        text = (
+            f"still running {self.seconds:g} s after the stop began, in {place(self._watched_thread)}; exiting at once"
+        )
+        _exit_now(1, lambda: log.critical("%s\n%s", text, stack(self._watched_thread)))
 
     def __repr__(self) -> str:
         return f"<ExitGuard of {self.seconds} s{', armed' if self._timer else ''}>"
@@ -82,7 +84,7 @@ def run_program(main: Coroutine[object, None, None]) -> None:
             loop.run_until_complete(task)
         except BaseException as caught:  # noqa: BLE001 - raised below
             error = caught
-        tasks = loop.run_until_complete(_cancel_left(loop))
+        tasks = loop.run_until_complete(_cancel_remaining_tasks(loop))
     finally:
         asyncio.set_event_loop(None)
         # Does not wait for the threads of the default executor.
@@ -94,7 +96,7 @@ def run_program(main: Coroutine[object, None, None]) -> None:
         raise error
 
 
-async def _cancel_left(loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[Any]]:
+async def _cancel_remaining_tasks(loop: asyncio.AbstractEventLoop) -> list[asyncio.Task[Any]]:
     """Cancel every other task, and return those that still run after two seconds."""
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in tasks:

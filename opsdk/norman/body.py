@@ -73,9 +73,9 @@ class BodyBuilder:
         Raises:
             NormanError: a value does not fit; `field_name` is its path.
         """
-        return self._build(schema, data, _Position(operation))
+        return self._build(schema, data, _ValueLocation(operation))
 
-    def _build(self, schema: Schema, data: JsonObject, position: _Position) -> JsonObject:
+    def _build(self, schema: Schema, data: JsonObject, position: _ValueLocation) -> JsonObject:
         operation = position.operation
         result: JsonObject = {}
         for name, value in data.items():
@@ -98,7 +98,7 @@ class BodyBuilder:
             _complete_input(schema, result, position)
         return result
 
-    def _convert(self, expression: TypeExpression, value: JsonValue, position: _Position) -> JsonValue:
+    def _convert(self, expression: TypeExpression, value: JsonValue, position: _ValueLocation) -> JsonValue:
         if value is None:
             return None
         if position.depth > MAX_DEPTH:
@@ -122,7 +122,7 @@ class BodyBuilder:
                 raise
         return self._convert_nested(expression, value, position)
 
-    def _convert_nested(self, expression: TypeExpression, value: JsonValue, position: _Position) -> JsonValue:
+    def _convert_nested(self, expression: TypeExpression, value: JsonValue, position: _ValueLocation) -> JsonValue:
         schema = self._schemas.schema(self._version, expression.name)
         if schema is None:
             raise ErrorCode.INVALID_TYPE.error(f"Failed to find type {expression}", field_name=position.path)
@@ -133,7 +133,7 @@ class BodyBuilder:
             raise ErrorCode.INVALID_FORMAT.error(text, field_name=position.path)
         return None
 
-    def _convert_reference(self, expression: TypeExpression, value: JsonValue, position: _Position) -> str:
+    def _convert_reference(self, expression: TypeExpression, value: JsonValue, position: _ValueLocation) -> str:
         if position.operation.checks and isinstance(value, dict | list):
             raise ErrorCode.INVALID_REFERENCE.error("write the id as a text", field_name=position.path)
         text = to_text(value).strip()
@@ -157,15 +157,15 @@ class BodyBuilder:
             result.update({name: data[name] for name in ("type", "id") if not is_empty(data.get(name))})
 
 
-class _Position(NamedTuple):
+class _ValueLocation(NamedTuple):
     """Where a value stands in a body."""
 
     operation: Operation
     path: str = ""
     depth: int = 0
 
-    def child(self, name: str) -> _Position:
-        return _Position(self.operation, f"{self.path}.{name}" if self.path else name, self.depth + 1)
+    def child(self, name: str) -> _ValueLocation:
+        return _ValueLocation(self.operation, f"{self.path}.{name}" if self.path else name, self.depth + 1)
 
 
 def _check(field: Field, value: JsonValue, path: str) -> None:
@@ -179,7 +179,7 @@ def _check(field: Field, value: JsonValue, path: str) -> None:
         check_field(f"{path}.{index}", field, item)
 
 
-def _complete_input(schema: Schema, result: JsonObject, position: _Position) -> None:
+def _complete_input(schema: Schema, result: JsonObject, position: _ValueLocation) -> None:
     """Set defaults, and check that what is required is there."""
     for name, field in schema.resource_fields.items():
         if field.default is not None and result.get(name, "") == "":

@@ -21,7 +21,7 @@ from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.transport import Transport
 
 
-class _Used(msgspec.Struct):
+class _CachedTransport(msgspec.Struct):
     transport: Transport
     uses: int = 0
 
@@ -38,7 +38,7 @@ class UserTransports(Closing):
     def __init__(self, config: Config, *, max_users: int = 100) -> None:
         self._config = config
         self._max_users = max_users
-        self._transports: OrderedDict[Hashable, _Used] = OrderedDict()
+        self._transports: OrderedDict[Hashable, _CachedTransport] = OrderedDict()
 
     @asynccontextmanager
     async def transport(self, user: User) -> AsyncIterator[Transport]:
@@ -53,7 +53,7 @@ class UserTransports(Closing):
         used = self._transports.get(key)
         if used is None:
             impersonate = Impersonate(user=user.name, uid=user.uid, groups=user.groups, extra=user.extra)
-            used = self._transports[key] = _Used(Transport(replace(self._config, impersonate=impersonate)))
+            used = self._transports[key] = _CachedTransport(Transport(replace(self._config, impersonate=impersonate)))
         self._transports.move_to_end(key)
         used.uses += 1
         try:

@@ -107,10 +107,12 @@ async def wait_established(
 ) -> list[Unstructured]:
     """Return definitions by name when all are established. Arguments and errors are those of `apply_definitions`."""
     deadline = clock.now() + within
-    return [await _established(client, name, deadline, poll_interval, clock) for name in names]
+    return [await _wait_one_established(client, name, deadline, poll_interval, clock) for name in names]
 
 
-async def _established(client: Client, name: str, deadline: float, poll_interval: float, clock: Clock) -> Unstructured:
+async def _wait_one_established(
+    client: Client, name: str, deadline: float, poll_interval: float, clock: Clock
+) -> Unstructured:
     while True:
         definition = await client.get(_DEFINITION, name, uncached=True)
         state = summary(definition)

@@ -19,7 +19,7 @@ def set_controller_reference(owner: KubeObject, obj: KubeObject, *, block_owner_
     """
     other = next((r for r in obj.metadata.owner_references if r.controller), None)
     reference = _reference(owner, obj)
-    if other is not None and not _same(other, reference):
+    if other is not None and not _is_same_owner(other, reference):
         raise AlreadyOwnedError(
             f"{obj.kind} {key_of(obj)} is already controlled by {other.kind} {other.name}, "
             f"so {reference.kind} {reference.name} cannot control it"
@@ -35,7 +35,7 @@ def set_owner_reference(owner: KubeObject, obj: KubeObject, *, block_owner_delet
     An owner that is the controller stays the controller. Raises `UsageError` as `set_controller_reference`.
     """
     reference = _reference(owner, obj)
-    existing = next((r for r in obj.metadata.owner_references if _same(r, reference)), None)
+    existing = next((r for r in obj.metadata.owner_references if _is_same_owner(r, reference)), None)
     reference.controller = existing.controller if existing is not None else None
     reference.block_owner_deletion = block_owner_deletion or (
         existing.block_owner_deletion if existing is not None else None
@@ -46,7 +46,7 @@ def set_owner_reference(owner: KubeObject, obj: KubeObject, *, block_owner_delet
 def remove_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
     """Remove `owner` from the owners of `obj`, in place. Returns True if it was an owner."""
     reference = _name_of(owner)
-    remaining = [r for r in obj.metadata.owner_references if not _same(r, reference)]
+    remaining = [r for r in obj.metadata.owner_references if not _is_same_owner(r, reference)]
     changed = len(remaining) != len(obj.metadata.owner_references)
     obj.metadata.owner_references = remaining
     return changed
@@ -55,7 +55,7 @@ def remove_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
 def has_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
     """Whether `owner` is an owner of `obj`: same group, kind and name."""
     reference = _name_of(owner)
-    return any(_same(r, reference) for r in obj.metadata.owner_references)
+    return any(_is_same_owner(r, reference) for r in obj.metadata.owner_references)
 
 
 def controller_of(obj: KubeObject) -> OwnerReference | None:
@@ -86,7 +86,7 @@ def _name_of(owner: KubeObject) -> OwnerReference:
     return OwnerReference(api_version=gvk.api_version, kind=gvk.kind, name=owner.metadata.name, uid=owner.metadata.uid)
 
 
-def _same(a: OwnerReference, b: OwnerReference) -> bool:
+def _is_same_owner(a: OwnerReference, b: OwnerReference) -> bool:
     """Whether two references name the same owner, in any version of its kind."""
     return (_group(a), a.kind, a.name) == (_group(b), b.kind, b.name)
 
@@ -99,7 +99,7 @@ def _group(reference: OwnerReference) -> str:
 def _upsert(obj: KubeObject, reference: OwnerReference) -> None:
     references = obj.metadata.owner_references
     for index, existing in enumerate(references):
-        if _same(existing, reference):
+        if _is_same_owner(existing, reference):
             references[index] = reference
             return
     references.append(reference)

@@ -44,7 +44,7 @@ R = TypeVar("R")
 
 DEFINITION = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 # Failed objects that the error names.
-_NAMED = 5
+_MAX_NAMED_FAILURES = 5
 
 
 class MigrationOptions(Options, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ class _Migration:
         self._options = options
         self._on_progress = on_progress
         self._clock = clock
-        self._bucket = TokenBucket(options.qps, burst=max(1, min(options.concurrency, int(options.qps))))
+        self._rate_limiter = TokenBucket(options.qps, burst=max(1, min(options.concurrency, int(options.qps))))
         self._counts: Counter[ObjectOutcome] = Counter()
         self._failures: dict[ObjectKey, ApiError] = {}
         self._restarts = 0
@@ -373,7 +373,7 @@ class _Migration:
         attempt = 0
         while True:
             attempt += 1
-            await self._clock.sleep(self._bucket.reserve(self._clock.now()))
+            await self._clock.sleep(self._rate_limiter.reserve(self._clock.now()))
             try:
                 written = await self.retry(partial(self._client.patch, obj, patch))
             except ConflictError:
@@ -403,7 +403,7 @@ class _Migration:
 
     # -------------------------------------------------------------- reports
     def rejected(self) -> StorageMigrationError:
-        failures = [f"{key}: {error.message}" for key, error in list(self._failures.items())[:_NAMED]]
+        failures = [f"{key}: {error.message}" for key, error in list(self._failures.items())[:_MAX_NAMED_FAILURES]]
         more = len(self._failures) - len(failures)
         text = (
             f"{self._name}: the server rejects {len(self._failures)} objects, correct or delete them and migrate again"

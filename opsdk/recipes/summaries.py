@@ -63,7 +63,7 @@ _PROGRESS_TYPES: Final = frozenset({"Reconciling", "Updating", "Provisioning", "
 """Conditions that are progress when they are True."""
 _READY_TYPES: Final = ("Ready", "Available")
 """Conditions that must be True; the first one that exists counts."""
-_BROKEN_WAITS: Final = frozenset(
+_FAILED_WAITING_REASONS: Final = frozenset(
     {
         "CrashLoopBackOff",
         "ImagePullBackOff",
@@ -105,7 +105,7 @@ def tree_summary(tree: JsonObject) -> Summary:
     if isinstance(observed, int) and observed < generation:
         return _progress(f"generation {generation} is not observed yet, only {observed}")
     rule = _RULES.get(GroupVersionKind.parse(tree["apiVersion"], tree["kind"]).group_kind, _by_conditions)
-    return rule(_Parts(_map(tree.get("spec")), status, generation))
+    return rule(_ObjectParts(_map(tree.get("spec")), status, generation))
 
 
 def _terminating(tree: JsonObject) -> Summary | None:
@@ -116,14 +116,14 @@ def _terminating(tree: JsonObject) -> Summary | None:
     return Summary(SummaryState.TERMINATING, f"waits for finalizers {finalizers}" if finalizers else "is being deleted")
 
 
-class _Parts(msgspec.Struct, frozen=True):
+class _ObjectParts(msgspec.Struct, frozen=True):
     spec: Tree
     status: Tree
     generation: int
 
 
 # ------------------------------------------------------------------ kinds
-def _deployment(parts: _Parts) -> Summary:
+def _deployment(parts: _ObjectParts) -> Summary:
     progressing = _condition(parts.status, "Progressing")
     if progressing.get("reason") == "ProgressDeadlineExceeded":
         return Summary(SummaryState.FAILED, progressing.get("message") or "the progress deadline is exceeded")
@@ -146,7 +146,7 @@ def _deployment(parts: _Parts) -> Summary:
     return _CURRENT
 
 
-def _stateful_set(parts: _Parts) -> Summary:
+def _stateful_set(parts: _ObjectParts) -> Summary:
     strategy = _map(parts.spec.get("updateStrategy"))
     if strategy.get("type") == "OnDelete":
         return _CURRENT
@@ -163,7 +163,7 @@ def _stateful_set(parts: _Parts) -> Summary:
     )
 
 
-def _daemon_set(parts: _Parts) -> Summary:
+def _daemon_set(parts: _ObjectParts) -> Summary:
     desired = parts.status.get("desiredNumberScheduled")
     if "observedGeneration" not in parts.status or desired is None:
         return _progress("the controller has not seen it yet")
@@ -175,7 +175,7 @@ def _daemon_set(parts: _Parts) -> Summary:
     return _CURRENT
 
 
-def _replica_set(parts: _Parts) -> Summary:
+def _replica_set(parts: _ObjectParts) -> Summary:
     failure = _condition(parts.status, "ReplicaFailure")
     if failure.get("status") == "True":
         return Summary(SummaryState.FAILED, failure.get("message") or "replicas cannot be created")
@@ -188,7 +188,7 @@ def _replica_set(parts: _Parts) -> Summary:
     return _CURRENT
 
 
-def _job(parts: _Parts) -> Summary:
+def _job(parts: _ObjectParts) -> Summary:
     failed = _condition(parts.status, "Failed")
     if failed.get("status") == "True":
         return Summary(SummaryState.FAILED, failed.get("message") or "the job failed")
@@ -202,7 +202,7 @@ def _job(parts: _Parts) -> Summary:
     )
 
 
-def _pod(parts: _Parts) -> Summary:
+def _pod(parts: _ObjectParts) -> Summary:
     phase = parts.status.get("phase")
     if phase == "Succeeded":
         return _CURRENT
@@ -213,7 +213,7 @@ def _pod(parts: _Parts) -> Summary:
     containers = [*(parts.status.get("initContainerStatuses") or ()), *(parts.status.get("containerStatuses") or ())]
     for container in containers:
         waiting = _map(_map(container.get("state")).get("waiting"))
-        if waiting.get("reason") in _BROKEN_WAITS:
+        if waiting.get("reason") in _FAILED_WAITING_REASONS:
             return Summary(SummaryState.FAILED, f"container {container.get('name')}: {waiting['reason']}")
     scheduled = _condition(parts.status, "PodScheduled")
     if scheduled.get("reason") == "Unschedulable":
@@ -224,25 +224,25 @@ def _pod(parts: _Parts) -> Summary:
     return _progress(ready.get("message") or f"the pod is {(phase or 'Pending').lower()}")
 
 
-def _service(parts: _Parts) -> Summary:
+def _service(parts: _ObjectParts) -> Summary:
     if parts.spec.get("type") != "LoadBalancer" or _map(parts.status.get("loadBalancer")).get("ingress"):
         return _CURRENT
     return _progress("the load balancer has no address")
 
 
-def _claim(parts: _Parts) -> Summary:
+def _persistent_volume_claim(parts: _ObjectParts) -> Summary:
     phase = parts.status.get("phase") or "Pending"
     if phase == "Lost":
         return Summary(SummaryState.FAILED, "the volume of the claim is gone")
     return _CURRENT if phase == "Bound" else _progress(f"the claim is {phase.lower()}")
 
 
-def _disruption_budget(parts: _Parts) -> Summary:
+def _disruption_budget(parts: _ObjectParts) -> Summary:
     healthy, desired = parts.status.get("currentHealthy") or 0, parts.status.get("desiredHealthy") or 0
     return _CURRENT if healthy >= desired else _progress(f"{healthy} of {desired} pods are healthy")
 
 
-def _definition(parts: _Parts) -> Summary:
+def _custom_resource_definition(parts: _ObjectParts) -> Summary:
     for kind in ("NamesAccepted", "Established"):
         condition = _condition(parts.status, kind)
         refused = kind == "NamesAccepted" or condition.get("reason") not in (None, "Installing")
@@ -252,7 +252,7 @@ def _definition(parts: _Parts) -> Summary:
     return _CURRENT if established else _progress("the definition is not established")
 
 
-def _by_conditions(parts: _Parts) -> Summary:
+def _by_conditions(parts: _ObjectParts) -> Summary:
     """The rules for custom resources: an error beats progress, progress beats readiness."""
     for condition in _conditions(parts.status):
         if condition.get("type") in _ERROR_TYPES and condition.get("status") == "True":
@@ -275,7 +275,7 @@ def _by_conditions(parts: _Parts) -> Summary:
     return _CURRENT
 
 
-_RULES: Final[dict[GroupKind, Callable[[_Parts], Summary]]] = {
+_RULES: Final[dict[GroupKind, Callable[[_ObjectParts], Summary]]] = {
     GroupKind("apps", "Deployment"): _deployment,
     GroupKind("apps", "StatefulSet"): _stateful_set,
     GroupKind("apps", "DaemonSet"): _daemon_set,
@@ -283,9 +283,9 @@ _RULES: Final[dict[GroupKind, Callable[[_Parts], Summary]]] = {
     GroupKind("batch", "Job"): _job,
     GroupKind("", "Pod"): _pod,
     GroupKind("", "Service"): _service,
-    GroupKind("", "PersistentVolumeClaim"): _claim,
+    GroupKind("", "PersistentVolumeClaim"): _persistent_volume_claim,
     GroupKind("policy", "PodDisruptionBudget"): _disruption_budget,
-    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): _custom_resource_definition,
 }
 
 

@@ -145,11 +145,13 @@ def decode_review(body: bytes, content_type: str) -> AdmissionReview:
     wire = review.request or _WireRequest()
     request = AdmissionRequest(
         uid=wire.uid or "",
-        kind=GroupVersionKind(*_parts(wire.kind or _Kind())),
-        resource=GroupVersionResource(*_parts(wire.resource or _Resource())),
+        kind=GroupVersionKind(*_group_version_name(wire.kind or _Kind())),
+        resource=GroupVersionResource(*_group_version_name(wire.resource or _Resource())),
         subresource=wire.sub_resource or "",
-        request_kind=GroupVersionKind(*_parts(wire.request_kind or wire.kind or _Kind())),
-        request_resource=GroupVersionResource(*_parts(wire.request_resource or wire.resource or _Resource())),
+        request_kind=GroupVersionKind(*_group_version_name(wire.request_kind or wire.kind or _Kind())),
+        request_resource=GroupVersionResource(
+            *_group_version_name(wire.request_resource or wire.resource or _Resource())
+        ),
         name=wire.name or "",
         namespace=wire.namespace or "",
         operation=wire.operation or "",
@@ -162,7 +164,7 @@ def decode_review(body: bytes, content_type: str) -> AdmissionReview:
     return AdmissionReview(request, api_version or _API_VERSIONS[0])
 
 
-def _parts(value: _Kind | _Resource) -> tuple[str, str, str]:
+def _group_version_name(value: _Kind | _Resource) -> tuple[str, str, str]:
     group, version, name = msgspec.structs.astuple(value)
     return group, version, name
 

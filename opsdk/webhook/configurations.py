@@ -16,7 +16,7 @@ from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
 # Seconds that admissionregistration.k8s.io accepts.
-_SHORTEST, _LONGEST = 1, 30
+_MIN_TIMEOUT_SECONDS, _MAX_TIMEOUT_SECONDS = 1, 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class WebhookRule:
     side_effects: Literal["None", "NoneOnDryRun"] = "None"
 
     def __post_init__(self) -> None:
-        if not _SHORTEST <= self.timeout_seconds <= _LONGEST:
+        if not _MIN_TIMEOUT_SECONDS <= self.timeout_seconds <= _MAX_TIMEOUT_SECONDS:
             raise UsageError(f"timeout_seconds is {self.timeout_seconds}: the API server accepts 1 to 30")
 
 

@@ -120,18 +120,18 @@ class HubSpokeConverter(Generic[H]):
         except DecodeError as error:
             raise ConversionError(f"cannot convert to {api_version}: {error}") from error
         if spoke is not None:
-            obj = _checked(spoke.to_hub(obj), self._hub)
+            obj = _check_kind(spoke.to_hub(obj), self._hub)
         if (target := self._spokes.get(api_version)) is not None:
             # A spoke may leave the metadata to opsdk, and the second function must see it.
             obj.metadata = convert(_with_metadata(tree, to_tree(obj)), PartialObjectMetadata).metadata
-            obj = _checked(target.from_hub(obj), target.kind)
+            obj = _check_kind(target.from_hub(obj), target.kind)
         return _with_metadata(tree, to_tree(obj))
 
     def __repr__(self) -> str:
         return f"<HubSpokeConverter of {self.group_kind}: {', '.join(self.api_versions)}>"
 
 
-def _checked(obj: object, kind: type[TypedObject]) -> TypedObject:
+def _check_kind(obj: object, kind: type[TypedObject]) -> TypedObject:
     if not isinstance(obj, kind):
         raise ConversionError(f"the conversion to {kind.gvk} returned a {type(obj).__name__}")
     return obj

@@ -87,7 +87,7 @@ class AdmissionWebhook:
         }
         with log_context(webhook=request.path, **{key: value for key, value in fields.items() if value}):
             outcome = await contained(
-                self._checked(review.request), name=self._name, seconds=self._timeout, clock=self._clock
+                self._call_handler(review.request), name=self._name, seconds=self._timeout, clock=self._clock
             )
             if outcome.value is not None:
                 response, panicked = outcome.value, False
@@ -99,7 +99,7 @@ class AdmissionWebhook:
             request.state[PANICKED] = "admission"
         return _json(admission.encode_review(response, uid=review.request.uid, api_version=review.api_version))
 
-    async def _checked(self, request: AdmissionRequest) -> AdmissionResponse:
+    async def _call_handler(self, request: AdmissionRequest) -> AdmissionResponse:
         response: object = await self._handle(request)
         if not isinstance(response, AdmissionResponse):
             raise UsageError(f"the handler returned a {type(response).__name__}: return allowed(), denied(...), ...")

@@ -75,8 +75,8 @@ def test_all_names_are_types_and_fields() -> None:
     schemas = type_schemas()
     for name, values in [*defaults._CONSTANTS.items(), *defaults.KEPT_IF_EMPTY.items()]:
         assert set(values) <= set(schemas[name]["properties"]), name
-    assert set(defaults._FILLS) <= set(schemas)
-    assert not set(defaults._CONSTANTS) & set(defaults._FILLS)
+    assert set(defaults._DEFAULTERS) <= set(schemas)
+    assert not set(defaults._CONSTANTS) & set(defaults._DEFAULTERS)
 
 
 def test_defaults_are_not_shared() -> None:

@@ -292,7 +292,7 @@ def test_the_thread_ends_with_its_loop() -> None:
 
     asyncio.run(main())
     assert all(t.daemon for t in threading.enumerate() if t.name == "leader election")
-    election.thread._in_thread(election.thread._quit.set)
+    election.thread._call_in_thread_loop(election.thread._shutdown.set)
     began = time.monotonic()
     while threads() and time.monotonic() - began < 5:
         time.sleep(0.01)

@@ -161,8 +161,8 @@ class _Program:
         self._folder = folder
         self._console = console
         self._title = title
-        self._live = live
-        self._last: Reload | None = None
+        self._show_console = live
+        self._last_reload: Reload | None = None
 
     async def run(self, *, once: bool) -> None:
         """Run until cancelled."""
@@ -170,12 +170,12 @@ class _Program:
             self._print(self._title)
             self._show(await session.reload())
             if once:
-                if self._last is not None and self._last.error is not None:
-                    raise UsageError(self._last.error)
+                if self._last_reload is not None and self._last_reload.error is not None:
+                    raise UsageError(self._last_reload.error)
                 return
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._watch(session), name="opsdk dev/watch")
-                if self._live:
+                if self._show_console:
                     group.create_task(self._draw(session), name="opsdk dev/console")
 
     async def _watch(self, session: DevSession) -> None:
@@ -186,17 +186,17 @@ class _Program:
             self._show(await session.reload(), ", ".join(names))
 
     def _show(self, reload: Reload, reason: str = "") -> None:
-        self._last = reload
+        self._last_reload = reload
         self._print(f"{reload} ({reason})" if reason else str(reload))
 
     def _print(self, text: str) -> None:
-        if not self._live:
+        if not self._show_console:
             self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     async def _draw(self, session: DevSession) -> None:
         with Live(console=self._console, auto_refresh=False) as live:
             while True:
-                last, failure = self._last, session.failure
+                last, failure = self._last_reload, session.failure
                 message = f"the operator ended: {failure}" if failure is not None else str(last or "")
                 failed = failure is not None or (last is not None and last.error is not None)
                 view = view_of(session.operator, title=self._title, message=message, failed=failed)

@@ -122,7 +122,7 @@ def _informers(view: View) -> Table:
     table = _table("informer", "state", "objects>r", "last contact>r", "error")
     for health in view.informers:
         age = "" if health.seconds_since_contact is None else f"{health.seconds_since_contact:.0f} s"
-        error = _short(str(health.last_error)) if health.last_error is not None else ""
+        error = _truncate(str(health.last_error)) if health.last_error is not None else ""
         table.add_row(health.name, health.state.value, str(health.objects), age, Text(error, style="red"))
     return table
 
@@ -131,7 +131,7 @@ def _records(view: View) -> Table:
     table = _table("time", "object", "cause", "requests>r", "ms>r", "result")
     for record in view.records:
         key = f"{record.namespace}/{record.name}" if record.namespace else record.name
-        result = f"{record.result}: {_short(record.detail)}" if record.detail else record.result
+        result = f"{record.result}: {_truncate(record.detail)}" if record.detail else record.result
         table.add_row(
             f"{record.started_at:%H:%M:%S}",
             f"{record.controller} {key}",
@@ -143,6 +143,6 @@ def _records(view: View) -> Table:
     return table
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     line = text.partition("\n")[0]
     return line if len(line) <= _MAX_ERROR else f"{line[: _MAX_ERROR - 1]}…"

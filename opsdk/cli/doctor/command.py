@@ -24,11 +24,13 @@ from opsdk.lifecycle.orphans import DrainResult
 from opsdk.rest.load import load_config
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
-_Operator = Annotated[str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: that of pyproject.toml")]
+_OperatorArgument = Annotated[
+    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: that of pyproject.toml")
+]
 
 
 def doctor(
-    operator: _Operator = "",
+    operator: _OperatorArgument = "",
     *,
     namespace: Annotated[str, typer.Option(help="of the operator; default: that of pyproject.toml, or default")] = "",
     context: Annotated[str, typer.Option(help="of the kubeconfig")] = "",
@@ -56,7 +58,7 @@ def doctor(
 
 
 def cleanup(
-    operator: _Operator = "",
+    operator: _OperatorArgument = "",
     *,
     context: Annotated[str, typer.Option(help="of the kubeconfig")] = "",
     definitions: Annotated[

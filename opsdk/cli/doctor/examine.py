@@ -32,7 +32,7 @@ from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.configurations import WebhookClientConfig
 
 # Only the names and webhooks of the operator's configurations are compared, so any address will do.
-_ANY = WebhookClientConfig(url="https://localhost")
+_PLACEHOLDER_CLIENT_CONFIG = WebhookClientConfig(url="https://localhost")
 
 
 async def examine(
@@ -91,7 +91,7 @@ async def _rights(operator: Operator, cluster: Cluster, namespace: str) -> list[
 async def _definitions(operator: Operator, client: Client) -> list[Finding]:
     findings: list[Finding] = []
     kind = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-    for expected in operator.definitions(_ANY):
+    for expected in operator.definitions(_PLACEHOLDER_CLIENT_CONFIG):
         # The cluster knows how to reach the webhook server.
         expected["spec"].pop("conversion", None)
         live = await client.get_or_none(kind, expected["metadata"]["name"])
@@ -100,7 +100,7 @@ async def _definitions(operator: Operator, client: Client) -> list[Finding]:
 
 
 async def _webhooks(operator: Operator, client: Client) -> list[Finding]:
-    configurations = operator.webhook_configurations(_ANY)
+    configurations = operator.webhook_configurations(_PLACEHOLDER_CLIENT_CONFIG)
     if not configurations:
         return []
     endpoints: Counter[str] = Counter()
@@ -171,9 +171,9 @@ async def clean(operator: Operator, config: Config, *, definitions: bool, dry_ru
     async with Cluster(config) as cluster:
         client = cluster.uncached
         removals = await _remove_finalizers(operator, client, dry_run=dry_run)
-        for tree in operator.webhook_configurations(_ANY):
+        for tree in operator.webhook_configurations(_PLACEHOLDER_CLIENT_CONFIG):
             removals += await _delete(client, tree, dry_run=dry_run)
-        for tree in operator.definitions(_ANY) if definitions else ():
+        for tree in operator.definitions(_PLACEHOLDER_CLIENT_CONFIG) if definitions else ():
             try:
                 removals += await _delete(client, tree, dry_run=dry_run)
             except OpsdkError as error:

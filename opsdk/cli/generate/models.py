@@ -18,8 +18,8 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Schema = Mapping[str, Any]
 
-_MARKERS = "opsdk.apimachinery.crd"
-_EITHER = [{"type": "integer"}, {"type": "string"}]
+_MARKER_MODULE = "opsdk.apimachinery.crd"
+_INT_OR_STRING_TYPES = [{"type": "integer"}, {"type": "string"}]
 # format of a string -> (module, class)
 _STRINGS = {
     "byte": ("", "bytes"),
@@ -34,7 +34,7 @@ _BOUNDS = {
     "object": {"minProperties": "min_length", "maxProperties": "max_length"},
 }
 # Attributes of these names would hide what annotations and other attributes use.
-_TAKEN = frozenset(
+_RESERVED_ATTRIBUTES = frozenset(
     [
         "always_sent",
         "date",
@@ -70,7 +70,7 @@ _KIND_VARIABLES = frozenset(
         "storage",
     ]
 )
-_PLAIN_ITEMS = re.compile(r"(list\[|dict\[str, )(Annotated\[)?(str|int|float|bool)\b")
+_SCALAR_ITEMS = re.compile(r"(list\[|dict\[str, )(Annotated\[)?(str|int|float|bool)\b")
 _CONDITION = {"type", "status", "reason", "message", "lastTransitionTime"}
 
 
@@ -114,8 +114,8 @@ class ModelModule:
         properties = {k: v for k, v in schema["properties"].items() if k not in ("apiVersion", "kind", "metadata")}
         self._classes.setdefault(kind, "")
         bases = self._bases(kind, schema, properties)
-        self._use("typing", "ClassVar")
-        self._use("opsdk.apimachinery.gvk", "GroupVersionKind")
+        self._add_import("typing", "ClassVar")
+        self._add_import("opsdk.apimachinery.gvk", "GroupVersionKind")
         lines = [
             f"class {kind}({bases}):",
             *_docstring(schema.get("description", "")),
@@ -150,11 +150,11 @@ class ModelModule:
                 for t, p in zip(types, properties.values(), strict=True)
             )
             if plain:
-                self._use("opsdk.apimachinery.object", "Object")
+                self._add_import("opsdk.apimachinery.object", "Object")
                 texts = [t.text for t in types]
                 return f"Object[{', '.join([*texts, 'None'][:2])}], dict=True, kw_only=True"
             self._classes = before
-        self._use("opsdk.apimachinery.object", "TypedObject")
+        self._add_import("opsdk.apimachinery.object", "TypedObject")
         return "TypedObject, dict=True, kw_only=True"
 
     def _variables(self, spec: JsonObject, version: JsonObject) -> Iterator[str]:
@@ -184,7 +184,7 @@ class ModelModule:
             yield f"    printer_columns = ({', '.join(columns)},)"
 
     def _call(self, cls: str, values: Mapping[str, Any]) -> str:
-        self._use(_MARKERS, cls)
+        self._add_import(_MARKER_MODULE, cls)
         return f"{cls}({', '.join(f'{snake(key)}={value!r}' for key, value in values.items())})"
 
     # -------------------------------------------------------------- classes
@@ -194,7 +194,7 @@ class ModelModule:
         while name in self._classes:
             name += "_"
         self._classes[name] = ""
-        self._use("opsdk.apimachinery.model", "Model")
+        self._add_import("opsdk.apimachinery.model", "Model")
         text = _docstring(schema.get("description", ""))
         fields = list(self._fields(name, schema, taken=frozenset()))
         body = [*text, *self._rules(schema), *fields]
@@ -217,14 +217,14 @@ class ModelModule:
             while member in members or member in ("NAME", "VALUE"):
                 member += "_"
             members[member] = value
-        self._use("enum", "Enum")
+        self._add_import("enum", "Enum")
         lines = [f"    {member} = {value!r}" for member, value in members.items()]
         self._classes[name] = "\n".join([f"class {name}(Enum):", *lines])
         return name
 
     def _fields(self, cls: str, schema: Schema, *, taken: frozenset[str]) -> Iterator[str]:
         required = set(schema.get("required", ()))
-        attributes = set(taken | _TAKEN)
+        attributes = set(taken | _RESERVED_ATTRIBUTES)
         for wire, part in schema.get("properties", {}).items():
             name = snake(wire)
             while name in attributes:
@@ -266,10 +266,10 @@ class ModelModule:
         if part.get("enum") and value is not None and annotation.text in self._classes:
             return f"{annotation.text}({value!r})"
         values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
-        if _PLAIN_ITEMS.match(annotation.text) and all(isinstance(one, str | int | float) for one in values):
+        if _SCALAR_ITEMS.match(annotation.text) and all(isinstance(one, str | int | float) for one in values):
             return f"lambda: {value!r}"
         self._imports.setdefault("msgspec", set())
-        self._use("opsdk.apimachinery.model", "decode_hook")
+        self._add_import("opsdk.apimachinery.model", "decode_hook")
         return f"lambda: msgspec.convert({value!r}, {annotation.text}, dec_hook=decode_hook)"
 
     # -------------------------------------------------------------- types
@@ -280,18 +280,18 @@ class ModelModule:
         nulls = bool(schema.get("nullable"))
         with_none = (nulls or optional) and hint != "Any"
         if nulls and (optional or hint == "Any"):
-            markers.insert(0, f"{self._use(_MARKERS, 'nullable')}()")
+            markers.insert(0, f"{self._add_import(_MARKER_MODULE, 'nullable')}()")
         if annotation.bounds:
             self._imports.setdefault("msgspec", set())
             meta = f"msgspec.Meta({', '.join(f'{name}={value!r}' for name, value in annotation.bounds.items())})"
             if with_none:  # msgspec takes bounds of the type itself only
-                hint = f"{self._use('typing', 'Annotated')}[{hint}, {meta}]"
+                hint = f"{self._add_import('typing', 'Annotated')}[{hint}, {meta}]"
             else:
                 markers.insert(0, meta)
         if with_none:
             hint += " | None"
         if markers:
-            self._use("typing", "Annotated")
+            self._add_import("typing", "Annotated")
             hint = f"Annotated[{hint}, {', '.join(markers)}]"
         return hint
 
@@ -309,19 +309,19 @@ class ModelModule:
             markers.append(f"msgspec.Meta(description={text!r})")
         if more.get(LIST_TYPE) is not None:
             keys = f", keys={tuple(more.pop(LIST_KEYS))!r}" if more.get(LIST_KEYS) else ""
-            markers.append(f"{self._use(_MARKERS, 'list_type')}({more.pop(LIST_TYPE)!r}{keys})")
+            markers.append(f"{self._add_import(_MARKER_MODULE, 'list_type')}({more.pop(LIST_TYPE)!r}{keys})")
         if more.get(MAP_TYPE) is not None:
-            markers.append(f"{self._use(_MARKERS, 'map_type')}({more.pop(MAP_TYPE)!r})")
+            markers.append(f"{self._add_import(_MARKER_MODULE, 'map_type')}({more.pop(MAP_TYPE)!r})")
         if more.get(RULES):
             calls = ", ".join(self._call("Rule", rule) for rule in more.pop(RULES))
-            markers.append(f"{self._use(_MARKERS, 'validations')}({calls})")
+            markers.append(f"{self._add_import(_MARKER_MODULE, 'validations')}({calls})")
         if more.pop(EMBEDDED, None):
-            markers.append(f"{self._use(_MARKERS, 'embedded_resource')}()")
+            markers.append(f"{self._add_import(_MARKER_MODULE, 'embedded_resource')}()")
         if more.get(PRESERVE):
             del more[PRESERVE]
-            markers.append(f"{self._use(_MARKERS, 'preserve_unknown_fields')}()")
+            markers.append(f"{self._add_import(_MARKER_MODULE, 'preserve_unknown_fields')}()")
         if more:
-            markers.append(f"{self._use(_MARKERS, 'json_schema')}({more!r})")
+            markers.append(f"{self._add_import(_MARKER_MODULE, 'json_schema')}({more!r})")
         return markers
 
     def _annotation(self, schema: Schema, path: tuple[str, ...]) -> Annotation:
@@ -341,19 +341,19 @@ class ModelModule:
                 return self._list(schema, path)
             case "object":
                 return self._object(schema, path)
-        if schema.get(INT_OR_STRING) and schema.get("anyOf") == _EITHER:
+        if schema.get(INT_OR_STRING) and schema.get("anyOf") == _INT_OR_STRING_TYPES:
             quantity = str(schema.get("pattern", "")).startswith(
                 r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)"
             )
-            name = self._use("opsdk.apimachinery.quantity", "Quantity" if quantity else "IntOrString")
-            implied: JsonObject = {INT_OR_STRING: True, "anyOf": _EITHER}
+            name = self._add_import("opsdk.apimachinery.quantity", "Quantity" if quantity else "IntOrString")
+            implied: JsonObject = {INT_OR_STRING: True, "anyOf": _INT_OR_STRING_TYPES}
             return Annotation(name, implied | ({"pattern": schema["pattern"]} if quantity else {}))
-        return Annotation(self._use("typing", "Any"), {PRESERVE: True})
+        return Annotation(self._add_import("typing", "Any"), {PRESERVE: True})
 
     def _string(self, schema: Schema) -> Annotation:
         module, name = _STRINGS.get(schema.get("format", ""), ("", ""))
         if name:
-            return Annotation(self._use(module, name), {"type": "string", "format": schema["format"]})
+            return Annotation(self._add_import(module, name), {"type": "string", "format": schema["format"]})
         bounds = {word: schema[key] for key, word in _BOUNDS["string"].items() if key in schema}
         if "pattern" in bounds:
             try:
@@ -369,7 +369,7 @@ class ModelModule:
         implied = {"type": "array", "items": items, **{k: schema[k] for k in _BOUNDS["array"] if schema.get(k)}}
         properties = set(items.get("properties", ()))
         if path[-1] == "conditions" and properties >= _CONDITION and properties <= {*_CONDITION, "observedGeneration"}:
-            self._use("opsdk.apimachinery.meta", "Condition")
+            self._add_import("opsdk.apimachinery.meta", "Condition")
             implied |= {LIST_TYPE: "map", LIST_KEYS: ["type"]}
             return Annotation("list[Condition]", implied, bounds)
         element = self._annotation(items, (*path, "item"))
@@ -386,15 +386,15 @@ class ModelModule:
                 return Annotation(text, {"type": "object", PRESERVE: True})
             return Annotation(text, {"type": "object", "additionalProperties": values, **limits}, bounds)
         if schema.get(PRESERVE) and not schema.get("properties"):
-            self._use("opsdk.structured_merge.value", "JsonObject")
+            self._add_import("opsdk.structured_merge.value", "JsonObject")
             return Annotation("JsonObject", {"type": "object", PRESERVE: True})
         if path[-1] == "metadata" and not schema.get("properties"):
-            return Annotation(self._use("opsdk.apimachinery.meta", "ObjectMeta"), {"type": "object"})
+            return Annotation(self._add_import("opsdk.apimachinery.meta", "ObjectMeta"), {"type": "object"})
         name, described = self._class(schema, path)
         implied = {key: schema[key] for key in ("type", "properties", "required", RULES) if key in schema}
         return Annotation(name, implied | ({"description": schema["description"]} if described else {}), {}, described)
 
-    def _use(self, module: str, name: str) -> str:
+    def _add_import(self, module: str, name: str) -> str:
         if module:
             self._imports.setdefault(module, set()).add(name)
         return name

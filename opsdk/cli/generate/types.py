@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 _REF = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 # Schemas that opsdk has by hand: name -> (module, class). An empty module is a Python built-in.
-_BY_HAND = {
+_HAND_WRITTEN_TYPES = {
     _META + "Time": ("opsdk.apimachinery.time", "Time"),
     _META + "MicroTime": ("opsdk.apimachinery.time", "MicroTime"),
     _META + "FieldsV1": ("", "dict[str, Any]"),
@@ -117,7 +117,7 @@ class TypeGenerator:
 
     # -------------------------------------------------------------- schemas
     def _skipped(self, name: str) -> bool:
-        if name in _BY_HAND or name.startswith("io.k8s.apimachinery."):
+        if name in _HAND_WRITTEN_TYPES or name.startswith("io.k8s.apimachinery."):
             return True
         schema = self._schemas[name]
         properties = schema.get("properties", {})
@@ -189,11 +189,11 @@ class TypeGenerator:
         elif renamed and default:
             arguments = f"default={default}"
         else:
-            return f"{text} = {default}" if default and not renamed else self._named(module, text, renamed)
+            return f"{text} = {default}" if default and not renamed else self._renamed_field(module, text, renamed)
         module.imports.setdefault("msgspec", set())
         return f"{text} = msgspec.field({', '.join(a for a in (arguments, renamed) if a)})"
 
-    def _named(self, module: Module, text: str, renamed: str) -> str:
+    def _renamed_field(self, module: Module, text: str, renamed: str) -> str:
         if not renamed:
             return text
         module.imports.setdefault("msgspec", set())
@@ -202,7 +202,7 @@ class TypeGenerator:
     # -------------------------------------------------------------- types
     def _type(self, module: Module, part: Schema, path: tuple[str, ...]) -> str:
         if ref := _reference(part):
-            return self._referred(module, ref)
+            return self._referenced_type(module, ref)
         if part.get("x-kubernetes-int-or-string") or part.get("format") == "int-or-string":
             return module.use("opsdk.apimachinery.quantity", "IntOrString")
         match part.get("type"):
@@ -241,9 +241,9 @@ class TypeGenerator:
             return cls
         return f"dict[str, {module.use('typing', 'Any')}]"
 
-    def _referred(self, module: Module, ref: str) -> str:
-        if ref in _BY_HAND:
-            where, name = _BY_HAND[ref]
+    def _referenced_type(self, module: Module, ref: str) -> str:
+        if ref in _HAND_WRITTEN_TYPES:
+            where, name = _HAND_WRITTEN_TYPES[ref]
             if "Any" in name:
                 module.use("typing", "Any")
             return module.use(where, name)

@@ -31,7 +31,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
+class _PackageInputs:
     """What is known of the project's operator."""
 
     project: Project
@@ -54,7 +54,7 @@ def manifests(
 
     opsdk generate manifests && kubectl apply -k config
     """
-    parts = _parts()
+    parts = _package_inputs()
     files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
     command = "opsdk generate manifests"
     if check:
@@ -68,7 +68,7 @@ def webhooks() -> None:
 
     opsdk generate webhooks | kubectl apply -f -
     """
-    print(to_yaml(_parts().configurations), end="")
+    print(to_yaml(_package_inputs().configurations), end="")
 
 
 def package(
@@ -81,7 +81,7 @@ def package(
 
     opsdk package && podman build -t demo:latest -f dist/Containerfile .
     """
-    parts = _parts()
+    parts = _package_inputs()
     workload, definitions = parts.workload, parts.definitions
     config = config_files(workload, definitions, parts.rbac, parts.configurations)
     # kubectl apply -f keeps the order of the file.
@@ -104,7 +104,7 @@ def package(
     write_all(folder, files, command="opsdk package", output=output, force=force)
 
 
-def _parts() -> _Parts:
+def _package_inputs() -> _PackageInputs:
     project = current_project()
     operator = load_operator("")
     namespace = project.namespace or f"{operator.name}-system"
@@ -122,7 +122,7 @@ def _parts() -> _Parts:
         settings=project.container,
     )
     names = RbacNames(name=workload.name, namespace=workload.namespace)
-    return _Parts(
+    return _PackageInputs(
         project=project,
         operator=operator,
         workload=workload,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-_TEXT = Template("""# Build: podman build -t $image -f dist/Containerfile .
+_TEMPLATE = Template("""# Build: podman build -t $image -f dist/Containerfile .
 FROM docker.io/library/python:3.13-slim AS build
 WORKDIR /src
 COPY . .
@@ -25,4 +25,4 @@ def containerfile(image: str, package: str) -> str:
     >>> containerfile("demo:1", "demo").splitlines()[-1]
     'ENTRYPOINT ["/venv/bin/python", "-m", "demo"]'
     """
-    return _TEXT.substitute(image=image, package=package)
+    return _TEMPLATE.substitute(image=image, package=package)

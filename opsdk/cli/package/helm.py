@@ -49,8 +49,8 @@ def chart_files(
         "rbac.yaml": rbac,
         "operator.yaml": operator,
         "metrics_reader.yaml": to_yaml([parts.metrics_reader(plain)]),
-        "network_policy.yaml": _when("networkPolicy.enabled", to_yaml([parts.network_policy(plain)])),
-        "service_monitor.yaml": _when("serviceMonitor.enabled", to_yaml([parts.service_monitor(plain)])),
+        "network_policy.yaml": _wrap_if("networkPolicy.enabled", to_yaml([parts.network_policy(plain)])),
+        "service_monitor.yaml": _wrap_if("serviceMonitor.enabled", to_yaml([parts.service_monitor(plain)])),
     }
     chart = {
         "apiVersion": "v2",
@@ -80,5 +80,5 @@ def chart_files(
     }
 
 
-def _when(value: str, text: str) -> str:
+def _wrap_if(value: str, text: str) -> str:
     return f"{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n"

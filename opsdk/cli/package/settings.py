@@ -21,7 +21,7 @@ _SOURCES = {
     "configMapKeyRef": ({"name", "key"}, {"optional"}),
     "fieldRef": ({"fieldPath"}, {"apiVersion"}),
 }
-_FORM = '"text" or {secretKeyRef = {name = "...", key = "..."}}'
+_ENV_FORMAT = '"text" or {secretKeyRef = {name = "...", key = "..."}}'
 _DEFAULT_RESOURCES: JsonObject = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
 
 
@@ -54,7 +54,7 @@ def container_settings(table: Mapping[str, Any]) -> ContainerSettings:
         raise UsageError(f"replicas = {replicas!r}: write a number, 0 or more")
     env = table.get("env", {})
     if not isinstance(env, dict):
-        raise UsageError(f"env = {env!r}: write a table of NAME = {_FORM}")
+        raise UsageError(f"env = {env!r}: write a table of NAME = {_ENV_FORMAT}")
     return ContainerSettings(
         env=tuple(_variable(name, value) for name, value in env.items()),
         resources=_resources(table["resources"]) if "resources" in table else _DEFAULT_RESOURCES,
@@ -68,7 +68,7 @@ def _variable(name: str, value: object) -> JsonObject:
     if isinstance(value, str):
         return {"name": name, "value": value}
     if not isinstance(value, dict) or len(value) != 1 or (source := next(iter(value))) not in _SOURCES:
-        raise UsageError(f"env.{name} = {value!r}: write {_FORM}; other sources are configMapKeyRef and fieldRef")
+        raise UsageError(f"env.{name} = {value!r}: write {_ENV_FORMAT}; other sources are configMapKeyRef and fieldRef")
     required, optional = _SOURCES[source]
     reference = value[source]
     keys = set(reference) if isinstance(reference, dict) else set()

@@ -45,12 +45,12 @@ def typed_client(schemas: Iterable[SchemaInfo], *, class_name: str, source: str)
     classes += [collection.code for collection in collections.values() if collection.code]
     used = sorted(name for name in _IMPORTED if any(name in text for text in (body, *classes)))
     head = (
-        f'"""The types of {_plain(source)}. Made by ``opsdk generate norman-client``: do not edit."""\n\n'
+        f'"""The types of {_escape(source)}. Made by ``opsdk generate norman-client``: do not edit."""\n\n'
         "from __future__ import annotations\n\n"
         "from typing import Any, Literal, TypedDict, cast\n\n"
         f"from opsdk.norman.client.client import {', '.join(['NormanClient', *used])}\n\n\n"
     )
-    client = f'class {class_name}(NormanClient):\n    """A client of {_plain(source)}."""\n\n{body}'
+    client = f'class {class_name}(NormanClient):\n    """A client of {_escape(source)}."""\n\n{body}'
     return head + "\n\n".join(classes) + f"\n\n{client}"
 
 
@@ -61,7 +61,7 @@ def _typed_dict(schema: SchemaInfo, names: Mapping[str, str]) -> str:
     name = names[schema.id]
     if all(field.isidentifier() and not keyword.iskeyword(field) for field, _ in fields):
         lines = "".join(f"    {field}: {kind}\n" for field, kind in fields)
-        return f'class {name}(TypedDict, total=False):\n    """``{_plain(schema.id)}``."""\n\n{lines}'
+        return f'class {name}(TypedDict, total=False):\n    """``{_escape(schema.id)}``."""\n\n{lines}'
     # A field such as "from" or "a/b" cannot be an attribute of a class.
     items = "".join(f"        {field!r}: {kind!r},\n" for field, kind in fields)
     return f'{name} = TypedDict(\n    "{name}",\n    {{\n{items}    }},\n    total=False,\n)\n'
@@ -111,7 +111,8 @@ def _collection(schema: SchemaInfo, names: Mapping[str, str]) -> _Collection:
         own += "_"
     lines = "\n".join(methods)
     return _Collection(
-        own, f'class {own}({generic}):\n    """``{_plain(schema.plural_name)}``, with their actions."""\n\n{lines}'
+        own,
+        f'class {own}({generic}):\n    """``{_escape(schema.plural_name)}``, with their actions."""\n\n{lines}',
     )
 
 
@@ -132,7 +133,7 @@ def _action(name: str, action: Mapping[str, object], names: Mapping[str, str], t
         call = f'cast("{result}", expect_result({name!r}, {call}))'
     return (
         f"    async def {method}(self{parameters}) -> {result or 'dict[str, Any] | None'}:\n"
-        f'        """Run the action ``{_plain(name)}``."""\n'
+        f'        """Run the action ``{_escape(name)}``."""\n'
         f"        return {call}\n"
     )
 
@@ -148,7 +149,7 @@ def _property(schema: SchemaInfo, collection: _Collection) -> str:
         expression = f"{collection.type}(self, {schema.id!r})"
     return (
         f"    @property\n    def {_attribute(schema)}(self) -> {collection.type}:\n"
-        f'        """``{_plain(schema.plural_name)}``."""\n'
+        f'        """``{_escape(schema.plural_name)}``."""\n'
         f"        return {expression}\n"
     )
 
@@ -160,23 +161,23 @@ def _attribute(schema: SchemaInfo) -> str:
 
 
 def _class_name(schema_id: str) -> str:
-    name = "".join(part[:1].upper() + part[1:] for part in _words(schema_id))
+    name = "".join(part[:1].upper() + part[1:] for part in _identifier_parts(schema_id))
     return f"{name}_" if keyword.iskeyword(name) or name in ("Any", "Literal", "TypedDict") else name
 
 
 def _snake(text: str) -> str:
-    joined = "".join(f"_{char.lower()}" if char.isupper() else char for char in "_".join(_words(text)))
+    joined = "".join(f"_{char.lower()}" if char.isupper() else char for char in "_".join(_identifier_parts(text)))
     name = joined.strip("_")
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def _words(text: str) -> list[str]:
+def _identifier_parts(text: str) -> list[str]:
     """Return the parts of a name that make an identifier when they are joined."""
     words = re.sub("[^A-Za-z0-9]", " ", text).split()
     return words if words and words[0][0].isalpha() else ["type", *words]
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text for a docstring: the API is not trusted to write code."""
     return re.sub(r"[^\w ./:()-]", "?", text)
 

@@ -79,7 +79,7 @@ class ClassImporter:
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
         self._names: dict[type, str] = {}
-        self._unfinished: dict[str, Schema] = {}
+        self._importing: dict[str, Schema] = {}
 
     def type_name(self, cls: type, schema_id: str) -> None:
         """Set the id of the schema of a class; by default it is the name of the class."""
@@ -112,11 +112,11 @@ class ClassImporter:
         """
         schema_id = self.schema_id(cls)
         full_type = version.full_type(schema_id)
-        if full_type in self._unfinished:
-            return self._checked(self._unfinished[full_type], cls)
+        if full_type in self._importing:
+            return self._check_origin(self._importing[full_type], cls)
         existing = self._registry.schema(version, full_type)
         if existing is not None and existing.id == schema_id:
-            self._checked(existing, cls)
+            self._check_origin(existing, cls)
             if customize is not None:
                 customize(existing)
             return existing
@@ -126,7 +126,7 @@ class ClassImporter:
             schema.collection_methods, schema.resource_methods = COLLECTION_METHODS, RESOURCE_METHODS
         if is_kind:
             _describe_kind(schema, cls)
-        self._unfinished[full_type] = schema
+        self._importing[full_type] = schema
         try:
             self._read_fields(schema, cls)
             schema.internal = internal_copy(schema)
@@ -134,9 +134,9 @@ class ClassImporter:
                 self._read_fields(schema, override)
             return finish(self._registry, schema, customize)
         finally:
-            del self._unfinished[full_type]
+            del self._importing[full_type]
 
-    def _checked(self, schema: Schema, cls: type) -> Schema:
+    def _check_origin(self, schema: Schema, cls: type) -> Schema:
         other = schema.attributes.get(CLASS)
         if other is not cls:
             origin = other.__qualname__ if isinstance(other, type) else "another source"

@@ -22,10 +22,10 @@ Customize = Callable[[Schema], None]
 
 COLLECTION_METHODS: Final = ("GET", "POST")
 RESOURCE_METHODS: Final = ("GET", "PUT", "DELETE")
-_COMPARED: Final = (Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN)
+_EQUALITY_MODIFIERS: Final = (Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN)
 _MODIFIERS: Final[Mapping[str, tuple[Modifier, ...]]] = {
     "boolean": (Modifier.EQ, Modifier.NE),
-    **dict.fromkeys(("date", "dnsLabel", "enum", "hostname", "int", "string"), _COMPARED),
+    **dict.fromkeys(("date", "dnsLabel", "enum", "hostname", "int", "string"), _EQUALITY_MODIFIERS),
 }
 
 
@@ -63,6 +63,6 @@ def set_filters(schema: Schema) -> None:
     """Give each field the filters of its type, unless it has some."""
     for name, field in schema.resource_fields.items():
         is_reference = TypeExpression.parse(field.type).is_reference
-        modifiers = _COMPARED if is_reference else _MODIFIERS.get(field.type)
+        modifiers = _EQUALITY_MODIFIERS if is_reference else _MODIFIERS.get(field.type)
         if modifiers is not None:
             schema.collection_filters.setdefault(name, Filter(modifiers=modifiers))

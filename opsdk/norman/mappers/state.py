@@ -27,7 +27,7 @@ _FIELDS: Final[Mapping[str, Field]] = {
     "transitioning": Field(type="enum", options=("yes", "no", "error"), create=False, update=False),
     "transitioningMessage": Field(type="string", create=False, update=False, nullable=True),
 }
-_COMPARED: Final = Filter(modifiers=(Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN))
+_EQUALITY_FILTER: Final = Filter(modifiers=(Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN))
 
 
 def summary_of(tree: JsonObject, gvk: GroupVersionKind) -> Summary:
@@ -55,7 +55,7 @@ def add_state(schema: Schema) -> None:
     if "status" not in internal.resource_fields or not _FIELDS.keys().isdisjoint(schema.resource_fields):
         return
     schema.resource_fields |= _FIELDS
-    schema.collection_filters |= dict.fromkeys(("state", "transitioning"), _COMPARED)
+    schema.collection_filters |= dict.fromkeys(("state", "transitioning"), _EQUALITY_FILTER)
     own = StateMapper(gvk_of_schema(schema))
     schema.mapper = own if schema.mapper is None else Mappers(own, schema.mapper)
 

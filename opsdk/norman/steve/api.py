@@ -54,7 +54,7 @@ from opsdk.structured_merge.value import JsonObject
 
 log = logging.getLogger(__name__)
 
-_SINGLE = {"schema": "schemas", "count": "counts", "schemadefinition": "schemadefinitions"}
+_SINGULAR_NAMES = {"schema": "schemas", "count": "counts", "schemadefinition": "schemadefinitions"}
 _RESOURCE_LENGTH = 2
 
 
@@ -178,15 +178,15 @@ class SteveApi(Closing):
     async def _route(self, request: SteveRequest) -> SteveResponse:
         path = [segment for segment in request.path if segment]
         if not path:
-            _only_get(request)
+            _require_get(request)
             return SteveResponse.of(200, self._root(request))
-        kind = _SINGLE.get(path[0].lower(), path[0].lower())
+        kind = _SINGULAR_NAMES.get(path[0].lower(), path[0].lower())
         builtin = {"schemas": self._schemas, "counts": self._counts, "schemadefinitions": self._definition}.get(kind)
         if builtin is not None:
-            _only_get(request)
+            _require_get(request)
             return SteveResponse.of(200, await builtin(request, "/".join(path[1:])))
         schema = self.schema_for(request.user, path[0])
-        namespace, name = _place(schema, path[1:])
+        namespace, name = _namespace_and_name(schema, path[1:])
         target = Target(user=request.user, schema=schema, namespace=namespace, name=name, query=request.query)
         return await (self._on_resource(request, target) if name else self._on_collection(request, target))
 
@@ -279,7 +279,7 @@ class SteveApi(Closing):
     async def _page(self, target: Target, query: SteveQuery) -> tuple[IndexedPage, EncodedRows]:
         schema = target.schema
         if (schema.group, schema.resource) == ("", "namespaces"):
-            query = self._of_namespaces(query)
+            query = self._filter_by_namespaces(query)
         if not schema.watchable or self.templates.custom_store(schema):
             return await self._uncached_page(target, query)
         objects = await self.lists.of(schema)
@@ -297,7 +297,7 @@ class SteveApi(Closing):
             objects.put(make_entry(msgspec.json.encode({**tree, "metadata": metadata}))[0])
         return objects.page(replace(query, revision=None), VisibleObjects(everything=True)), EncodedRows(decorate, 0)
 
-    def _of_namespaces(self, query: SteveQuery) -> SteveQuery:
+    def _filter_by_namespaces(self, query: SteveQuery) -> SteveQuery:
         """Return the query with projectsornamespaces as filters: a Namespace is in no namespace."""
         selected = query.projects_or_namespaces
         if selected is None:
@@ -368,7 +368,7 @@ class SteveApi(Closing):
         return f"<SteveApi of {len(self.catalog.schemas)} types>"
 
 
-def _only_get(request: SteveRequest) -> None:
+def _require_get(request: SteveRequest) -> None:
     _allowed(request, ("GET",))
 
 
@@ -378,7 +378,7 @@ def _allowed(request: SteveRequest, methods: Sequence[str]) -> None:
         raise ErrorCode.METHOD_NOT_ALLOWED.error(f"{request.method} is not allowed here, but {listed}")
 
 
-def _place(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, str]:
+def _namespace_and_name(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, str]:
     """Return namespace and name of the segments behind the type."""
     if len(rest) > (_RESOURCE_LENGTH if schema.namespaced else 1):
         raise ErrorCode.NOT_FOUND.error(f"a URL of {schema.id} has no segment {rest[-1]!r}")

@@ -40,7 +40,7 @@ Authenticate = Callable[[HttpRequest], Awaitable[User | None]]
 _MAX_BODY = 3 << 20
 """Bytes; what an API server accepts."""
 _PATH_SAFE = "/!$&'()*+,;=:@~"
-_PASSED_ON = ("/api", "/apis", "/openapi", "/version")
+_KUBERNETES_API_PATHS = ("/api", "/apis", "/openapi", "/version")
 _REQUEST_HEADERS = ("accept", "content-type")
 _STREAMS = ("watch", "follow")
 _RESPONSE_HEADERS = ("content-type", "warning", "retry-after", "audit-id")
@@ -97,8 +97,8 @@ class SteveApp:
     async def _route(self, request: HttpRequest, user: User) -> HttpResponse:
         if request.path == self._prefix or request.path.startswith(f"{self._prefix}/"):
             return await self._on_api(request, user)
-        if any(request.path == path or request.path.startswith(f"{path}/") for path in _PASSED_ON):
-            return await self._pass_on(request, user)
+        if any(request.path == path or request.path.startswith(f"{path}/") for path in _KUBERNETES_API_PATHS):
+            return await self._proxy_to_cluster(request, user)
         raise ErrorCode.NOT_FOUND.error(f"there is nothing at {request.path}: see {self._prefix}")
 
     # -------------------------------------------------------------- the API
@@ -151,7 +151,7 @@ class SteveApp:
             raise ErrorCode.INVALID_FORMAT.error(str(error)) from error
 
     # -------------------------------------------------------------- the cluster
-    async def _pass_on(self, request: HttpRequest, user: User) -> HttpResponse:
+    async def _proxy_to_cluster(self, request: HttpRequest, user: User) -> HttpResponse:
         """Send a request to the cluster as the user. Watches and logs that are followed are streams."""
         if {".", ".."} & set(request.path.split("/")):
             raise ErrorCode.NOT_FOUND.error("a path has no dots as segments")  # they could leave the base path
@@ -167,7 +167,7 @@ class SteveApp:
                 response = await transport.send(sent, retry=False)
             return HttpResponse(response.status, _headers(response.headers), response.body)
         heads: list[tuple[int, Mapping[str, str]]] = []
-        chunks = self._relay(sent, user, heads)
+        chunks = self._stream_response(sent, user, heads)
         try:
             await anext(chunks)  # a generator that has begun closes the connection, whatever happens
         except ApiError as error:
@@ -175,7 +175,7 @@ class SteveApp:
         status, headers = heads[0]
         return StreamResponse(status, _headers(headers), chunks=chunks)
 
-    async def _relay(
+    async def _stream_response(
         self, sent: RestRequest, user: User, heads: list[tuple[int, Mapping[str, str]]]
     ) -> AsyncGenerator[bytes, None]:
         """Append the head to `heads` before the first item, which is empty; then yield the body as it arrives."""

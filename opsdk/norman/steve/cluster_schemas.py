@@ -18,8 +18,8 @@ from opsdk.norman.steve.access_set import AccessPlace, AccessSet
 from opsdk.rest.discovery import ApiResource
 from opsdk.structured_merge.value import JsonObject
 
-_LOWER = re.compile("[a-z]+")
-_READ = ("get", "list")
+_LOWERCASE_LETTERS = re.compile("[a-z]+")
+_READ_VERBS = ("get", "list")
 
 
 class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -130,7 +130,7 @@ def generate_name_prefix(kind: str) -> str:
     >>> generate_name_prefix("GlobalRole"), generate_name_prefix("User")
     ('gr-', 'u-')
     """
-    return f"{kind[:1]}{_LOWER.sub('', kind[1:])}".lower() + "-" if kind else ""
+    return f"{kind[:1]}{_LOWERCASE_LETTERS.sub('', kind[1:])}".lower() + "-" if kind else ""
 
 
 def cluster_schemas(resources: Iterable[ApiResource], definitions: Iterable[JsonObject] = ()) -> dict[str, SteveSchema]:
@@ -190,13 +190,15 @@ def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> di
     """Return the schemas that a user may do something with, with their methods."""
     visible = {}
     for identity, schema in schemas.items():
-        granted = {verb: places for verb in schema.verbs if (places := _places(schema, access, verb))}
+        granted = {verb: places for verb in schema.verbs if (places := _granted_places(schema, access, verb))}
         if granted:
-            collection = [m for m, verbs in (("GET", _READ), ("POST", ("create",))) if granted.keys() & set(verbs)]
+            collection = [
+                m for m, verbs in (("GET", _READ_VERBS), ("POST", ("create",))) if granted.keys() & set(verbs)
+            ]
             resource = [
                 method
                 for method, verbs in (
-                    ("GET", _READ),
+                    ("GET", _READ_VERBS),
                     ("PUT", ("update",)),
                     ("PATCH", ("patch",)),
                     ("DELETE", ("delete",)),
@@ -209,7 +211,7 @@ def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> di
     return visible
 
 
-def _places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[AccessPlace]:
+def _granted_places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[AccessPlace]:
     """Return where a verb is granted. A right in a namespace says nothing about cluster-scoped objects."""
     places = frozenset(access.places(verb, schema.group, schema.resource))
     if schema.namespaced:

@@ -21,7 +21,7 @@ Decorate = Callable[[JsonObject], JsonObject]
 """Adds the virtual fields to an object: ``metadata.state`` and ``metadata.fields``."""
 
 # msgspec takes no other characters in the names of fields.
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
+_SAFE_FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _VIRTUAL = ("state", "fields", "relationships")
 Reader = Callable[[StoreEntry], Cell]
 
@@ -39,7 +39,7 @@ def reader(path: FieldPath, decorate: Decorate) -> Reader:
             return lambda entry: entry.labels.get(label)
         case ("metadata", name, *_) if name in _VIRTUAL:
             return lambda entry: cell_at(decorate(msgspec.json.decode(entry.data)), path)
-    if not _PLAIN.fullmatch(path[0]):
+    if not _SAFE_FIELD_NAME.fullmatch(path[0]):
         return lambda entry: cell_at(msgspec.json.decode(entry.data), path)
     # Decoding one part of the object skips the others: a fifth of the time.
     part = msgspec.defstruct("Part", [("part", Any, None)], rename={"part": path[0]})
@@ -63,30 +63,30 @@ class Column:
         self.cells: list[Cell] = []
         self._entries = entries
         self._read = read
-        self._dirty: set[int] = set(range(len(entries)))
-        self._uniform = True
+        self._changed_slots: set[int] = set(range(len(entries)))
+        self._is_text_only = True
 
     @property
     def complete(self) -> bool:
         """Whether every cell is up to date."""
-        return not self._dirty
+        return not self._changed_slots
 
     def touch(self, slot: int) -> None:
         """Record that the object of a slot changed."""
-        self._dirty.add(slot)
+        self._changed_slots.add(slot)
 
     def refresh(self) -> Iterator[None]:
         """Read the objects that changed. Yields after each slice of objects."""
         slicer = Slicer()
-        while self._dirty:
-            slot = self._dirty.pop()
+        while self._changed_slots:
+            slot = self._changed_slots.pop()
             if slot >= len(self.cells):
                 self.cells += [None] * (len(self._entries) - len(self.cells))
             entry = self._entries[slot]
             cell = self._read(entry) if entry is not None else None
             self.cells[slot] = cell
-            if self._uniform and not isinstance(cell, (str, type(None))):
-                self._uniform = False
+            if self._is_text_only and not isinstance(cell, (str, type(None))):
+                self._is_text_only = False
             if entry is not None and slicer.add(entry.size):
                 yield
 
@@ -95,13 +95,13 @@ class Column:
         positive = condition.positive()
         if positive is not condition:
             return [not holds for holds in self.select(positive)]
-        if self._uniform and condition.operator is FilterOperator.CONTAINS:
+        if self._is_text_only and condition.operator is FilterOperator.CONTAINS:
             part = condition.values[0]
             return [cell is not None and part in cell for cell in self.cells]  # type: ignore[operator]
-        if self._uniform and condition.operator in (FilterOperator.EQUALS, FilterOperator.IN):
+        if self._is_text_only and condition.operator in (FilterOperator.EQUALS, FilterOperator.IN):
             values = frozenset(condition.values)
             return [cell in values for cell in self.cells]
         return list(map(condition.test(), self.cells))
 
     def __repr__(self) -> str:
-        return f"<Column of {len(self.cells)} cells, {len(self._dirty)} to read>"
+        return f"<Column of {len(self.cells)} cells, {len(self._changed_slots)} to read>"

@@ -20,7 +20,7 @@ Scalar = str | int | float | bool
 Cell = Scalar | tuple[Scalar, ...] | None
 """What an object has at a path: nothing, one value, or the values of a list."""
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAPS = (("metadata", "labels"), ("metadata", "annotations"))
 _LABEL = 2
 # Texts of numbers begin below those of words. They count millionths, are never negative, and have one width.
@@ -74,7 +74,7 @@ def format_path(path: FieldPath) -> str:
     >>> format_path(("metadata", "labels", "example.org/a"))
     'metadata.labels[example.org/a]'
     """
-    parts = [f".{name}" if _PLAIN.fullmatch(name) else f"[{name}]" for name in path]
+    parts = [f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{name}]" for name in path]
     if len(path) > _LABEL + 1 and path[:_LABEL] in _MAPS:
         parts[_LABEL] = f"[{path[_LABEL]}]"  # after a dot, all the rest would be the label
     return "".join(parts).removeprefix(".")

@@ -50,7 +50,7 @@ _POSITIVE = {
     FilterOperator.NOT_IN: FilterOperator.IN,
     FilterOperator.NOT_EXISTS: FilterOperator.EXISTS,
 }
-_MANY = (FilterOperator.IN, FilterOperator.NOT_IN)
+_SET_OPERATORS = (FilterOperator.IN, FilterOperator.NOT_IN)
 _NUMBERS = (FilterOperator.LESS, FilterOperator.GREATER)
 _NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _PLAIN_VALUE = re.compile(r"[^\s=!(),<>~\"'\\\[\]]+")
@@ -93,7 +93,7 @@ class FilterCondition(msgspec.Struct, frozen=True):
         field = format_path(self.path)
         if self.operator in (FilterOperator.EXISTS, FilterOperator.NOT_EXISTS):
             return f"{self.operator.value}{field}"
-        if self.operator in _MANY:
+        if self.operator in _SET_OPERATORS:
             return f"{field} {self.operator.value} ({','.join(map(_quoted, self.values))})"
         return f"{field}{self.operator.value}{_quoted(self.values[0])}"
 
@@ -195,7 +195,7 @@ class _Parser:
             return FilterCondition(path, FilterOperator.EXISTS)
         self._position = match.end()
         operator = _SPELLINGS[match.group().lower()]
-        if operator in _MANY:
+        if operator in _SET_OPERATORS:
             return FilterCondition(path, operator, self._values())
         start = self._position
         value = self._value()

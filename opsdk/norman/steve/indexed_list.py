@@ -131,11 +131,11 @@ class IndexedList:
         self._decorate = decorate
         self._entries: list[StoreEntry | None] = []
         self._keys: list[str] = []
-        self._free: list[int] = []
+        self._free_slots: list[int] = []
         self._slots: dict[ObjectKey, int] = {}
         self._namespaces: dict[str, set[int]] = {}
         self._columns: RecentlyUsed[FieldPath, Column] = RecentlyUsed(options.columns)
-        self._base = ListOrder(self._entries, self._keys)
+        self._default_order = ListOrder(self._entries, self._keys)
         self._orders: RecentlyUsed[tuple[SortKey, ...], ListOrder] = RecentlyUsed(options.orders)
         self._views: RecentlyUsed[Hashable, QueryView] = RecentlyUsed(options.views)
         self._snapshots: RecentlyUsed[Hashable, _Snapshot] = RecentlyUsed(options.snapshots)
@@ -152,8 +152,8 @@ class IndexedList:
 
     def _new_slot(self, key: ObjectKey) -> int:
         text = f"{key.namespace}\0{key.name}"
-        if self._free:
-            slot = self._free.pop()
+        if self._free_slots:
+            slot = self._free_slots.pop()
             self._keys[slot] = text
         else:
             slot = len(self._entries)
@@ -177,7 +177,7 @@ class IndexedList:
             return
         self._change(slot, last)
         self._entries[slot] = None
-        self._free.append(slot)
+        self._free_slots.append(slot)
         slots = self._namespaces[last.key.namespace]
         slots.discard(slot)
         if not slots:
@@ -188,7 +188,7 @@ class IndexedList:
         self.revision = max(self.revision, revision_of(entry.resource_version) or 0)
         self._changes += 1
         parts: Iterable[Column | ListOrder | QueryView]
-        for parts in ((self._base,), self._columns.values(), self._orders.values(), self._views.values()):
+        for parts in ((self._default_order,), self._columns.values(), self._orders.values(), self._views.values()):
             for part in parts:
                 part.touch(slot)
         old = self._entries[slot]
@@ -213,7 +213,7 @@ class IndexedList:
         """Compute what `page` needs with the same arguments. Yields after each slice, so that other tasks can run."""
         self._check_fields(query)
         selection = self._selection(query, visible, namespace, project_of)
-        if self._kept(selection, self._revision_of(query)) is None:
+        if self._find_snapshot(selection, self._revision_of(query)) is None:
             yield from complete_all(self._parts(query, selection))
 
     def _check_fields(self, query: SteveQuery) -> None:
@@ -284,14 +284,14 @@ class IndexedList:
             namespaces = frozenset(name for name in names if name and selected.selects(name, project_of(name)))
         return _Selection(str(query.selection()), visible.key, namespaces, visible)
 
-    def _kept(self, selection: _Selection, revision: int) -> _Snapshot | None:
+    def _find_snapshot(self, selection: _Selection, revision: int) -> _Snapshot | None:
         snapshot = self._snapshots.use((selection.key, revision))
         if snapshot is not None and revision == self.revision and snapshot.changes != self._changes:
             return None
         return snapshot
 
     def _snapshot(self, query: SteveQuery, selection: _Selection, revision: int) -> _Snapshot:
-        snapshot = self._kept(selection, revision)
+        snapshot = self._find_snapshot(selection, revision)
         if snapshot is not None:
             return snapshot
         if revision < self.revision:
@@ -320,11 +320,11 @@ class IndexedList:
 
     def _order(self, sort: tuple[SortKey, ...]) -> ListOrder:
         if not sort:
-            return self._base
+            return self._default_order
         columns = [(key, self._column(key.path)) for key in sort]
         order = self._orders.use(sort)
         if order is None or not order.uses(self._columns):
-            order = self._orders.keep(sort, ListOrder(self._entries, self._keys, columns, self._base))
+            order = self._orders.keep(sort, ListOrder(self._entries, self._keys, columns, self._default_order))
         return order
 
     def _view(self, query: SteveQuery, selection: _Selection) -> ListOrder | QueryView:

@@ -120,7 +120,7 @@ class KindList(Closing):
         self._clock = clock
         self._registration: KindRegistration | None = None
         self._listeners: dict[object, Callable[[Change], None]] = {}
-        self._wakers: dict[asyncio.Event, None] = {}
+        self._watch_events: dict[asyncio.Event, None] = {}
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -217,7 +217,7 @@ class KindList(Closing):
             ready.set()
 
         remove = self.listen(listener)
-        self._wakers[ready] = None
+        self._watch_events[ready] = None
         try:
             while not self._closed:
                 while waiting:
@@ -229,12 +229,12 @@ class KindList(Closing):
                 await ready.wait()
         finally:
             remove()
-            del self._wakers[ready]
+            del self._watch_events[ready]
 
     async def aclose(self) -> None:
         """Stop to follow the informer, and end the watches. Idempotent. The informer stays with the cache."""
         self._closed = True
-        for ready in self._wakers:
+        for ready in self._watch_events:
             ready.set()
         if self._registration is not None:
             self._registration.remove()

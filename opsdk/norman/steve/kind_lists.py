@@ -22,7 +22,7 @@ from opsdk.norman.steve.kind_list import KindList
 from opsdk.norman.steve.printer_fields import decorator
 
 
-class _Open(msgspec.Struct):
+class _OpenList(msgspec.Struct):
     schema: SteveSchema
     objects: KindList
 
@@ -40,13 +40,13 @@ class KindLists(Closing):
         self._cluster = cluster
         self._options = options
         self._clock = clock
-        self._open: dict[GroupVersionKind, _Open] = {}
+        self._open_lists: dict[GroupVersionKind, _OpenList] = {}
         self._locks: dict[GroupVersionKind, asyncio.Lock] = {}
 
     async def of(self, schema: SteveSchema) -> KindList:
         """Return the list of a type. Raises `CacheError` if the cluster denies it."""
         async with self._locks.setdefault(schema.gvk, asyncio.Lock()):
-            opened = self._open.get(schema.gvk)
+            opened = self._open_lists.get(schema.gvk)
             if opened is None:
                 cached = await self._cluster.cache.informer_for(Kind(schema.gvk, Unstructured))
                 objects = KindList(cached, decorator(schema), self._options, clock=self._clock)
@@ -55,24 +55,24 @@ class KindLists(Closing):
                 except BaseException:
                     await objects.aclose()
                     raise
-                opened = self._open[schema.gvk] = _Open(schema, objects)
+                opened = self._open_lists[schema.gvk] = _OpenList(schema, objects)
         return opened.objects
 
     async def keep(self, schemas: Mapping[str, SteveSchema]) -> None:
         """Close the lists of types that are gone, or have other columns."""
-        for gvk, opened in list(self._open.items()):
+        for gvk, opened in list(self._open_lists.items()):
             current = schemas.get(opened.schema.id)
             if current is None or (current.gvk, current.columns) != (gvk, opened.schema.columns):
-                del self._open[gvk]
+                del self._open_lists[gvk]
                 await opened.objects.aclose()
                 if current is None:
                     await self._cluster.cache.remove_informer(Kind(gvk, Unstructured))
 
     async def aclose(self) -> None:
         """Close all lists. Idempotent."""
-        while self._open:
-            _, opened = self._open.popitem()
+        while self._open_lists:
+            _, opened = self._open_lists.popitem()
             await opened.objects.aclose()
 
     def __repr__(self) -> str:
-        return f"<KindLists of {len(self._open)} types>"
+        return f"<KindLists of {len(self._open_lists)} types>"

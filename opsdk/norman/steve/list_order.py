@@ -54,12 +54,12 @@ class ChangedSlots:
 
     def __init__(self, count: int) -> None:
         self.slots: set[int] = set(range(count))
-        self._later: list[set[int]] = []
+        self._pending_sets: list[set[int]] = []
 
     def add(self, slot: int) -> None:
         """Record that the object of a slot changed."""
         self.slots.add(slot)
-        for later in self._later:
+        for later in self._pending_sets:
             later.add(slot)
 
     def take(self) -> set[int]:
@@ -79,12 +79,12 @@ class ChangedSlots:
         several may run at once.
         """
         later: set[int] = set()
-        self._later.append(later)
+        self._pending_sets.append(later)
         try:
             yield set(self.slots)
             self.slots = later
         finally:
-            self._later = [other for other in self._later if other is not later]
+            self._pending_sets = [other for other in self._pending_sets if other is not later]
 
 
 class DerivedSlots:
@@ -129,7 +129,7 @@ class ListOrder(DerivedSlots):
         super().__init__(entries)
         self._keys = keys
         self._sort = tuple(sort)
-        self._base = base
+        self._default_order = base
         self._texts: list[list[str]] = [[] for _ in sort]
 
     def uses(self, columns: Mapping[FieldPath, Column]) -> bool:
@@ -138,7 +138,9 @@ class ListOrder(DerivedSlots):
 
     def refresh(self) -> Iterator[None]:
         """Put the slots that changed into place. Yields after each slice of slots."""
-        yield from complete_all([*([self._base] if self._base else ()), *(column for _, column in self._sort)])
+        yield from complete_all(
+            [*([self._default_order] if self._default_order else ()), *(column for _, column in self._sort)]
+        )
         if self.complete:
             return
         if self._changed.are_many(len(self._entries)):
@@ -161,11 +163,11 @@ class ListOrder(DerivedSlots):
 
     def _sorted(self, changed: Collection[int]) -> Generator[None, None, list[int]]:
         """Sort all by the least important field first: sorting is stable. Sorted slices are merged fast."""
-        if self._base is None:
+        if self._default_order is None:
             slots = [slot for slot, entry in enumerate(self._entries) if entry is not None]
             passes = [(self._keys, False)]
         else:
-            slots = list(self._base.slots)
+            slots = list(self._default_order.slots)
             passes = [(texts, key.descending) for (key, _), texts in zip(self._sort, self._texts, strict=True)]
         for part in _slices(list(changed)):
             self._read_texts(part)
@@ -185,13 +187,13 @@ class ListOrder(DerivedSlots):
         low, high = 0, len(slots)
         while low < high:
             middle = (low + high) // 2
-            if self._before(slots[middle], slot):
+            if self._sorts_before(slots[middle], slot):
                 low = middle + 1
             else:
                 high = middle
         slots.insert(low, slot)
 
-    def _before(self, left: int, right: int) -> bool:
+    def _sorts_before(self, left: int, right: int) -> bool:
         for (key, _), texts in zip(self._sort, self._texts, strict=True):
             if texts[left] != texts[right]:
                 return (texts[left] < texts[right]) != key.descending

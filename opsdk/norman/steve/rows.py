@@ -23,16 +23,16 @@ class EncodedRows:
 
     def __init__(self, decorate: Decorate, limit: int) -> None:
         self._decorate = decorate
-        self._kept: LRUCache[StoreEntry, bytes] = LRUCache(limit, getsizeof=len)
+        self._encoded_rows: LRUCache[StoreEntry, bytes] = LRUCache(limit, getsizeof=len)
 
     def row(self, entry: StoreEntry, links: ResourceLinks) -> bytes:
         """Return an object as the API shows it, as JSON."""
-        encoded = self._kept.get(entry)
+        encoded = self._encoded_rows.get(entry)
         if encoded is None:
             encoded = msgspec.json.encode(own_fields(self._decorate(msgspec.json.decode(entry.data))))
-            if len(encoded) <= self._kept.maxsize:
-                self._kept[entry] = encoded
+            if len(encoded) <= self._encoded_rows.maxsize:
+                self._encoded_rows[entry] = encoded
         return msgspec.json.encode(links.of(*entry.key))[:-1] + b"," + encoded[1:]
 
     def __repr__(self) -> str:
-        return f"<EncodedRows: {len(self._kept)}>"
+        return f"<EncodedRows: {len(self._encoded_rows)}>"

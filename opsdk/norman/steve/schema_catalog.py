@@ -32,7 +32,7 @@ CatalogListener = Callable[[Mapping[str, SteveSchema]], None]
 DEFINITIONS = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 API_SERVICES = unstructured("apiregistration.k8s.io/v1", "APIService")
 # Seconds after which discovery is read again: a server may serve a new kind some time after the event.
-_AGAIN = 2.0
+_SECOND_REFRESH_SECONDS = 2.0
 
 
 class SchemaCatalog(Closing):
@@ -81,7 +81,7 @@ class SchemaCatalog(Closing):
             await self._changed.wait()
             self._changed.clear()
             await self._try_refresh()
-            await self._clock.sleep(_AGAIN)
+            await self._clock.sleep(_SECOND_REFRESH_SECONDS)
             await self._try_refresh()
 
     async def _try_refresh(self) -> None:

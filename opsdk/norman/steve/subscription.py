@@ -114,7 +114,7 @@ class SubscribeSession:
         self._version = version
         self._clock = clock
         self._outgoing: asyncio.Queue[tuple[JsonObject, bool]] = asyncio.Queue()
-        self._room = asyncio.Semaphore(_MAX_WAITING)
+        self._queue_slots = asyncio.Semaphore(_MAX_WAITING)
         self._watches: dict[tuple[str, ...], tuple[SubscribeFrame, asyncio.Task[None]]] = {}
 
     async def run(self, receive: Callable[[], Awaitable[bytes | str | None]]) -> None:
@@ -216,7 +216,7 @@ class SubscribeSession:
         self._outgoing.put_nowait((message, False))
 
     async def _put(self, message: JsonObject) -> None:
-        await self._room.acquire()
+        await self._queue_slots.acquire()
         self._outgoing.put_nowait((message, True))
 
     async def _write(self) -> None:
@@ -227,7 +227,7 @@ class SubscribeSession:
             except ConnectionLostError:
                 return  # `receive` returns None
             if counted:
-                self._room.release()
+                self._queue_slots.release()
 
     def __repr__(self) -> str:
         return f"<SubscribeSession with {len(self._watches)} watches>"

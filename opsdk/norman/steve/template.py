@@ -54,7 +54,7 @@ class SchemaTemplate(msgspec.Struct, frozen=True, kw_only=True):
         return self.group in ("", schema.group)
 
     @property
-    def _rank(self) -> int:
+    def _specificity(self) -> int:
         return 0 if self.id else 1 if self.kind else 2 if self.group else 3
 
 
@@ -66,14 +66,14 @@ class SchemaTemplates:
     """
 
     def __init__(self, templates: Sequence[SchemaTemplate] = ()) -> None:
-        self._templates = sorted(templates, key=lambda template: template._rank)  # noqa: SLF001 - of the same module
+        self._templates = sorted(templates, key=lambda template: template._specificity)  # noqa: SLF001 - of the same module
 
-    def _of(self, schema: SteveSchema) -> list[SchemaTemplate]:
+    def _matching(self, schema: SteveSchema) -> list[SchemaTemplate]:
         return [template for template in self._templates if template.applies_to(schema)]
 
     def customize(self, schema: SteveSchema) -> SteveSchema:
         """Return the schema with the changes and actions of its templates."""
-        for template in self._of(schema):
+        for template in self._matching(schema):
             if template.customize is not None:
                 schema = template.customize(schema)
             if template.actions:
@@ -82,26 +82,26 @@ class SchemaTemplates:
 
     def format(self, resource: JsonObject, target: Target) -> JsonObject:
         """Return a resource as the formatters of its type leave it."""
-        for template in self._of(target.schema):
+        for template in self._matching(target.schema):
             if template.formatter is not None:
                 resource = template.formatter(resource, target)
         return resource
 
     def formatted(self, schema: SteveSchema) -> bool:
         """Whether a template changes resources of a type."""
-        return any(template.formatter is not None for template in self._of(schema))
+        return any(template.formatter is not None for template in self._matching(schema))
 
     def store(self, schema: SteveSchema, default: SteveStore) -> SteveStore:
         """Return the store of a type."""
-        return next((t.store for t in self._of(schema) if t.store is not None), default)
+        return next((t.store for t in self._matching(schema) if t.store is not None), default)
 
     def custom_store(self, schema: SteveSchema) -> bool:
         """Whether a template replaces the store, so that lists do not come from the cache."""
-        return any(template.store is not None for template in self._of(schema))
+        return any(template.store is not None for template in self._matching(schema))
 
     def action(self, schema: SteveSchema, name: str) -> ActionHandler | None:
         """Return the handler of an action, or None."""
-        return next((t.actions[name] for t in self._of(schema) if name in t.actions), None)
+        return next((t.actions[name] for t in self._matching(schema) if name in t.actions), None)
 
     def __repr__(self) -> str:
         return f"<SchemaTemplates: {len(self._templates)}>"

@@ -48,7 +48,7 @@ class AggregateStore:
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object of the back end in its id."""
         name, store, own_id = self._backend(object_id)
-        return self._outward(name, await store.by_id(context, schema, own_id))
+        return self._add_backend(name, await store.by_id(context, schema, own_id))
 
     async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
         """Return one page of the objects of all back ends, in one order."""
@@ -64,7 +64,7 @@ class AggregateStore:
             elif isinstance(result, BaseException):
                 raise result
             else:
-                items += [self._outward(name, item) for item in result.items]
+                items += [self._add_backend(name, item) for item in result.items]
         return apply_query(options, items)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
@@ -74,18 +74,18 @@ class AggregateStore:
         if store is None:
             code = ErrorCode.INVALID_REFERENCE if name else ErrorCode.MISSING_REQUIRED
             raise code.error(f"one of {', '.join(self.backends)}", field_name=self._field)
-        return self._outward(name, await store.create(context, schema, self._inward(data)))
+        return self._add_backend(name, await store.create(context, schema, self._remove_backend_field(data)))
 
     async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
         """Update an object; it stays in its back end."""
         name, store, own_id = self._backend(object_id)
-        return self._outward(name, await store.update(context, schema, self._inward(data), own_id))
+        return self._add_backend(name, await store.update(context, schema, self._remove_backend_field(data), own_id))
 
     async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
         """Delete an object."""
         name, store, own_id = self._backend(object_id)
         data = await store.delete(context, schema, own_id)
-        return None if data is None else self._outward(name, data)
+        return None if data is None else self._add_backend(name, data)
 
     async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
         """Yield the changes of all back ends. Ends when the watch of one of them ends, so that nothing is missed."""
@@ -94,14 +94,14 @@ class AggregateStore:
             watches = []
             for name, store in self.backends.items():
                 own = await stack.enter_async_context(aclosing(store.watch(context, schema, everything)))
-                watches.append(self._marked(name, own))
+                watches.append(self._events_of(name, own))
             events = await stack.enter_async_context(aclosing(fan_in(watches)))
             async for event in events:
                 yield event
 
-    async def _marked(self, name: str, events: ResourceEvents) -> AsyncGenerator[ResourceEvent]:
+    async def _events_of(self, name: str, events: ResourceEvents) -> AsyncGenerator[ResourceEvent]:
         async for event in events:
-            yield replace(event, data=self._outward(name, event.data), revision="")
+            yield replace(event, data=self._add_backend(name, event.data), revision="")
 
     def _backend(self, object_id: str) -> tuple[str, Store, str]:
         name, _, own_id = object_id.partition("~")
@@ -110,10 +110,10 @@ class AggregateStore:
             raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
         return name, store, own_id
 
-    def _outward(self, name: str, data: JsonObject) -> JsonObject:
+    def _add_backend(self, name: str, data: JsonObject) -> JsonObject:
         return {**data, "id": f"{name}~{to_text(data.get('id'))}", self._field: name}
 
-    def _inward(self, data: JsonObject) -> JsonObject:
+    def _remove_backend_field(self, data: JsonObject) -> JsonObject:
         return {name: value for name, value in data.items() if name != self._field}
 
     def __repr__(self) -> str:

@@ -66,7 +66,7 @@ class Broadcaster:
         Raises:
             NormanError: Gone; events after `since` are not in the log any more.
         """
-        subscription = _Subscription(self._missed(since) if since else [], self._discard)
+        subscription = _Subscription(self._events_after(since) if since else [], self._discard)
         self._queues.add(subscription)
         return subscription
 
@@ -82,7 +82,7 @@ class Broadcaster:
             if not self._queues and self._on_idle is not None:
                 self._on_idle()
 
-    def _missed(self, since: str) -> list[ResourceEvent]:
+    def _events_after(self, since: str) -> list[ResourceEvent]:
         name, _, number = since.rpartition("-")
         oldest = self._number - len(self._log)
         if name != self._name or not number.isdecimal() or not oldest <= int(number) <= self._number:

@@ -37,7 +37,7 @@ from opsdk.norman.stores.proxy import ClientFor, ProxyStore, external_form, name
 from opsdk.structured_merge.value import JsonObject
 
 # Objects that are mapped before other tasks run: about 10 ms.
-_SLICE_MAPPED = 100
+_OBJECTS_PER_SLICE = 100
 
 
 class CachedStore(ProxyStore, Closing):
@@ -163,6 +163,6 @@ async def _in_slices(projections: Projections, entries: Sequence[StoreEntry]) ->
     for values, is_new in projections.rows(entries):
         rows.append(values)
         mapped += is_new
-        if is_new and mapped % _SLICE_MAPPED == 0:
+        if is_new and mapped % _OBJECTS_PER_SLICE == 0:
             await asyncio.sleep(0)
     return rows

@@ -80,7 +80,7 @@ class SqlStore(Closing):
         self._collection: SqlCollection | None = None
         self._fields: frozenset[str] = frozenset()
         self._preparing = asyncio.Lock()
-        self._wakes: set[asyncio.Event] = set()
+        self._watch_events: set[asyncio.Event] = set()
         self._closed = False
         self._tasks = TaskOwner("sql store", on_error=lambda name, error: log.error("%s failed: %s", name, error))
         self._polling: asyncio.Task[None] | None = None
@@ -219,19 +219,19 @@ class SqlStore(Closing):
     # ------------------------------------------------------------------ watches
     def _add_watch(self, collection: SqlCollection) -> asyncio.Event:
         wake = asyncio.Event()
-        self._wakes.add(wake)
+        self._watch_events.add(wake)
         if self._polling is None:
             self._polling = self._tasks.start(self._poll(collection), name=f"poll for changes of {self._name}")
         return wake
 
     def _remove_watch(self, wake: asyncio.Event) -> None:
-        self._wakes.discard(wake)
-        if not self._wakes and self._polling is not None:
+        self._watch_events.discard(wake)
+        if not self._watch_events and self._polling is not None:
             self._polling.cancel()
             self._polling = None
 
     def _wake_watches(self) -> None:
-        for wake in self._wakes:
+        for wake in self._watch_events:
             wake.set()
 
     async def _poll(self, collection: SqlCollection) -> None:

@@ -107,7 +107,7 @@ class SqlSelection:
             return select(literal(size))
         if len(self._conditions) == 1 and self._conditions[0].negative and self._conditions[0].table is not None:
             return select(literal(size) - func.count()).select_from(self._conditions[0].found().subquery())
-        first = self._first_found
+        first = self._most_selective_condition
         others = [item for item in self._conditions if item is not first]
         if first is None or any(item.table is None for item in others):
             return select(func.count()).select_from(self._table).where(self._tests())
@@ -143,28 +143,28 @@ class SqlSelection:
 
     # ------------------------------------------------------------------ helpers
     @property
-    def _first_found(self) -> SqlCondition | None:
+    def _most_selective_condition(self) -> SqlCondition | None:
         """The first condition whose objects an index has."""
         return next((item for item in self._conditions if item.table is not None and not item.negative), None)
 
     def _tests(self) -> ColumnElement[bool]:
-        return and_(self._own, *(item.test(self._number) for item in self._conditions))
+        return and_(self._in_collection, *(item.test(self._number) for item in self._conditions))
 
     @property
-    def _own(self) -> ColumnElement[bool]:
+    def _in_collection(self) -> ColumnElement[bool]:
         if self._field is None:
             return objects.c.collection == self._collection
         return order_keys.c.field == self._field  # a field has one collection
 
     def _select(self, few: bool) -> Query:
         query = select(self._number, self._table.c.id)
-        first = self._first_found if few else None
+        first = self._most_selective_condition if few else None
         if first is None:
             return query.where(self._tests())
         numbers = first.found().subquery()
         others = [item.test(self._number) for item in self._conditions if item is not first]
         # Without the collection, whose index of ids SQLite would read: the objects that are found have it.
-        table = () if self._field is None else (self._own,)
+        table = () if self._field is None else (self._in_collection,)
         return query.select_from(numbers.join(self._table, self._number == numbers.c.object)).where(*table, *others)
 
     def _order(self, *, few: bool, backwards: bool) -> Sequence[Expression]:

@@ -125,7 +125,7 @@ class SubtypeStore(TransformStore):
     def __init__(self, field: str, value: str, store: Store) -> None:
         self._field = field
         self._value = value
-        super().__init__(store, self._own)
+        super().__init__(store, self._select_subtype)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
         """Create an object of the subtype."""
@@ -135,5 +135,5 @@ class SubtypeStore(TransformStore):
         """Update an object of the subtype; it stays of the subtype."""
         return await super().update(context, schema, {**data, self._field: self._value}, object_id)
 
-    def _own(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject | None:
+    def _select_subtype(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject | None:
         return {**data, "type": schema.full_type} if data.get(self._field) == self._value else None

@@ -17,9 +17,9 @@ MAX_COLUMNS = 7
 COLUMNS = "columns"
 """The attribute of a schema with the names of the fields that a table shows."""
 
-_FIRST = ("name", "displayName", "namespaceId", "namespace", "state")
-_LAST = ("created",)
-_NEVER = ("uuid", "removed")
+_LEADING_COLUMNS = ("name", "displayName", "namespaceId", "namespace", "state")
+_TRAILING_COLUMNS = ("created",)
+_HIDDEN_COLUMNS = ("uuid", "removed")
 _MAX_TEXT = 120
 _INPUTS = {
     "boolean": "checkbox",
@@ -80,9 +80,9 @@ def columns_of(schema: Schema) -> Sequence[str]:
     if isinstance(chosen, list | tuple):
         return [str(name) for name in chosen]
     scalar = [name for name, field in schema.resource_fields.items() if _is_scalar(field)]
-    first = [name for name in _FIRST if name in scalar]
-    last = [name for name in _LAST if name in scalar]
-    middle = [name for name in scalar if name not in (*first, *last, *_NEVER)]
+    first = [name for name in _LEADING_COLUMNS if name in scalar]
+    last = [name for name in _TRAILING_COLUMNS if name in scalar]
+    middle = [name for name in scalar if name not in (*first, *last, *_HIDDEN_COLUMNS)]
     return [*first, *middle[: MAX_COLUMNS - len(first) - len(last)], *last]
 
 
@@ -113,12 +113,12 @@ def cell_of(schema: Schema, name: str, value: JsonValue) -> Cell:
         return Cell(name=name, text="")
     if isinstance(value, dict | list):
         text = json.dumps(value, ensure_ascii=False)
-        return Cell(name=name, text=_shortened(text), title=text, kind="data")
+        return Cell(name=name, text=_truncate(text), title=text, kind="data")
     text = to_text(value)
     if expression.is_reference:
         return Cell(name=name, text=text, kind="reference", target=expression.target)
     kind = {"date": "date", "boolean": "flag", "int": "number", "float": "number"}.get(expression.name, "text")
-    return Cell(name=name, text=_shortened(text), title=text, kind="state" if name == "state" else kind)
+    return Cell(name=name, text=_truncate(text), title=text, kind="state" if name == "state" else kind)
 
 
 def inputs_of(schemas: SchemaLookup, schema: Schema, values: JsonObject, *, create: bool) -> Sequence[Input]:
@@ -218,5 +218,5 @@ def _is_scalar(field: Field) -> bool:
     return expression.is_simple and expression.name not in ("json", "password", "base64") and not field.write_only
 
 
-def _shortened(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"

@@ -79,7 +79,7 @@ class WebPage:
             return await self._set_token(request) if request.method == "POST" else self._login_form(request)
         if name == "logout":
             expired = f"{TOKEN_COOKIE}=; Path=/; Max-Age=0"
-            return HttpResponse(303, [("location", _back(request)), ("set-cookie", expired)])
+            return HttpResponse(303, [("location", _referer_path(request)), ("set-cookie", expired)])
         data = _static(name)
         if data is None:
             return text_response("not found\n", status=404)
@@ -239,7 +239,12 @@ class WebPage:
     def _login_form(self, request: HttpRequest) -> HttpResponse:
         template = self._templates.get_template("login.html")
         text = template.render(
-            urls=RequestUrls(request), title=self._title, prefix=PREFIX, csrf=COOKIE, back=_back(request), types=[]
+            urls=RequestUrls(request),
+            title=self._title,
+            prefix=PREFIX,
+            csrf=COOKIE,
+            back=_referer_path(request),
+            types=[],
         )
         return HttpResponse(200, list(_PAGE_HEADERS), text.encode())
 
@@ -249,7 +254,7 @@ class WebPage:
         token = to_text((await read_body(request)).get("token")).strip()
         secure = "; Secure" if request.scheme == "https" else ""
         cookie = f"{TOKEN_COOKIE}={quote(token, safe='')}; Path=/; HttpOnly; SameSite=Strict{secure}"
-        return HttpResponse(303, [("location", _back(request)), ("set-cookie", cookie)])
+        return HttpResponse(303, [("location", _referer_path(request)), ("set-cookie", cookie)])
 
 
 def _columns(collection: object) -> list[str]:
@@ -274,7 +279,7 @@ def _curl(context: ApiContext) -> str:
     return " ".join(quoted)
 
 
-def _back(request: HttpRequest) -> str:
+def _referer_path(request: HttpRequest) -> str:
     """Return the path of this server that the browser came from."""
     # Quoted: browsers drop tabs and read a backslash as a slash, so "/<tab>/host" would leave this server.
     path = quote(request.query.get("back"), safe="/?&=%:@!$'()*+,;~")

@@ -25,7 +25,7 @@ except ImportError as error:  # the only module that needs the extra
     ) from error
 
 # A certificate is valid this long before it is issued: the clock of an API server may be slow.
-_BACKDATED = timedelta(hours=1)
+_BACKDATE = timedelta(hours=1)
 _PEM = serialization.Encoding.PEM
 
 
@@ -87,7 +87,7 @@ def certificate_builder(
     """Return a builder with what CAs and serving certificates share."""
     serial = x509.random_serial_number()
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public_key)
-    return builder.serial_number(serial).not_valid_before(now - _BACKDATED)
+    return builder.serial_number(serial).not_valid_before(now - _BACKDATE)
 
 
 def signed(

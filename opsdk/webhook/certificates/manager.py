@@ -52,11 +52,11 @@ log = SafeLogger(__name__)
 OWNED_LABEL = "opsdk.dev/webhook-certificates"
 """The label of the Secrets that a `CertificateManager` writes; it never changes or serves one without it."""
 # Seconds for the requests of one check: one that hangs must not use up the overlap.
-_CHECK_SECONDS = 30.0
+_CHECK_TIMEOUT = 30.0
 # Replicas that start together must not read in step for ever.
 _JITTER = 0.2
-_USUAL_CONFLICTS = 5
-_RETRIES = Backoff(base=0.5, cap=10.0, jitter=0.5)
+_MAX_EXPECTED_CONFLICTS = 5
+_RETRY_BACKOFF = Backoff(base=0.5, cap=10.0, jitter=0.5)
 
 
 class InjectionResult(Enum):
@@ -121,7 +121,7 @@ class CertificateManager:
         self._clock = clock
         self._hook = hook or TelemetryHook()
         self._publication = Publication()
-        self._absent: set[InjectionTarget] = set()
+        self._missing_targets: set[InjectionTarget] = set()
         self._serving: IssuedServingCertificate | None = None
         self._issued, self._ready = asyncio.Event(), asyncio.Event()
         self._read_at = 0.0
@@ -143,10 +143,10 @@ class CertificateManager:
             ForbiddenError: a right is missing at the start; the message names verb, resource and object.
             ConfigError: the Secret exists at the start, and is not one that a `CertificateManager` wrote.
         """
-        backoff = _RETRIES.start()
+        backoff = _RETRY_BACKOFF.start()
         while True:
             try:
-                async with timeout(self._clock, _CHECK_SECONDS):
+                async with timeout(self._clock, _CHECK_TIMEOUT):
                     await self.check()
             except (OpsdkError, TimeoutError) as error:
                 self._report(error, backoff.tries)
@@ -166,7 +166,7 @@ class CertificateManager:
             raise error
         self._failure = str(error) or "no answer in time"
         # One conflict after the other is a caBundle that the API server refuses, not the work of other replicas.
-        expected = isinstance(error, ConflictError | AlreadyExistsError) and tries < _USUAL_CONFLICTS
+        expected = isinstance(error, ConflictError | AlreadyExistsError) and tries < _MAX_EXPECTED_CONFLICTS
         level = logging.DEBUG if expected else logging.ERROR
         log.log(level, "the webhook certificates could not be checked, the next try follows: %s", self._failure)
 
@@ -297,9 +297,9 @@ class CertificateManager:
             raise failures[0]
         self._publication.observe(bundle, self._clock.now(), changed=InjectionResult.CHANGED in results.values())
         absent = {target for target, result in results.items() if result is InjectionResult.ABSENT}
-        for target in absent - self._absent:
+        for target in absent - self._missing_targets:
             log.warning("%s does not exist: its caBundle is set when it does", target)
-        self._absent = absent
+        self._missing_targets = absent
 
     async def _inject(self, target: InjectionTarget, bundle: CertificateBundle) -> InjectionResult:
         try:

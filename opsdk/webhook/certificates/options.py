@@ -13,7 +13,7 @@ from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
 
 _DAY = 86400.0
 # A replica that missed two reads in a row must still see each step of a rotation before the next one.
-_READS_PER_OVERLAP = 3
+_MIN_READS_PER_OVERLAP = 3
 
 
 class SelfSigned(Options, frozen=True, kw_only=True):
@@ -67,8 +67,10 @@ class SelfSigned(Options, frozen=True, kw_only=True):
             raise UsageError(f"renew_before is {self.renew_before:g}: it must lie between 0 and validity")
         if self.ca_validity < 2 * self.validity:
             raise UsageError(f"ca_validity is {self.ca_validity:g}: it must be at least twice validity")
-        if not 0 < self.check_interval * _READS_PER_OVERLAP <= self.overlap:
-            raise UsageError(f"overlap is {self.overlap:g}: it must be at least {_READS_PER_OVERLAP} check_intervals")
+        if not 0 < self.check_interval * _MIN_READS_PER_OVERLAP <= self.overlap:
+            raise UsageError(
+                f"overlap is {self.overlap:g}: it must be at least {_MIN_READS_PER_OVERLAP} check_intervals"
+            )
         if self.overlap * 2 > self.renew_before:
             raise UsageError(f"renew_before is {self.renew_before:g}: it must be at least twice overlap")
 

@@ -33,16 +33,16 @@ class IssuedServingCertificate:
     def __init__(self, pair: CertificateKeyPair, *, client_ca_file: Path | None = None) -> None:
         self._client_ca_file = client_ca_file
         self.pair = pair
-        self._current = pair_context(pair, client_ca_file)
+        self._current_context = pair_context(pair, client_ca_file)
         self.context = pair_context(pair, client_ca_file)
-        self.context.sni_callback = self._choose
+        self.context.sni_callback = self._on_server_name
 
-    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
-        connection.context = self._current
+    def _on_server_name(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._current_context
 
     def replace(self, pair: CertificateKeyPair) -> None:
         """Give `pair` to new connections. Raises `ConfigError` if it cannot be loaded; the old one then stays."""
-        self._current = pair_context(pair, self._client_ca_file)
+        self._current_context = pair_context(pair, self._client_ca_file)
         self.pair = pair
 
     def __repr__(self) -> str:

@@ -51,7 +51,7 @@ def start_writer(url: str, name: str, count: int) -> subprocess.Popen[str]:
 
 async def watching(store: SqlStore) -> None:
     """Return when the first watch of a store has begun."""
-    while not store._wakes:
+    while not store._watch_events:
         await asyncio.sleep(0.01)
 
 

@@ -81,7 +81,7 @@ def write_after_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
     async def renew(self: LeaderElector) -> None:
         while True:
             await self._clock.sleep(self.options.retry_period)
-            await self._try(self.options.renew_deadline)
+            await self._try_with_timeout(self.options.renew_deadline)
 
     patch.setattr(LeaderElector, "_renew", renew)
     patch.setattr(LeaderElector, "check", lambda self, action: None)
