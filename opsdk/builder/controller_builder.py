@@ -71,7 +71,7 @@ class OwnsSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControllerBuilder(Generic[T]):
-    """Collects what a controller watches, checks it, and builds the controller.
+    """Collects and validates the watches of a controller, and builds the controller.
 
     ::
 
@@ -85,7 +85,7 @@ class ControllerBuilder(Generic[T]):
         hook: receives telemetry records.
         clock: source of time.
         journal: keeps what each reconcile did.
-        place: where it is declared, for errors.
+        place: file and line of the declaration, for errors.
     """
 
     def __init__(
@@ -180,12 +180,12 @@ class ControllerBuilder(Generic[T]):
 
     def finalizer(self, name: str, function: FinalizerFunction) -> Self:
         """Add a finalizer, see `opsdk.controller.finalizers`. They run in the order of these calls."""
-        Finalizers(self._finalizers).register(name, function)  # refuses what cannot work
+        Finalizers(self._finalizers).register(name, function)  # raises for an invalid finalizer
         self._finalizers[name] = function
         return self
 
     def rbac(self, *rules: rbac_rules.RbacRule) -> Self:
-        """Declare what the reconciler needs beside what the declaration implies, see `opsdk.rbac.declared`."""
+        """Declare permissions besides those that the declaration implies, see `opsdk.rbac.declared`."""
         self._rules += rules
         return self
 
@@ -205,7 +205,7 @@ class ControllerBuilder(Generic[T]):
         Call `for_` before. Raises `UsageError` on a second call, and for a reconciler that cannot be called.
         """
         if self._reconciler is not None:
-            raise UsageError("the reconciler was set twice: a controller has one")
+            raise UsageError("reconciler(...) should only be called once: a controller has one reconciler")
         self._reconciler = inspect_reconciler(reconciler, self._kind)
         return self
 
@@ -214,7 +214,7 @@ class ControllerBuilder(Generic[T]):
         return f"<ControllerBuilder {self._name or kind}{f', {self.place}' if self.place else ''}>"
 
     def declared_kinds(self) -> rbac_declared.ControllerKinds:
-        """Return what rules depend on. Sources of another cluster are left out."""
+        """Return the kinds and rules that the controller's RBAC derives from. Omits sources of other clusters."""
         sources = [s for s in self._sources if isinstance(s, KindSource) and s.cache is self._cache]
         return rbac_declared.ControllerKinds(
             kind=self._kind,
@@ -301,7 +301,7 @@ def _sources_check(controller: Controller) -> Check:
 def _functions_check(controller: Controller) -> Check:
     """Return a readiness check: no predicate or handler raises.
 
-    A handler that fails because the server does is no defect of the user's function.
+    Errors of the API server in a handler do not count, because they are not defects of the user's function.
     """
 
     async def check() -> None:

@@ -1,4 +1,4 @@
-"""Makes the leader election of an operator: in a thread on ordinary event loops, else in the operator's own loop."""
+"""Creates the leader election of an operator: in a thread on real event loops, else in the operator's event loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.records import TelemetryHook
 
-# The election must not depend on discovery, which an unavailable aggregated API would delay.
+# The election must not depend on discovery, which an unavailable aggregated API delays.
 _LEASES = RestMapping(
     gvk=Lease.gvk, resource=GroupVersionResource("coordination.k8s.io", "v1", "leases"), namespaced=True
 )
@@ -43,7 +43,7 @@ def can_use_thread(config: Config, clock: Clock) -> bool:
 
 
 class ElectionFactory:
-    """Makes the election of one operator, with connections of its own: other requests must not delay a renewal.
+    """Creates the election of one operator, with its own connections: other requests must not delay a renewal.
 
     Args:
         config: the API server with the Lease.
@@ -62,7 +62,7 @@ class ElectionFactory:
         hook: TelemetryHook,
         explain: Callable[[], str] = str,
     ) -> None:
-        # As in controller-runtime, so that the server's logs tell the two apart.
+        # As in controller-runtime, so that the server's logs distinguish the two clients.
         self._config = replace(config, user_agent=f"{config.user_agent}/leader-election")
         self._options = options
         self._scheme = scheme
@@ -98,7 +98,7 @@ class ElectionFactory:
 
 
 class _Connection(Closing):
-    """The election's own transport, its client, and the recorder of its Events."""
+    """The transport, client and event recorder of the election."""
 
     def __init__(self, config: Config, scheme: Scheme, name: str, clock: Clock, hook: TelemetryHook) -> None:
         self._transport = Transport(config, clock=clock, hook=hook)

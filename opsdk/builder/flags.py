@@ -29,9 +29,9 @@ class Flag:
 
     Attributes:
         name: without dashes.
-        option: its option, such as ``manager.metrics_bind_address``; empty for an argument of `Operator.run`.
+        option: the option that it sets, such as ``webhook.port``; empty for an argument of `Operator.run`.
         parse: makes the value from its text.
-        help: one line.
+        help: one line of help.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Flag:
 def _boolean(text: str) -> bool:
     words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
     if text.lower() not in words:
-        raise ValueError("say true or false")
+        raise ValueError("use true or false")
     return words[text.lower()]
 
 
@@ -59,7 +59,7 @@ def _level(text: str) -> str:
 def _levels(text: str) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in text.split(",")]
     if any(not name or not level for name, _, level in pairs):
-        raise ValueError("write logger=level, with commas between")
+        raise ValueError("use logger=level, separated by commas")
     return {name: level.upper() for name, _, level in pairs}
 
 
@@ -68,32 +68,47 @@ def _self_signed(service: str) -> SelfSigned:
 
 
 FLAGS = (
-    Flag("kubeconfig", "", str, "default: $KUBECONFIG, then in-cluster, then ~/.kube/config"),
-    Flag("context", "", str, "the kubeconfig's context"),
-    Flag("log-level", "", _level, "debug, info, warning or error"),
-    Flag("log-format", "", str, "text or json"),
-    Flag("log-levels", "", _levels, "of single loggers: opsdk.reconcile=debug,opsdk.requests=debug"),
+    Flag("kubeconfig", "", str, "kubeconfig file; default: $KUBECONFIG, then in-cluster, then ~/.kube/config"),
+    Flag("context", "", str, "kubeconfig context"),
+    Flag("log-level", "", _level, "log level: debug, info, warning or error"),
+    Flag("log-format", "", str, "log format: text or json"),
+    Flag("log-levels", "", _levels, "levels of single loggers: opsdk.reconcile=debug,opsdk.requests=debug"),
     Flag("health-probe-bind-address", "manager.health_probe_bind_address", str, "host:port of /healthz and /readyz"),
     Flag("metrics-bind-address", "manager.metrics_bind_address", str, "host:port of /metrics"),
     Flag("metrics-secure-serving", "manager.metrics_secure_serving", _boolean, "serve the metrics with TLS"),
     Flag("metrics-cert-file", "manager.metrics_cert_file", str, "PEM certificate chain; default: self-signed"),
     Flag("metrics-key-file", "manager.metrics_key_file", str, "PEM private key"),
-    Flag("metrics-authentication", "manager.metrics_authentication", _boolean, "only readers with permission"),
+    Flag(
+        "metrics-authentication",
+        "manager.metrics_authentication",
+        _boolean,
+        "authenticate and authorize metrics requests",
+    ),
     Flag("webhook-port", "webhook.port", int, "port of the webhook server"),
-    Flag("webhook-cert-dir", "webhook.cert_dir", str, "folder of tls.crt and tls.key of the webhook server"),
+    Flag("webhook-cert-dir", "webhook.cert_dir", str, "directory with tls.crt and tls.key of the webhook server"),
     Flag("webhook-service", "webhook.certificates", _self_signed, "issue certificates for the Service of this name"),
     Flag("debug-bind-address", "manager.debug_bind_address", str, "host:port of /debug/, such as 127.0.0.1:6060"),
     Flag("debug-objects", "debug_objects", _boolean, "show objects that reconciles read, for opsdk why --export-test"),
-    Flag("shutdown-timeout", "manager.shutdown_timeout", float, "seconds for a stop"),
-    Flag("max-concurrent-reconciles", "controller.max_concurrent_reconciles", int, "workers of each controller"),
+    Flag("shutdown-timeout", "manager.shutdown_timeout", float, "seconds for a graceful shutdown"),
+    Flag(
+        "max-concurrent-reconciles",
+        "controller.max_concurrent_reconciles",
+        int,
+        "concurrent reconciles of each controller",
+    ),
     Flag("reconciliation-timeout", "controller.reconciliation_timeout", float, "seconds for a reconcile; 0: no limit"),
-    Flag("leader-elect", "leader_election", _boolean, "work on one replica at a time"),
+    Flag("leader-elect", "leader_election", _boolean, "enable leader election"),
     Flag("leader-election-id", "leader_election_id", str, "name of the Lease; default: the operator's name"),
-    Flag("leader-election-namespace", "leader_election_namespace", str, "default: the namespace of this process"),
-    Flag("lease-duration", "lease_duration", float, "seconds that others wait for a silent leader"),
-    Flag("renew-deadline", "renew_deadline", float, "seconds after which a leader gives up"),
-    Flag("retry-period", "retry_period", float, "seconds between two attempts to get the lease"),
-    Flag("rbac-check", "rbac_check", RbacCheck, "error, warn or off: when a declared permission is missing"),
+    Flag(
+        "leader-election-namespace",
+        "leader_election_namespace",
+        str,
+        "namespace of the Lease; default: that of this process",
+    ),
+    Flag("lease-duration", "lease_duration", float, "seconds before another replica may take an unrenewed Lease"),
+    Flag("renew-deadline", "renew_deadline", float, "seconds a leader retries a renewal before it stops leading"),
+    Flag("retry-period", "retry_period", float, "seconds between attempts to acquire or renew the Lease"),
+    Flag("rbac-check", "rbac_check", RbacCheck, "on a missing declared permission: error, warn or off"),
     Flag("journal-size", "journal_size", int, "number of reconciles in the journal"),
 )
 
@@ -103,7 +118,7 @@ def parse_flags(
 ) -> tuple[OperatorOptions, dict[str, Any]]:
     """Return the options with the values of flags and environment, and the arguments of `Operator.run`.
 
-    Ends the program for ``--help`` and for an unknown flag, as argparse does.
+    Exits for ``--help`` and for an unknown flag, as argparse does.
 
     Raises:
         UsageError: a value of the environment does not parse, or the options refuse a value.
@@ -119,7 +134,7 @@ def parse_flags(
             metavar=flag.name.rpartition("-")[2].upper(),
             **parsed,
         )
-    parser.add_argument("--print-crds", action="store_true", help="print the CustomResourceDefinitions, and end")
+    parser.add_argument("--print-crds", action="store_true", help="print the CustomResourceDefinitions, and exit")
     values = vars(parser.parse_args(arguments))
     run_arguments: dict[str, Any] = {"print_crds": values.pop("print_crds")}
     for flag in FLAGS:
@@ -139,6 +154,6 @@ def parse_flags(
 
 
 def _replace_option(options: Any, path: Sequence[str], value: Any) -> Any:
-    """Return frozen options with one changed field, which may be inside another options object."""
+    """Return frozen options with one field replaced; the field may be in a nested options object."""
     name, *rest = path
     return replace(options, **{name: _replace_option(getattr(options, name), rest, value) if rest else value})

@@ -1,4 +1,4 @@
-"""The definitions and webhook configurations of an operator, from its declarations. Pure."""
+"""Generates the CRDs and webhook configurations of an operator from its declarations. Pure."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def operator_configurations(
 
 
 def injection_targets(webhooks: Iterable[WebhookBuilder[Any]], name: str) -> list[InjectionTarget]:
-    """Return the objects whose ``caBundle`` the operator keeps up to date: its configurations and definitions."""
+    """Return the objects whose ``caBundle`` the operator keeps up to date: its webhook configurations and CRDs."""
     server = _registered(webhooks)
     return declared_targets(server.registrations, server.converted_definitions, name=name)
 
 
 def _registered(webhooks: Iterable[WebhookBuilder[Any]]) -> WebhookServer:
-    """Return a server that does not run, with all webhooks."""
+    """Return a webhook server that is not started, with all webhooks registered."""
     server = WebhookServer()
     for builder in webhooks:
         builder.complete(server)

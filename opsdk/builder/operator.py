@@ -63,7 +63,7 @@ with on_first_use:
 
 log = SafeLogger(__name__)
 
-# Seconds after the shutdown timeout when `Operator.run` ends the process. The manager's own graces fit into it.
+# Seconds after the shutdown timeout when `Operator.run` exits the process; longer than the manager's grace periods.
 _EXIT_GRACE = 15.0
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
@@ -73,7 +73,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Operator:
-    """An operator as a program.
+    """An operator: a manager, a cluster, controllers and webhooks.
 
     ::
 
@@ -94,7 +94,7 @@ class Operator:
 
     def __init__(self, name: str, options: OperatorOptions | None = None, *, scheme: Scheme | None = None) -> None:
         if not name:
-            raise UsageError("an operator needs a name: its writes and Events use it")
+            raise UsageError("an operator needs a name: it is the field manager and the reporting controller of Events")
         self.name = name
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
@@ -103,7 +103,7 @@ class Operator:
         self._webhooks: list[webhook_builder.WebhookBuilder[Any]] = []
         self.webhook_server: webhook_server.WebhookServer | None = None
         """Serves the declared webhooks; None before `prepare`, and without webhooks."""
-        self._made: list[builders.ControllerBuilder[Any]] = []
+        self._controller_builders: list[builders.ControllerBuilder[Any]] = []
         self.journal = journals.Journal(size=self.options.journal_size)
         """What the last reconciles read and wrote, and why they ran."""
         self._clock: Clock = LOOP_CLOCK
@@ -147,7 +147,7 @@ class Operator:
             event_filter: predicates for every watch, which run first.
             sources: other sources, or functions from the operator to a source.
             finalizers: functions by finalizer, see `opsdk.controller.finalizers`. They run in this order.
-            rbac: what the reconciler needs beside what the declaration implies, see `opsdk.rbac.declared`.
+            rbac: permissions besides those that the declaration implies, see `opsdk.rbac.declared`.
             name: the controller's name; default: the kind in lower case.
             options: the controller's options; default: the operator's.
 
@@ -180,7 +180,7 @@ class Operator:
         )
 
     def rbac(self, *rules: rbac_rules.RbacRule) -> None:
-        """Declare what no single reconciler needs: for setup functions, runnables and webhooks.
+        """Declare permissions of setup functions, runnables and webhooks.
 
         >>> from opsdk.rbac.rules import RbacRule
         >>> operator = Operator("example")
@@ -204,7 +204,7 @@ class Operator:
             self.options,
             name=self.name,
             namespace=self.cluster.config.namespace if prepared else namespace,
-            controllers=[builder.declared_kinds() for builder in self._made]
+            controllers=[builder.declared_kinds() for builder in self._controller_builders]
             if prepared
             else [kinds() for kinds in self._declared],
             declared=self._rules,
@@ -212,7 +212,7 @@ class Operator:
         )
 
     def add_hook(self, hook: TelemetryHook) -> None:
-        """Let a hook receive the telemetry of the next `start`, beside the hooks that `start` or `run` gets."""
+        """Add a hook that receives the telemetry of the next `start`, besides the hooks of `start` or `run`."""
         self._hooks.append(hook)
 
     def webhook_for(self, kind: KindLike[T]) -> webhook_builder.WebhookBuilder[T]:
@@ -232,7 +232,7 @@ class Operator:
     def setup(self, function: F) -> F:
         """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables.
 
-        Raises `UsageError` for an ``async`` function: nothing runs yet. Add a runnable for work with ``await``.
+        Raises `UsageError` for an ``async`` function, because the operator does not run yet. Add a runnable instead.
         """
         if handlers.is_async(function):
             raise UsageError(
@@ -267,7 +267,7 @@ class Operator:
             journal=self.journal,
             place=f"{caller.f_code.co_filename}:{caller.f_lineno}",
         )
-        self._made.append(builder)
+        self._controller_builders.append(builder)
         return builder
 
     # -------------------------------------------------------------- access
@@ -325,7 +325,7 @@ class Operator:
         o = self.options
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
-        self._made = []
+        self._controller_builders = []
         manager = self._manager = managers.Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
         self._owns_cluster = cluster is None
         if cluster is None:
@@ -350,10 +350,10 @@ class Operator:
             setup(self)
         for plan in self._builders:
             plan(self).complete()
-        for builder in self._made:
+        for builder in self._controller_builders:
             if builder.controller is None:
-                raise UsageError(f"{builder!r} was declared but not completed: call complete() at its end")
-        if not self._made and not self._setups and not self._webhooks:
+                raise UsageError(f"{builder!r} was declared but not completed: call complete()")
+        if not self._controller_builders and not self._setups and not self._webhooks:
             raise UsageError(
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
@@ -385,7 +385,7 @@ class Operator:
         Args:
             config: address and credentials.
             cluster: a running cluster whose informers are used: for several operators in one process, and for one that
-                replaces another without new lists. Its scheme and options count.
+                replaces another without new lists. Its scheme and options apply.
             hooks: receive telemetry.
             clock: source of time.
         """
@@ -393,11 +393,11 @@ class Operator:
         await self.start_prepared()
 
     async def start_prepared(self) -> None:
-        """Run what `prepare` has made, once. Raises as `start`."""
+        """Run the prepared manager, once. Raises as `start`."""
         try:
             await self.manager.start()
         finally:
-            # After the manager, which releases the lease last, over this connection.
+            # Close it after the manager, which releases the lease over this connection.
             if self._election is not None:
                 await self._election.aclose()
             if self._owns_cluster:
@@ -415,9 +415,9 @@ class Operator:
     ) -> None:
         """Run as a program: load the configuration, configure logging, handle signals. Returns after SIGTERM or SIGINT.
 
-        The process ends within `ManagerOptions.shutdown_timeout` and a grace, whatever user code does. Code that blocks
-        the event loop is logged while it does (see `opsdk.aio.watchdog`). If threads are left that would keep the
-        interpreter from exiting, the process exits here: with status 0 if everything else ended well, else with 1 (see
+        The process exits within `ManagerOptions.shutdown_timeout` and a grace period, even if user code hangs. Code
+        that blocks the event loop is logged (see `opsdk.aio.watchdog`). If remaining threads would keep the interpreter
+        from exiting, the process exits here: with status 0 if everything else ended well, else with 1 (see
         `opsdk.manager.process.run_program`).
 
         Args:
@@ -469,7 +469,7 @@ class Operator:
     @property
     def controllers(self) -> dict[str, controllers.Controller]:
         """The controllers by name. Empty before the operator is prepared."""
-        return {b.controller.name: b.controller for b in self._made if b.controller is not None}
+        return {b.controller.name: b.controller for b in self._controller_builders if b.controller is not None}
 
     def custom_kinds(self) -> list[type[Object[Any, Any]]]:
         """Return the classes with a CustomResourceDefinition among the kinds that `reconciler` declared."""
@@ -489,11 +489,11 @@ class Operator:
         """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.
 
         Args:
-            client_config: how the API server reaches the webhook server, for conversions; default: as
-                `WebhookServerOptions.certificates` says.
+            client_config: how the API server reaches the webhook server, for conversions; default: from
+                `WebhookServerOptions.certificates`.
 
         Raises:
-            UsageError: versions are converted, and nothing says how the API server reaches the webhook server.
+            UsageError: versions are converted, and the address of the webhook server is not known.
         """
         return manifests.operator_definitions(self.custom_kinds(), self._webhooks, self._client_config(client_config))
 
@@ -519,7 +519,7 @@ class Operator:
     def _client_config(
         self, client_config: configurations.WebhookClientConfig | None
     ) -> configurations.WebhookClientConfig | None:
-        """Return `client_config`, or what the options say for an operator with webhooks."""
+        """Return `client_config`, or the one from the options if the operator has webhooks."""
         certificates = self.options.webhook.certificates
         if client_config is None and certificates is not None and self._webhooks:
             return certificates.client_config()
@@ -573,7 +573,7 @@ class Operator:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))
 
     def _stall_description(self) -> str:
-        """Return the last stall if it may have cost the lease."""
+        """Describe the last stall of the event loop if it may have caused the loss of the lease; else return ""."""
         stall = self._watchdog.last if self._watchdog is not None else None
         recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self.options.lease_duration
         return str(stall) if recent else ""

@@ -19,7 +19,7 @@ class OperatorOptions(Options, frozen=True, kw_only=True):
 
     Attributes:
         manager: health and metrics addresses, shutdown timeout.
-        cluster: what is cached, and how writes are made.
+        cluster: options of caches and clients.
         controller: for controllers without their own options.
         webhook: address and certificate of the webhook server, which runs if webhooks are declared.
         max_concurrent_reconciles_by_kind: number of workers of the controllers of a kind (``"Deployment.apps"``,
@@ -32,7 +32,7 @@ class OperatorOptions(Options, frozen=True, kw_only=True):
         retry_period: see `LeaderElectionOptions`.
         leader_election_thread: renew the lease in a thread, so that blocking code does not lose it. Ignored in virtual
             time and with a server in this process.
-        leader_election_max_stall: a longer blockade of the event loop ends the renewals of that thread, so that another
+        leader_election_max_stall: if the event loop is blocked for longer, that thread stops renewing, so that another
             replica replaces this one; None for no limit.
         watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
         rbac_check: what happens at the start when a declared RBAC permission is missing. The default only logs it: one

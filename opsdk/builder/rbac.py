@@ -1,4 +1,4 @@
-"""The RBAC rules of an operator: of its controllers, of its options, and those that it declares itself."""
+"""Collects the RBAC rules of an operator: from its controllers, its options and its own declarations."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def operator_rules(
     declared: Iterable[RbacRule],
     injected: Sequence[injection.InjectionTarget] | None = None,
 ) -> RuleSet:
-    """Return everything that an operator may do. Pure.
+    """Return all RBAC rules that an operator needs. Pure.
 
     Args:
         options: decide about leader election, metrics, and the namespaces of rules without their own.
         name: of the operator; the default name of its Lease.
         namespace: of the operator; the default namespace of its Lease.
         controllers: the declarations of its controllers.
-        declared: rules of no controller.
+        declared: rules outside of controllers.
         injected: objects whose ``caBundle`` the operator keeps up to date; None without a webhook server.
     """
     rules = [*chain.from_iterable(kinds.rbac_rules() for kinds in controllers), *declared]
@@ -50,7 +50,7 @@ def operator_rules(
 def certificate_rules(
     options: certificate_options.SelfSigned, targets: Iterable[injection.InjectionTarget], namespace: str
 ) -> Iterable[RbacRule]:
-    """Return what `opsdk.webhook.certificates` sends. Only the create of the Secret cannot be limited to its name.
+    """Return the rules of `opsdk.webhook.certificates`. All but the create of the Secret are limited to names.
 
     Args:
         options: name the Secret, and more targets.

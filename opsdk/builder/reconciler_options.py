@@ -1,4 +1,4 @@
-"""What ``@operator.reconciler(...)`` and ``@fleet.reconciler(...)`` take, and how it becomes a controller."""
+"""Options of ``@operator.reconciler(...)`` and ``@fleet.reconciler(...)``, and the controllers built from them."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _Reconciled: TypeAlias = "Coroutine[Any, Any, reconciling.Result | None]"
 
 
 class ReconcilerDecorator(Generic[T]):
-    """What ``reconciler`` returns: declares the function below it, and leaves it as it is."""
+    """The decorator that ``reconciler`` returns: declares the decorated function and returns it unchanged."""
 
     def __init__(self, kind: Kind[Any] | None, declare: Callable[[Any], None]) -> None:
         self._kind = kind
         self._declare = declare
 
-    # A class is a callable too, so the last overload overlaps with the others.
+    # A class is also a callable, so the last overload overlaps with the others.
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self, target: Callable[[T, Context], _Reconciled]
@@ -99,7 +99,7 @@ def declare(
         builder: it has the kind, the name and the controller's options.
         options: the other keywords.
         target: the function or class.
-        source_argument: what functions among ``sources`` get.
+        source_argument: the argument of functions in ``sources``.
     """
     builder.with_predicates(*options.get("predicates", ()))
     for owned in options.get("owns", ()):

@@ -40,7 +40,10 @@ def builder(manager: Manager | None = None) -> ControllerBuilder:
             r"for_\(\) or named\(\)",
         ),
         (lambda b: b.named("x").reconciler(nothing).build(), "there are no watches configured"),
-        (lambda b: b.reconciler(nothing).reconciler(nothing), "the reconciler was set twice"),
+        (
+            lambda b: b.reconciler(nothing).reconciler(nothing),
+            "should only be called once: a controller has one reconciler",
+        ),
         (lambda b: b.for_(THING).reconciler(5), "is not a reconciler"),
         (lambda b: b.for_(THING).reconciler(nothing).complete(), "must provide a manager"),
         (lambda b: b.for_(int), "has no kind"),

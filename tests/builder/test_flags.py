@@ -60,7 +60,7 @@ def test_what_run_takes_is_returned_apart() -> None:
 
 def test_wrong_values_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     """A flag is refused by argparse, a variable with its name, an option by its own check; each ends the program."""
-    with pytest.raises(UsageError, match=r"\$OPSDK_LEADER_ELECT is 'maybe': say true or false"):
+    with pytest.raises(UsageError, match=r"\$OPSDK_LEADER_ELECT is 'maybe': use true or false"):
         parse_flags("x", OperatorOptions(), [], {"OPSDK_LEADER_ELECT": "maybe"})
     with pytest.raises(SystemExit):
         parse_flags("x", OperatorOptions(), ["--retry-period", "soon"], {})
