@@ -1,4 +1,4 @@
-"""``opsdk apiserver``: the embedded control plane. It runs in a process of its own."""
+"""``opsdk apiserver``: runs the embedded control plane in its own process."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ _POLL_SECONDS = 0.1
 
 
 def apiserver(
-    more: Annotated[list[str] | None, typer.Argument(metavar="[-- OPTIONS...]", help="of envtest serve")] = None,
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- OPTIONS...]", help="more options of envtest serve")
+    ] = None,
     *,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one")] = 6443,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 selects a free one")] = 6443,
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the admin's kubeconfig here; with --wait: read it")
+        Path | None, typer.Option(metavar="FILE", help="write the admin kubeconfig to this file; with --wait: read it")
     ] = None,
     controllers: Annotated[
-        str, typer.Option(help="simulated controllers: none, cluster, or names with commas between")
+        str, typer.Option(help="simulated controllers: none, cluster, or a comma-separated list")
     ] = "cluster",
     command: Annotated[
-        str, typer.Option("--exec", metavar="CMD", help="run a shell command with KUBECONFIG, and end with its status")
+        str,
+        typer.Option("--exec", metavar="CMD", help="run a shell command with KUBECONFIG set, and exit with its status"),
     ] = "",
-    wait: Annotated[
-        bool, typer.Option("--wait", help="start nothing: return when the server of the kubeconfig answers")
-    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="only wait until the server in the kubeconfig is ready")] = False,
 ) -> None:
-    """Serve a Kubernetes API on this machine, until SIGTERM.
+    """Run a local Kubernetes API server until SIGTERM.
 
     opsdk apiserver --kubeconfig ./kubeconfig
 
@@ -52,7 +53,7 @@ def apiserver(
     """
     if wait:
         if command or more:
-            raise UsageError("--wait starts nothing: leave out --exec and the options of a server")
+            raise UsageError("--wait does not start a server: remove --exec and the server options")
         wait_until_served(kubeconfig, _START_SECONDS)
         return
     if not command:
@@ -76,13 +77,13 @@ def serving(kubeconfig: Path, arguments: Sequence[str]) -> Iterator[str]:
     """
     command = [sys.executable, "-m", "envtest", "serve", "--exit-with-parent", "--kubeconfig", str(kubeconfig)]
     command += arguments
-    # A signal from the keyboard is for this process, which stops the server at the end.
+    # Only this process handles Ctrl-C; it stops the server at the end.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as server:  # noqa: S603 - own program
         try:
             assert server.stdout is not None
             first = server.stdout.readline().strip()
             if not first.startswith("ready "):
-                raise ConnectError(f"the API server ended with status {server.wait()}: see its error above")
+                raise ConnectError(f"the API server exited with status {server.wait()}: see its error above")
             yield first.removeprefix("ready ")
         finally:
             server.terminate()
@@ -93,10 +94,10 @@ def serving(kubeconfig: Path, arguments: Sequence[str]) -> Iterator[str]:
 
 
 def wait_until_served(kubeconfig: Path | None, seconds: float) -> None:
-    """Return when the server of a kubeconfig is ready.
+    """Wait until the server in a kubeconfig is ready.
 
     Raises:
-        ConnectError: it is not, after `seconds`.
+        ConnectError: the server is not ready after `seconds`.
     """
 
     async def status() -> int:
@@ -113,5 +114,5 @@ def wait_until_served(kubeconfig: Path | None, seconds: float) -> None:
         except OpsdkError as error:
             reason = str(error)
         if time.monotonic() > deadline:
-            raise ConnectError(f"no API server after {seconds:g} s: {reason}")
+            raise ConnectError(f"the API server is not ready after {seconds:g} s: {reason}")
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""The commands of ``opsdk``, put together."""
+"""The command tree of ``opsdk``."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from opsdk.cli.lazy import LazyCommand, LazyGroup
 
 _GENERATE = "opsdk.cli.generate.command"
 _PACKAGE = "opsdk.cli.package.command"
-_ALL_SUMMARY = "Write all that is generated: the same as manifests."
+_ALL_SUMMARY = "Write all generated files; the same as manifests."
 
 
 class _OpsdkGroup(LazyGroup):
     lazy_commands: ClassVar = {
         "init": LazyCommand(
             target="opsdk.cli.scaffold.commands:init",
-            summary="Start a project with an operator that reconciles nothing yet.",
+            summary="Create a project with an operator without reconcilers.",
         ),
         "run": LazyCommand(
             target="opsdk.cli.run:run",
             summary="Run an operator until SIGTERM.",
-            epilog="Flags of the operator follow after --; each has an environment variable too: "
+            epilog="Put the operator's flags after --; each flag also has an environment variable: "
             "opsdk run greeter.py -- --help",
         ),
         "dev": LazyCommand(
             target="opsdk.cli.dev.command:dev",
-            summary="Run an operator, and reload it when a file changes.",
+            summary="Run an operator and reload it when a file changes.",
             epilog="In another shell: export KUBECONFIG=.opsdk/kubeconfig, then kubectl.",
         ),
         "doctor": LazyCommand(
             target="opsdk.cli.doctor.command:doctor",
-            summary="Say what is wrong in a cluster for an operator.",
+            summary="Check a cluster for problems of an operator.",
         ),
         "cleanup": LazyCommand(
             target="opsdk.cli.doctor.command:cleanup",
-            summary="Remove what an operator that is gone leaves in a cluster.",
+            summary="Remove finalizers and webhooks of a removed operator.",
         ),
         "package": LazyCommand(
             target=f"{_PACKAGE}:package",
@@ -44,13 +44,13 @@ class _OpsdkGroup(LazyGroup):
         ),
         "apiserver": LazyCommand(
             target="opsdk.cli.apiserver:apiserver",
-            summary="Serve a Kubernetes API on this machine, until SIGTERM.",
-            epilog="More options follow after --; python -m envtest serve --help lists them.",
+            summary="Run a local Kubernetes API server until SIGTERM.",
+            epilog="Put more options after --; python -m envtest serve --help lists them.",
         ),
         "norman": LazyCommand(
             target="opsdk.cli.norman:norman",
             summary="Serve a REST API and a web page over the kinds of a cluster.",
-            epilog="Needs the extra norman: pip install opsdk[cli,envtest,norman]",
+            epilog="Requires the extra norman: pip install opsdk[cli,envtest,norman]",
         ),
         "why": LazyCommand(
             target="opsdk.cli.why:why",
@@ -76,22 +76,22 @@ class _CreateGroup(LazyGroup):
 
 class _GenerateGroup(LazyGroup):
     lazy_commands: ClassVar = {
-        "crd": LazyCommand(target=f"{_GENERATE}:crd", summary="Make CustomResourceDefinitions from classes."),
+        "crd": LazyCommand(target=f"{_GENERATE}:crd", summary="Generate CustomResourceDefinitions from classes."),
         "rbac": LazyCommand(
             target=f"{_GENERATE}:rbac",
-            summary="Print the roles and the bindings of an operator.",
+            summary="Print the RBAC manifests of an operator.",
         ),
         "models": LazyCommand(
             target=f"{_GENERATE}:models",
-            summary="Make typed classes from CRDs, OpenAPI or a live server.",
+            summary="Generate typed classes from CRDs, OpenAPI or a server.",
         ),
         "norman-client": LazyCommand(
             target="opsdk.cli.generate.norman_client:norman_client",
-            summary="Make a typed client of a Norman API.",
+            summary="Generate a typed client of a Norman API.",
         ),
         "manifests": LazyCommand(
             target=f"{_PACKAGE}:manifests",
-            summary="Write definitions, roles, Deployment and Services.",
+            summary="Write CRDs, RBAC, Deployment and Services.",
         ),
         "webhooks": LazyCommand(
             target=f"{_PACKAGE}:webhooks",
@@ -108,18 +108,20 @@ app = typer.Typer(
     help="Tools for operators written with opsdk.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # Rich's import would double the time of opsdk --help; the help of a command has it.
+    # Importing Rich doubles the time of opsdk --help; only the help of a command uses it.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(
-    typer.Typer(cls=_CreateGroup, help="Add parts to a project.", no_args_is_help=True, rich_markup_mode=None),
+    typer.Typer(
+        cls=_CreateGroup, help="Add an API or a webhook to a project.", no_args_is_help=True, rich_markup_mode=None
+    ),
     name="create",
 )
 app.add_typer(
     typer.Typer(
         cls=_GenerateGroup,
-        help="Make CRDs, classes, roles and manifests.",
+        help="Generate CRDs, classes, RBAC and manifests.",
         no_args_is_help=True,
         rich_markup_mode=None,
     ),

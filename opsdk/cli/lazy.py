@@ -20,7 +20,7 @@ class LazyCommand:
 
     Attributes:
         target: ``MODULE:FUNCTION``.
-        summary: its line in the help of the group, at most 60 characters: longer lines are cut.
+        summary: its line in the group's help, at most 60 characters: longer lines are truncated.
         help: the whole help; empty for the docstring.
         epilog: the last paragraph of the help.
     """
@@ -32,7 +32,7 @@ class LazyCommand:
 
 
 class LazyGroup(TyperGroup):
-    """A group that knows names and summaries of its commands, and imports a command when it is called or completed."""
+    """A group with names and summaries of its commands. A command is imported when it is called or completed."""
 
     lazy_commands: ClassVar[Mapping[str, LazyCommand]] = {}
 

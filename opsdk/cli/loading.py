@@ -1,4 +1,4 @@
-"""Imports what a command line names: ``MODULE:NAME``, a module, or a file."""
+"""Imports objects that a command line names: ``MODULE:NAME``, a module, or a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load(reference: str, what: str) -> Any:
 
     Args:
         reference: ``MODULE:NAME``.
-        what: what is expected, for the error: ``CLASS``.
+        what: the expected object, for the error: ``CLASS``.
 
     Raises:
         UsageError: the module does not import, or has no such name. The message has the file and line of the failure.
@@ -66,7 +66,7 @@ def import_module(name: str) -> ModuleType:
 def place_of(traceback: TracebackType | None) -> str:
     """Return ``FILE:LINE: `` of the innermost frame outside of importlib and of opsdk; empty without one.
 
-    A mistake in a declaration is raised inside of opsdk: the author needs the line of the declaration. Without a frame
+    An error in a declaration is raised inside opsdk, but the author needs the line of the declaration. Without a frame
     outside, the innermost one inside of opsdk counts.
 
     >>> place_of(None)
@@ -126,5 +126,5 @@ def load_operator(reference: str) -> Operator:
             place = place_of(error.__traceback__)
             raise UsageError(f"{reference!r} fails: {place}{type(error).__name__}: {error}") from error
     if not isinstance(target, Operator):
-        raise UsageError(f"{reference!r} is no operator: name an Operator, or a function that returns one")
+        raise UsageError(f"{reference!r} is not an operator: name an Operator, or a function that returns one")
     return target

@@ -34,7 +34,7 @@ from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.definitions import install_definitions
 
-# Steve's API, and the API of the cluster, which it passes on.
+# Steve's API, and the Kubernetes API of the cluster, which steve proxies.
 _STEVE_PATHS = frozenset(["v1", "api", "apis", "openapi", "version"])
 _ADMIN = "opsdk-norman"
 _NAMESPACE = "kube-system"
@@ -43,12 +43,12 @@ _NAMESPACE = "kube-system"
 def norman(
     *,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="use the current context of the kubeconfig, and start no server")
+        bool, typer.Option("--cluster", help="use the current kubeconfig context instead of a local server")
     ] = False,
-    host: Annotated[str, typer.Option(help="the address to bind")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one")] = 8080,
+    host: Annotated[str, typer.Option(help="bind address")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 selects a free one")] = 8080,
     apply: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="YAML to apply first; a folder for all its files")
+        list[Path] | None, typer.Option(metavar="FILE", help="YAML file to apply first, or a folder with YAML files")
     ] = None,
 ) -> None:
     """Serve a REST API and a web page over the kinds of a cluster, until SIGTERM.
@@ -88,7 +88,7 @@ async def _serve(config: Config, host: str, port: int, documents: list[JsonObjec
         if admin:
             print(f"sign in with the token {await _admin_token(cluster.uncached)}", flush=True)
         else:
-            print("sign in with a token of the cluster: kubectl create token SERVICEACCOUNT", flush=True)
+            print("sign in with a cluster token: kubectl create token SERVICEACCOUNT", flush=True)
         await stopped.wait()
 
 
@@ -112,7 +112,7 @@ async def _apply(client: Client, documents: list[JsonObject]) -> None:
 
 
 async def _admin_token(client: Client) -> str:
-    """Return a token of a service account that may do everything."""
+    """Return a token of a service account with the cluster-admin role."""
     account = ServiceAccount(metadata=ObjectMeta(name=_ADMIN, namespace=_NAMESPACE))
     await client.apply(account, field_owner=_ADMIN)
     binding = ClusterRoleBinding(

@@ -1,4 +1,4 @@
-"""How commands print: text for people, or JSON for programs.
+"""Output of commands: text for people, or JSON for programs.
 
 A command with a result for programs has the option ``--output``. With ``json`` it prints one JSON document to standard
 output, and nothing else; errors go to standard error in both forms.
@@ -24,7 +24,7 @@ class OutputFormat(StrEnum):
     JSON = "json"
 
 
-Output = Annotated[OutputFormat, typer.Option(help="text, or json for programs")]
+Output = Annotated[OutputFormat, typer.Option(help="output format: text or json")]
 """The option ``--output``."""
 
 
@@ -51,7 +51,7 @@ def print_json(result: JsonValue) -> None:
 
 
 def print_files(output: OutputFormat, actions: Mapping[Path, str]) -> None:
-    """Print what a command did to files: rows with ``path`` and ``action``, or one on a line.
+    """Print the files that a command wrote: rows with ``path`` and ``action``, or one per line.
 
     Args:
         output: the form.

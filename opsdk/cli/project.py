@@ -1,4 +1,4 @@
-"""The project around the current folder: what ``[tool.opsdk]`` in its pyproject.toml says."""
+"""The project of the current folder: reads ``[tool.opsdk]`` in its pyproject.toml."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Project:
     """One project.
 
     Attributes:
-        folder: that of pyproject.toml.
-        name: of the distribution.
+        folder: the folder of pyproject.toml.
+        name: the name of the distribution.
         operator: ``MODULE:NAME`` of the operator, or of the function that makes it.
-        namespace: where the operator runs in a cluster.
-        image: of its container.
+        namespace: the operator's namespace in a cluster.
+        image: the container image.
         version: of the distribution; empty without one.
         container: variables, resources and number of replicas of its container.
     """
@@ -45,7 +45,7 @@ def find_project(start: Path) -> Project | None:
     """Return the project of a folder, or None outside of projects.
 
     Raises:
-        UsageError: pyproject.toml is no TOML, or has unknown keys or wrong values in ``[tool.opsdk]``.
+        UsageError: pyproject.toml is not valid TOML, or has unknown keys or wrong values in ``[tool.opsdk]``.
     """
     for folder in (start, *start.parents):
         path = folder / "pyproject.toml"
@@ -78,5 +78,7 @@ def current_project() -> Project:
     """Return the project around the current folder. Raises `UsageError` if it has none, or names no operator."""
     project = find_project(Path.cwd())
     if project is None or not project.operator:
-        raise UsageError("this folder has no project: call opsdk init, or add [tool.opsdk] to pyproject.toml")
+        raise UsageError(
+            "no project found in this folder or above: run opsdk init, or add [tool.opsdk] to pyproject.toml"
+        )
     return project

@@ -1,4 +1,4 @@
-"""``opsdk run``: an operator as a program."""
+"""``opsdk run``: runs an operator."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from opsdk.cli.loading import load_operator
 
 def run(
     operator: Annotated[
-        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: that of pyproject.toml")
+        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
     ] = "",
-    flags: Annotated[list[str] | None, typer.Argument(metavar="[-- FLAGS...]", help="of the operator")] = None,
+    flags: Annotated[list[str] | None, typer.Argument(metavar="[-- FLAGS...]", help="flags of the operator")] = None,
 ) -> None:
     """Run an operator until SIGTERM.
 

@@ -1,4 +1,4 @@
-"""``opsdk why``: why objects were reconciled, from the debug pages of a running operator."""
+"""``opsdk why``: prints why objects were reconciled, from the debug pages of a running operator."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ _TIMEOUT = 15.0
 
 
 def why(
-    key: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="or NAME without a namespace")] = "",
+    key: Annotated[
+        str, typer.Argument(metavar="[NAMESPACE/NAME]", help="the object; NAME for cluster-scoped objects")
+    ] = "",
     *,
     controller: Annotated[str, typer.Option(help="only reconciles of this controller")] = "",
     last: Annotated[int, typer.Option(metavar="N", min=0, help="number of reconciles; 0 for all")] = 5,
     output: Output = OutputFormat.TEXT,
-    url: Annotated[str, typer.Option(envvar="OPSDK_DEBUG_URL", help="of the operator's debug pages")] = _DEFAULT_URL,
+    url: Annotated[
+        str, typer.Option(envvar="OPSDK_DEBUG_URL", help="URL of the operator's debug pages")
+    ] = _DEFAULT_URL,
     export_test: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write a test that replays the last of these reconciles")
     ] = None,
@@ -35,7 +39,7 @@ def why(
         str, typer.Option(metavar="MODULE:NAME", help="the operator that the exported test imports")
     ] = "",
 ) -> None:
-    """Print why an object was reconciled, and what was read and written.
+    """Print why an object was reconciled, and which objects were read and written.
 
     opsdk why default/site
 
@@ -46,7 +50,7 @@ def why(
     opsdk why default/site --export-test tests/test_replay.py --operator website.operator:make_operator
     """
     if export_test is not None and not operator:
-        raise UsageError("--export-test needs --operator, such as website.operator:make_operator")
+        raise UsageError("--export-test requires --operator, such as website.operator:make_operator")
     records = _fetch(url)
     namespace, _, name = key.rpartition("/")
     journal = Journal(size=len(records), max_bytes=sys.maxsize)
@@ -59,7 +63,7 @@ def why(
             + (f" by controller {controller}" if controller else "")
         )
     if export_test is not None:
-        # Imported here for start-up time: the test kit loads the operator.
+        # A late import: the test kit loads the operator stack, which is slow.
         from opsdk.testing.replay import export_test as test_of  # noqa: PLC0415
 
         export_test.write_text(test_of(records[-1], operator=operator), encoding="utf-8")
@@ -84,5 +88,5 @@ def _fetch(url: str) -> list[ReconcileRecord]:
             f"{page} cannot be reached: {error}. Start the operator with --debug-bind-address, or forward its port"
         ) from error
     except ValueError as error:
-        raise DecodeError(f"{page} returned no JSON: {error}") from error
+        raise DecodeError(f"{page} did not return JSON: {error}") from error
     return [record_from_json(row) for row in rows]

@@ -37,7 +37,7 @@ async def test_finalizers_are_removed_by_name(
         assert capsys.readouterr().out.splitlines() == [
             f"ConfigMap default/a: would remove finalizer {NAME}",
             f"Secret default/a: would remove finalizer {NAME}",
-            "nothing was changed: pass --yes, after the operator has stopped",
+            "dry run, nothing was changed: stop the operator, then pass --yes",
         ]
         assert await cleanup("--kind", "secrets", "--yes", "--output", "json") == 0
         assert json.loads(capsys.readouterr().out) == [
@@ -53,9 +53,9 @@ async def test_finalizers_are_removed_by_name(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--finalizers", "a/b", "--yes", "--dry-run"], "contradict each other"),
-        (["--kind", "secrets"], "need --finalizers"),
-        (["--finalizers", "a/b", "--definitions"], "leave the operator"),
+        (["--finalizers", "a/b", "--yes", "--dry-run"], "mutually exclusive"),
+        (["--kind", "secrets"], "require --finalizers"),
+        (["--finalizers", "a/b", "--definitions"], "exclusive with the operator"),
     ],
 )
 def test_options_that_contradict_each_other(words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,6 +181,6 @@ async def test_orphaned_finalizers(k8s_env: Environment) -> None:
             "ConfigMap default/a",
             Level.WARNING,
             "is being deleted and waits for controller.cattle.io/dns, which this operator does not declare",
-            "if its program is gone: opsdk cleanup --finalizers controller.cattle.io/dns",
+            "if the program is removed: opsdk cleanup --finalizers controller.cattle.io/dns",
         )
     ]

@@ -197,11 +197,11 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     old = tmp_path / "old.json"
     old.write_text(json.dumps({"components": {"schemas": {"io.k8s.api.core.v1.EnvVar": BUILT_IN}}}))
     for arguments, words in (
-        ([], "name the documents"),
-        (["--openapi", str(bad)], "no OpenAPI v3 document"),
-        (["--openapi", str(tmp_path / "missing.json")], "no OpenAPI v3 document"),
-        (["--openapi", str(old)], "no kinds that opsdk does not have"),
-        (["--openapi", str(old), "--cluster"], "name the documents"),
+        ([], "pass exactly one source"),
+        (["--openapi", str(bad)], "not an OpenAPI v3 document"),
+        (["--openapi", str(tmp_path / "missing.json")], "not an OpenAPI v3 document"),
+        (["--openapi", str(old)], "has no kinds besides"),
+        (["--openapi", str(old), "--cluster"], "pass exactly one source"),
     ):
         assert main(["generate", "models", *arguments, *out]) == 1
         error = capsys.readouterr().err
@@ -219,7 +219,7 @@ async def test_schemas_of_a_live_server() -> None:
         assert "io.k8s.api.apps.v1.Deployment" in some
         assert "io.k8s.api.batch.v1.Job" not in some
         assert "io.k8s.api.core.v1.ConfigMap" in await read_schemas(env.config, ["core"])
-        with pytest.raises(UsageError, match=r"no group 'nothing.dev': choose among .*apps"):
+        with pytest.raises(UsageError, match=r"no group 'nothing.dev': choose one of .*apps"):
             await read_schemas(env.config, ["nothing.dev"])
 
 

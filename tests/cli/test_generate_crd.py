@@ -117,7 +117,7 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert file.read_text().partition("\n")[2] == printed
     file.write_text(file.read_text() + "# mine\n")
     assert main(["generate", "crd", *classes, "--folder", str(tmp_path)]) == 1
-    assert "was edited or comes from another tool" in capsys.readouterr().err
+    assert "was edited, or another tool generated it" in capsys.readouterr().err
     assert main(["generate", "crd", *classes, "--folder", str(tmp_path), "--force"]) == 0
     out = tmp_path / "apis"
     assert main(["generate", "models", "--crd", str(file), "--folder", str(out)]) == 0
@@ -153,8 +153,8 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["crd", "crd_shapes:Strings"], "is not a kind"),
         (["models", "--crd", str(file), "--folder", "x"], "has no CustomResourceDefinitions"),
         (["models", "--crd", str(tmp_path / "y"), "--folder", "x"], "has no CustomResourceDefinitions"),
-        (["models", "--crd", str(file), "--cluster", "--folder", "x"], "name the documents"),
-        (["models", "--openapi", str(file), "--folder", "x"], "no OpenAPI v3 document"),
+        (["models", "--crd", str(file), "--cluster", "--folder", "x"], "pass exactly one source"),
+        (["models", "--openapi", str(file), "--folder", "x"], "not an OpenAPI v3 document"),
     ):
         assert main(["generate", *arguments]) == 1
         error = capsys.readouterr().err

@@ -92,7 +92,7 @@ def test_a_list_of_rules_needs_a_name(capsys: pytest.CaptureFixture[str]) -> Non
     assert generate("shop_operator_module:RULES", "--name", "x") == 0
     assert [role["metadata"] for role in documents(capsys)["Role"]] == [{"name": "x", "namespace": "kube-system"}]
     assert generate("shop_operator_module:RULES", "--name", "x", "--flag", "leader-elect") == 1
-    assert "need an operator" in capsys.readouterr().err
+    assert "require an operator" in capsys.readouterr().err
 
 
 def test_a_file_is_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_file_is_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     path.write_text(path.read_text().replace("- patch\n", ""))
     assert generate("shop_operator_module:operator", "--check", str(path)) == 1
     error = capsys.readouterr().err
-    assert "differs from what is declared" in error
+    assert "is out of date" in error
     assert "+  - patch" in error
     assert generate("shop_operator_module:operator", "--check", "absent.yaml") == 1
     assert "absent.yaml cannot be read" in capsys.readouterr().err
@@ -117,7 +117,7 @@ def test_a_file_is_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         ("shop_operator_module:absent", "cannot be loaded, write MODULE:NAME"),
         ("absent_module:operator", "cannot be loaded"),
         ("shop_operator_module", "cannot be loaded"),
-        ("shop_operator_module:number", "is neither an Operator"),
+        ("shop_operator_module:number", "is not an Operator"),
         ("shop_operator_module:empty", "has nothing to run"),
     ],
 )

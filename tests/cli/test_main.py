@@ -78,8 +78,8 @@ def test_a_module_that_does_not_import(
     ("text", "message"),
     [
         ("def x():\n    return 1 / 0\n", r"^'broken:x' fails: .*broken\.py:2: ZeroDivisionError: division by zero$"),
-        ("class x: ...\n", r"^'broken:x' is no operator: name an Operator"),
-        ("x = 1\n", r"^'broken:x' is no operator: name an Operator"),
+        ("class x: ...\n", r"^'broken:x' is not an operator: name an Operator"),
+        ("x = 1\n", r"^'broken:x' is not an operator: name an Operator"),
     ],
 )
 def test_what_is_no_operator(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_an_edited_file_is_not_overwritten(tmp_path: Path) -> None:
     write_generated(path, "x = 1\n", command="opsdk generate models")
     write_generated(path, "x = 2\n", command="opsdk generate models")
     path.write_text(path.read_text() + "y = 3\n")
-    with pytest.raises(UsageError, match=r"b\.py was edited or comes from another tool"):
+    with pytest.raises(UsageError, match=r"b\.py was edited, or another tool generated it"):
         write_generated(path, "x = 4\n", command="opsdk generate models")
     write_generated(path, "x = 4\n", command="opsdk generate models", force=True)
     assert path.read_text().splitlines()[1:] == ["x = 4"]

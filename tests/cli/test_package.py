@@ -174,7 +174,7 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     capsys.readouterr()
     assert main(["generate", "manifests", "--check"]) == 1
     shown = capsys.readouterr().err
-    assert "config/rbac.yaml differs from what is declared" in shown
+    assert "config/rbac.yaml is out of date" in shown
     assert "+  - configmaps" in shown
     assert main(["generate", "manifests", "--check", "--output", "json"]) == 1
     (difference,) = json.loads(capsys.readouterr().out)

@@ -58,21 +58,21 @@ def test_nothing_is_overwritten(
     project = new_project(tmp_path, monkeypatch)
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     assert main(API) == 1
-    assert "widget.py exists already: nothing was written" in capsys.readouterr().err
+    assert "widget.py already exists: nothing was written" in capsys.readouterr().err
     assert main(["create", "webhook", "--kind", "Gadget"]) == 1
-    assert "call opsdk create api --kind Gadget first" in capsys.readouterr().err
+    assert "run opsdk create api --kind Gadget first" in capsys.readouterr().err
     assert main(["init", "."]) == 1
-    assert "pyproject.toml exists already" in capsys.readouterr().err
+    assert "pyproject.toml already exists" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--group", "demo", "--kind", "Widget"], "'demo' is no API group: write a domain"),
-        (["--group", "Demo.example.com", "--kind", "Widget"], "is no API group"),
-        (["--group", "a.b", "--version", "1", "--kind", "Widget"], "'1' is no version"),
-        (["--group", "a.b", "--kind", "widget"], "'widget' is no kind: write it in CamelCase"),
+        (["--group", "demo", "--kind", "Widget"], "'demo' is not a valid API group: write a domain"),
+        (["--group", "Demo.example.com", "--kind", "Widget"], "is not a valid API group"),
+        (["--group", "a.b", "--version", "1", "--kind", "Widget"], "'1' is not a valid version"),
+        (["--group", "a.b", "--kind", "widget"], "'widget' is not a valid kind: write it in CamelCase"),
     ],
 )
 def test_names_that_a_server_refuses(
@@ -92,7 +92,7 @@ def test_outside_of_a_project(
     """The error names the command that starts one."""
     monkeypatch.chdir(tmp_path)
     assert main(API) == 1
-    assert "this folder has no project: call opsdk init" in capsys.readouterr().err
+    assert "no project found in this folder or above: run opsdk init" in capsys.readouterr().err
     assert main(["run"]) == 1
     assert "name the operator: MODULE:NAME or FILE.py" in capsys.readouterr().err
 
@@ -126,7 +126,7 @@ def test_modules_are_added_in_any_order(names: list[str]) -> None:
 @pytest.mark.parametrize("name", ["Demo", "de mo", "1", "-a", "a_b", ""])
 def test_names_that_are_no_project(name: str) -> None:
     """A project's name is a DNS label, and its package an identifier."""
-    with pytest.raises(UsageError, match="is no name of a project"):
+    with pytest.raises(UsageError, match="is not a valid project name"):
         package_of(name)
     assert package_of("my-operator") == "my_operator"
 

@@ -73,7 +73,7 @@ async def test_a_test_is_exported_when_the_operator_shows_objects(
         assert await why(*arguments, "--url", url) == 1
         assert "--debug-objects" in capsys.readouterr().err
         assert await why("--export-test", str(path), "--url", url) == 1
-        assert "needs --operator" in capsys.readouterr().err
+        assert "requires --operator" in capsys.readouterr().err
     async with operator_at_work(debug_objects=True) as url:
         assert await why(*arguments, "--url", url) == 0
     compile(path.read_text(), str(path), "exec")

@@ -52,7 +52,7 @@ def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
             source.write_text(good)
             until(lambda: text() == "hi!", log)
             source.write_text(good + "x = (\n")
-            until(lambda: "the old code goes on" in log.read_text(), log)
+            until(lambda: "the previous version keeps running" in log.read_text(), log)
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 0
         finally:

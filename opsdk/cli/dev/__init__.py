@@ -1,1 +1,1 @@
-"""``opsdk dev``: an operator that is reloaded when its source changes, beside a local API server."""
+"""``opsdk dev``: runs an operator against a local API server and reloads it when its source changes."""

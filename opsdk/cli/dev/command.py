@@ -1,4 +1,4 @@
-"""``opsdk dev``: the operator beside a local API server, reloaded when its source changes."""
+"""``opsdk dev``: runs the operator against a local API server and reloads it when its source changes."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ _DEBOUNCE_MS = 50
 
 def dev(
     operator: Annotated[
-        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: that of pyproject.toml")
+        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
     ] = "",
     *,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="use the current context of the kubeconfig, and start no server")
+        bool, typer.Option("--cluster", help="use the current kubeconfig context instead of a local server")
     ] = False,
     controllers: Annotated[
-        str, typer.Option(help="simulated controllers of the server: none, cluster, or names with commas between")
+        str, typer.Option(help="simulated controllers of the local server: none, cluster, or a comma-separated list")
     ] = "cluster",
-    webhook_port: Annotated[int, typer.Option(min=1, max=65535, help="of webhooks on this machine")] = 9443,
+    webhook_port: Annotated[int, typer.Option(min=1, max=65535, help="local port of the webhook server")] = 9443,
     debug_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="of the debug pages, which opsdk why reads; 0 for none")
+        int, typer.Option(min=0, max=65535, help="port of the debug pages that opsdk why reads; 0 disables them")
     ] = 6060,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
-    plain: Annotated[bool, typer.Option("--plain", help="log lines only, no console")] = False,
-    once: Annotated[bool, typer.Option("--once", help="end when the operator runs: for scripts")] = False,
+    log_level: Annotated[str, typer.Option(help="log level: debug, info, warning or error")] = "info",
+    plain: Annotated[bool, typer.Option("--plain", help="print log lines only, without the console")] = False,
+    once: Annotated[bool, typer.Option("--once", help="exit when the operator runs, for scripts")] = False,
 ) -> None:
-    """Run the operator, apply its definitions, and reload it when a file changes.
+    """Apply the operator's CRDs, run the operator, and reload it when a file changes.
 
     opsdk dev
 
@@ -69,7 +69,7 @@ def dev(
     """
     level = logging.getLevelName(log_level.upper())
     if not isinstance(level, int):
-        raise UsageError(f"the log level {log_level!r} is unknown: use debug, info, warning or error")
+        raise UsageError(f"the log level {log_level!r} is not valid: use debug, info, warning or error")
     reference = operator_reference(operator)
     project = find_project(Path.cwd())
     folder = project.folder if project is not None else Path.cwd()
@@ -109,7 +109,7 @@ async def run_until_signal(work: Coroutine[object, None, None]) -> None:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if not working.done():
-            # `run_program` logs where it hangs, if it does not end.
+            # `run_program` logs the position if it does not end.
             working.cancel()
             await wait_ended([working], _END_SECONDS)
         elif not working.cancelled():
@@ -154,7 +154,7 @@ def _load(reference: str, folder: Path) -> Operator:
 
 
 class _Program:
-    """The loop of the command."""
+    """Runs the session and draws the console until the command ends."""
 
     def __init__(self, session: DevSession, folder: Path, console: Console, *, title: str, live: bool) -> None:
         self._session = session
@@ -197,7 +197,7 @@ class _Program:
         with Live(console=self._console, auto_refresh=False) as live:
             while True:
                 last, failure = self._last_reload, session.failure
-                message = f"the operator ended: {failure}" if failure is not None else str(last or "")
+                message = f"the operator stopped: {failure}" if failure is not None else str(last or "")
                 failed = failure is not None or (last is not None and last.error is not None)
                 view = view_of(session.operator, title=self._title, message=message, failed=failed)
                 live.update(render(view), refresh=True)

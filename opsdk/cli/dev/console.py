@@ -1,4 +1,4 @@
-"""What ``opsdk dev`` shows. `view_of` reads an operator, `render` makes the screen."""
+"""The console of ``opsdk dev``. `view_of` reads an operator, `render` builds the screen."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _MAX_ERROR = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerRow:
-    """One controller now.
+    """The current state of one controller.
 
     Attributes:
         name: of the controller.
         state: of its life cycle.
-        queued: requests that wait.
-        running: reconciles at work.
+        queued: requests in the work queue.
+        running: active reconciles.
         reconciles: in the journal.
-        errors: those of them that failed.
+        errors: failed reconciles in the journal.
     """
 
     name: str
@@ -41,11 +41,11 @@ class ControllerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What the screen shows.
+    """The content of the screen.
 
     Attributes:
         title: the first line.
-        message: what happened last, such as a reload.
+        message: the last event, such as a reload.
         failed: whether `message` is a failure.
         controllers: of the operator.
         informers: of its cluster.
@@ -61,7 +61,7 @@ class View:
 
 
 def view_of(operator: Operator | None, *, title: str, message: str = "", failed: bool = False) -> View:
-    """Return what to show of an operator; None stands for one that could not be loaded yet."""
+    """Return the view of an operator; None means that it could not be loaded yet."""
     if operator is None:
         return View(title=title, message=message, failed=failed)
     records = list(operator.journal.find())

@@ -1,4 +1,4 @@
-"""Imports the modules of a folder again."""
+"""Reloads the modules of a folder."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def modules_below(folder: Path) -> dict[str, ModuleType]:
 
 @contextmanager
 def imported_again(folder: Path) -> Iterator[None]:
-    """Forget the modules of a folder, so that the block imports them again. If the block fails, they are back."""
+    """Drop the modules of a folder so that the block reimports them. Restores the old modules if the block fails."""
     before = modules_below(folder)
-    # A bytecode file is as old as its source to the second: an edit within that second would not be seen.
+    # Bytecode files record the source's mtime in whole seconds, so an edit within the same second would be missed.
     writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     for name in before:
         del sys.modules[name]

@@ -1,4 +1,4 @@
-"""One run of ``opsdk dev``: a cluster whose informers stay, and the newest version of the operator on it."""
+"""One session of ``opsdk dev``: a cluster with running informers, and the newest version of the operator."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from opsdk.testing.webhooks import install_configurations, with_local_webhooks
 
 log = logging.getLogger("opsdk.dev")
 
-# Seconds that reconciles have to end before new code runs.
+# Seconds for active reconciles to finish before new code runs.
 _STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """What a reload did.
+    """The result of a reload.
 
     Attributes:
         seconds: from the call until the controllers of the new code run.
         definitions: names of the CustomResourceDefinitions that changed.
-        error: why the new code does not run, or None.
+        error: the reason why the new code does not run, or None.
         ended: the new code ran, and ended before its controllers did.
         first: no code of this session ran before.
     """
@@ -46,9 +46,13 @@ class Reload:
 
     def __str__(self) -> str:
         if self.ended:
-            return f"the operator ended after {self.seconds:.2f} s, change a file to start it again: {self.error}"
+            return f"the operator stopped after {self.seconds:.2f} s, change a file to restart it: {self.error}"
         if self.error is not None:
-            state = "nothing runs yet, change a file to try again" if self.first else "the old code goes on"
+            state = (
+                "the operator is not running, change a file to try again"
+                if self.first
+                else "the previous version keeps running"
+            )
             return f"{state}: {self.error}"
         definitions = f", applied {', '.join(self.definitions)}" if self.definitions else ""
         return f"{'started' if self.first else 'reloaded'} in {self.seconds:.2f} s{definitions}"
@@ -79,7 +83,7 @@ class DevSession(Closing):
 
     Attributes:
         operator: the operator that runs, or None before the first one and after a failure.
-        failure: why the operator ended, or None.
+        failure: the error that stopped the operator, or None.
         reloads: number of successful reloads, the first start included.
     """
 
@@ -103,9 +107,9 @@ class DevSession(Closing):
         return self._running.cluster if self._running is not None else None
 
     async def reload(self) -> Reload:
-        """Load the operator and run it instead of the one that runs. The old one goes on if the new one cannot be made.
+        """Load the operator and replace the running one. If loading fails, the old one keeps running.
 
-        A reload that follows a failure of the operator starts it again.
+        A reload after a failure restarts the operator.
         """
         began, first = time.monotonic(), self.reloads == 0
         try:
@@ -119,7 +123,7 @@ class DevSession(Closing):
                 manager = replace(manager, debug_bind_address=f"127.0.0.1:{self._debug_port}")
             operator.options = replace(operator.options, leader_election=False, manager=manager)
             self._journal = operator.journal = self._journal or operator.journal
-            # Setup functions may add indices and handlers, which a cache keeps; so they get a new one.
+            # Setup functions may add indices and handlers to the cache, so each version gets a new cache.
             running = await self._open(operator) if self._running is None or operator.has_setup else self._running
             changed = await self._prepare(operator, running)
         except OpsdkError as error:
@@ -138,7 +142,7 @@ class DevSession(Closing):
         self.reloads += 1
         if self._task.done():
             failure = None if self._task.cancelled() else self._task.exception()
-            reason = "it was stopped" if failure is None else str(failure)
+            reason = "it was cancelled" if failure is None else str(failure)
             return Reload(seconds=time.monotonic() - began, error=reason, ended=True, first=first)
         return Reload(seconds=time.monotonic() - began, definitions=tuple(changed), first=first)
 
@@ -152,7 +156,7 @@ class DevSession(Closing):
     async def _prepare(self, operator: Operator, running: _RunningCluster) -> list[str]:
         """Install the definitions, and make the operator before the old code stops. Closes a new cluster on failure.
 
-        Returns the names of the definitions that changed. Raises `OpsdkError` for whatever a setup function raises.
+        Returns the names of the changed definitions. Raises `OpsdkError` for every exception of a setup function.
         """
         try:
             changed = await install_definitions(running.cluster.uncached, operator.definitions())
@@ -203,4 +207,4 @@ class DevSession(Closing):
             return
         self.failure = task.exception()
         if self.failure is not None:
-            log.error("the operator ended, change a file to start it again: %s", self.failure, exc_info=self.failure)
+            log.error("the operator stopped, change a file to restart it: %s", self.failure, exc_info=self.failure)

@@ -1,1 +1,1 @@
-"""``opsdk doctor`` and ``opsdk cleanup``: what is wrong around an operator, and what it leaves behind."""
+"""``opsdk doctor`` reports problems of an operator in a cluster; ``opsdk cleanup`` removes its leftovers."""

@@ -25,23 +25,25 @@ from opsdk.rest.load import load_config
 
 _STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
 _OperatorArgument = Annotated[
-    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: that of pyproject.toml")
+    str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: the operator in pyproject.toml")
 ]
 
 
 def doctor(
     operator: _OperatorArgument = "",
     *,
-    namespace: Annotated[str, typer.Option(help="of the operator; default: that of pyproject.toml, or default")] = "",
-    context: Annotated[str, typer.Option(help="of the kubeconfig")] = "",
+    namespace: Annotated[
+        str, typer.Option(help="namespace of the operator; default: the one in pyproject.toml, or default")
+    ] = "",
+    context: Annotated[str, typer.Option(help="kubeconfig context")] = "",
     orphans: Annotated[
-        bool, typer.Option("--orphans", help="also finalizers of programs that are gone: reads all objects")
+        bool, typer.Option("--orphans", help="also report finalizers without a controller; reads all objects")
     ] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Say what is wrong in a cluster: rights, definitions, webhooks, finalizers, leader election.
+    """Check a cluster for problems: RBAC, CRDs, webhooks, finalizers, leader election.
 
-    Ends with status 1 if there is an error.
+    Exits with status 1 if there is an error.
 
     opsdk doctor
 
@@ -60,25 +62,29 @@ def doctor(
 def cleanup(
     operator: _OperatorArgument = "",
     *,
-    context: Annotated[str, typer.Option(help="of the kubeconfig")] = "",
+    context: Annotated[str, typer.Option(help="kubeconfig context")] = "",
     definitions: Annotated[
-        bool, typer.Option("--definitions", help="also the definitions, and with them all objects of these kinds")
+        bool, typer.Option("--definitions", help="also delete the CRDs and all their objects")
     ] = False,
     finalizers: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="only these finalizers, without an operator; a prefix ends with a slash"),
+        typer.Option(
+            metavar="NAME", help="remove only these finalizers, without an operator; end a prefix with a slash"
+        ),
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option(help="of the objects with --finalizers, such as sites.example.com; default: all")
+        list[str] | None, typer.Option(help="kinds for --finalizers, such as sites.example.com; default: all")
     ] = None,
-    namespace: Annotated[str, typer.Option(help="of the objects with --finalizers; default: all")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only print what would be done: the default")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do it; without it, only print what would be done")] = False,
+    namespace: Annotated[str, typer.Option(help="namespace for --finalizers; default: all")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the changes without making them; the default")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="make the changes")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Remove what an operator that is gone leaves behind: its finalizers, its webhook configurations.
+    """Remove the finalizers and webhook configurations of a removed operator.
 
-    Without the operator, finalizers keep objects and namespaces from being deleted, and webhooks reject requests.
+    Without the operator, its finalizers block the deletion of objects and namespaces, and its webhooks reject requests.
 
     opsdk cleanup
 
@@ -87,12 +93,12 @@ def cleanup(
     opsdk cleanup --finalizers controller.cattle.io/dns --kind sites.example.com --yes
     """
     if yes and dry_run:
-        raise UsageError("--yes and --dry-run contradict each other: pass one of them")
+        raise UsageError("--yes and --dry-run are mutually exclusive: pass one of them")
     if not finalizers and (kind or namespace):
-        raise UsageError("--kind and --namespace need --finalizers: without it, the operator says what is removed")
+        raise UsageError("--kind and --namespace require --finalizers")
     if finalizers and (operator or definitions):
-        raise UsageError("--finalizers names what is removed: leave the operator and --definitions out")
-    # Before the configuration: outside of a project the operator is the first thing that is missing.
+        raise UsageError("--finalizers is mutually exclusive with the operator and --definitions")
+    # Load the operator before the configuration: outside of a project, report the missing operator first.
     target = load_operator(operator) if not finalizers else None
     config = load_config(context=context or None)
     drained = DrainResult()
@@ -105,7 +111,7 @@ def cleanup(
         removals = removals_of(drained)
     lines = [f"{removal.subject}: {'' if yes else 'would '}{removal.action}" for removal in removals]
     if not yes:
-        lines.append("nothing was changed: pass --yes, after the operator has stopped")
+        lines.append("dry run, nothing was changed: stop the operator, then pass --yes")
     print_result(output, [{**asdict(removal), "done": yes} for removal in removals], lines)
     for gvk, error in drained.problems:
         print(f"opsdk: {gvk.group_kind}: {error}", file=sys.stderr)

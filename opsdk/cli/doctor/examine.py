@@ -31,16 +31,16 @@ from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.configurations import WebhookClientConfig
 
-# Only the names and webhooks of the operator's configurations are compared, so any address will do.
+# Only names and webhooks are compared, so the address does not matter.
 _PLACEHOLDER_CLIENT_CONFIG = WebhookClientConfig(url="https://localhost")
 
 
 async def examine(
     operator: Operator, config: Config, *, namespace: str, orphans: bool = False, clock: Clock = LOOP_CLOCK
 ) -> list[Finding]:
-    """Return everything that is worth a line, in the order of the checks.
+    """Return the findings of all checks, in the order of the checks.
 
-    A check that the user has no right for is a finding itself.
+    A check that fails with Forbidden is reported as a finding.
 
     Args:
         operator: prepared or not; it is not started.
@@ -68,7 +68,7 @@ async def examine(
             try:
                 findings += await work
             except ApiError as error:
-                advice = "use a kubeconfig with more rights"
+                advice = "use a kubeconfig with more permissions"
                 findings.append(Finding(check=check, level=Level.WARNING, message=str(error), advice=advice))
     return findings
 
@@ -92,7 +92,7 @@ async def _definitions(operator: Operator, client: Client) -> list[Finding]:
     findings: list[Finding] = []
     kind = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     for expected in operator.definitions(_PLACEHOLDER_CLIENT_CONFIG):
-        # The cluster knows how to reach the webhook server.
+        # The address of the webhook server depends on the installation.
         expected["spec"].pop("conversion", None)
         live = await client.get_or_none(kind, expected["metadata"]["name"])
         findings += of_definition(expected, to_tree(live) if live is not None else None)
@@ -122,7 +122,7 @@ async def _deletions(operator: Operator, client: Client, clock: Clock) -> list[F
         try:
             objects = await client.list(unstructured(gvk.api_version, gvk.kind))
         except NoMatchError:
-            continue  # the definition's finding says so
+            continue  # the CRD check reports it
         findings += of_deletions(objects, clock.wall())
     return findings
 
@@ -157,10 +157,10 @@ class Removal:
 async def clean(operator: Operator, config: Config, *, definitions: bool, dry_run: bool) -> list[Removal]:
     """Remove what the operator leaves in a cluster, and return it.
 
-    Finalizers come first, then webhook configurations: without the operator both block the work of others.
+    Finalizers come first, then webhook configurations: without the operator, both block other clients.
 
     Args:
-        operator: whose traces are removed; it must not run any more.
+        operator: its leftovers are removed; it must be stopped.
         config: of the cluster.
         definitions: delete the CustomResourceDefinitions too, and with them every object of these kinds.
         dry_run: write nothing.
@@ -177,7 +177,7 @@ async def clean(operator: Operator, config: Config, *, definitions: bool, dry_ru
             try:
                 removals += await _delete(client, tree, dry_run=dry_run)
             except OpsdkError as error:
-                error.add_note("finalizers and webhooks are removed already")
+                error.add_note("finalizers and webhooks are already removed")
                 raise
     return removals
 
@@ -189,7 +189,7 @@ async def _remove_finalizers(operator: Operator, client: Client, *, dry_run: boo
         try:
             objects = await client.list(unstructured(gvk.api_version, gvk.kind))
         except NoMatchError:
-            continue  # without its definition a kind has no objects
+            continue  # without a CRD, there are no objects
         for obj in objects:
             names = [name for name in obj.metadata.finalizers if name in finalizers]
             if not names:

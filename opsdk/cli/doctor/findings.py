@@ -1,4 +1,4 @@
-"""What a cluster's objects say about an operator. Pure: objects in, findings out."""
+"""Derives findings about an operator from the objects of a cluster. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.lifecycle.orphans import DrainResult
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-# Seconds that a finalizer may take before it is worth a line.
+# Seconds after which a pending finalizer is reported.
 _SLOW_FINALIZER = 300.0
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
@@ -30,10 +30,10 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        check: what was looked at: ``rights``, ``definition``, ``webhook``, ``finalizer``, ``lease``.
+        check: the name of the check: ``rights``, ``definition``, ``webhook``, ``finalizer``, ``lease``.
         level: see `Level`.
         subject: the object, or empty.
-        message: what is the case.
+        message: the observed state.
         advice: what to do; empty for `Level.OK`.
     """
 
@@ -45,7 +45,7 @@ class Finding:
 
 
 def subject_of(obj: Unstructured) -> str:
-    """Return the text of an object.
+    """Return kind, namespace and name of an object as text.
 
     >>> subject_of(Unstructured.from_tree({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}}))
     'Node a'
@@ -59,7 +59,7 @@ def subject_of(obj: Unstructured) -> str:
 
 
 def of_definition(expected: JsonObject, live: JsonObject | None) -> Iterator[Finding]:
-    """Compare a definition of the operator with that of the cluster."""
+    """Compare a CustomResourceDefinition of the operator with the one in the cluster."""
     name = expected["metadata"]["name"]
 
     def finding(level: Level, message: str, advice: str = "") -> Finding:
@@ -71,22 +71,26 @@ def of_definition(expected: JsonObject, live: JsonObject | None) -> Iterator[Fin
     status: JsonObject = live.get("status") or {}
     conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
     if conditions.get("Established", {}).get("status") != "True":
-        reason = conditions.get("NamesAccepted", {}).get("message", "no condition says why")
-        yield finding(Level.ERROR, f"is not established: {reason}", "delete the definition that has the same names")
+        reason = conditions.get("NamesAccepted", {}).get("message", "its status has no NamesAccepted condition")
+        yield finding(
+            Level.ERROR, f"is not established: {reason}", "delete the CustomResourceDefinition with the same names"
+        )
     changed = list(_differences(expected["spec"], live["spec"]))
     if changed:
         listed = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-        yield finding(Level.ERROR, f"differs from the classes: {listed}", "apply the definition of this version")
+        yield finding(
+            Level.ERROR, f"differs from the classes: {listed}", "apply the CustomResourceDefinition of this version"
+        )
     stored = [version["name"] for version in live["spec"]["versions"] if version["storage"]]
     if old := [version for version in status.get("storedVersions") or () if version not in stored]:
         text = f"objects may still be stored as {', '.join(old)}"
         yield finding(Level.WARNING, text, "rewrite them: opsdk.recipes.migrate_storage_version")
     if conditions.get("Established", {}).get("status") == "True" and not changed and not old:
-        yield finding(Level.OK, "is served as the classes say")
+        yield finding(Level.OK, "is served and matches the classes")
 
 
 def _differences(expected: JsonValue, live: JsonValue, path: str = "spec") -> Iterator[str]:
-    """Yield the paths of what `live` lacks or has otherwise. What the server adds as a default does not count."""
+    """Yield the paths at which `live` differs from `expected`. Extra fields of `live` count only in ``properties``."""
     if isinstance(expected, dict) and isinstance(live, dict):
         for name, value in expected.items():
             if name == "caBundle":
@@ -104,7 +108,7 @@ def _differences(expected: JsonValue, live: JsonValue, path: str = "spec") -> It
 
 
 def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: Mapping[str, int]) -> Iterator[Finding]:
-    """Look at a webhook configuration: whether it exists, has a ``caBundle``, and whether anything answers.
+    """Check that a webhook configuration exists, has each ``caBundle``, and that its Services have ready endpoints.
 
     Args:
         expected: of the operator.
@@ -117,7 +121,7 @@ def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: M
         return Finding(check="webhook", level=level, subject=subject, message=message, advice=advice)
 
     if live is None:
-        yield finding(Level.ERROR, "does not exist: nothing is defaulted or validated", "opsdk generate manifests")
+        yield finding(Level.ERROR, "does not exist: the API server calls no webhook", "opsdk generate manifests")
         return
     names = {webhook["name"] for webhook in live.get("webhooks") or ()}
     if lacking := sorted(webhook["name"] for webhook in expected["webhooks"] if webhook["name"] not in names):
@@ -139,13 +143,13 @@ def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: M
             blocked = webhook.get("failurePolicy", "Fail") == "Fail"
             effect = "every request that it matches is rejected" if blocked else "it is skipped"
             level = Level.ERROR if blocked else Level.WARNING
-            yield finding(level, f"no pod is ready behind service {key}: {effect}", "look at the operator's pods")
+            yield finding(level, f"no pod is ready behind service {key}: {effect}", "check the operator's pods")
     if not problems and not lacking:
         yield finding(Level.OK, f"{len(names)} webhooks are served")
 
 
 def of_deletions(objects: Iterable[Unstructured], now: datetime) -> Iterator[Finding]:
-    """Name the objects whose deletion waits for finalizers for long."""
+    """Report objects whose deletion has waited too long for finalizers."""
     for obj in objects:
         since = obj.metadata.deletion_timestamp
         if since is None or (seconds := (now - since).total_seconds()) < _SLOW_FINALIZER:
@@ -156,7 +160,7 @@ def of_deletions(objects: Iterable[Unstructured], now: datetime) -> Iterator[Fin
             level=Level.ERROR,
             subject=subject_of(obj),
             message=f"is being deleted for {seconds / 60:.0f} minutes and waits for {finalizers}",
-            advice=f"look for errors with opsdk why {subject_of(obj).partition(' ')[2]}",
+            advice=f"find errors with opsdk why {subject_of(obj).partition(' ')[2]}",
         )
 
 
@@ -170,7 +174,7 @@ ORPHAN_PREFIXES: Final = (
 
 
 def of_orphans(result: DrainResult, handled: Collection[str]) -> Iterator[Finding]:
-    """Name the objects whose deletion waits for a finalizer of a lifecycle that this operator does not declare.
+    """Report objects whose deletion waits for a lifecycle finalizer that this operator does not declare.
 
     Args:
         result: of a dry run of `drain_all` with `ORPHAN_PREFIXES`.
@@ -184,19 +188,19 @@ def of_orphans(result: DrainResult, handled: Collection[str]) -> Iterator[Findin
                 level=Level.WARNING,
                 subject=f"{drained.gvk.kind} {drained.key}",
                 message=f"is being deleted and waits for {', '.join(names)}, which this operator does not declare",
-                advice=f"if its program is gone: opsdk cleanup --finalizers {names[0]}",
+                advice=f"if the program is removed: opsdk cleanup --finalizers {names[0]}",
             )
     for gvk, error in result.problems:
         message = f"{gvk.group_kind}: finalizers cannot be read: {error}"
         yield Finding(
-            check="finalizer", level=Level.WARNING, message=message, advice="use a kubeconfig with more rights"
+            check="finalizer", level=Level.WARNING, message=message, advice="use a kubeconfig with more permissions"
         )
 
 
 def of_lease(name: str, lease: Lease | None, now: datetime) -> Finding:
-    """Look at the leader election's Lease."""
+    """Check the Lease of the leader election."""
 
-    def finding(level: Level, message: str, advice: str = "look at the operator's pods") -> Finding:
+    def finding(level: Level, message: str, advice: str = "check the operator's pods") -> Finding:
         return Finding(check="lease", level=level, subject=name, message=message, advice=advice)
 
     if lease is None:
@@ -204,7 +208,7 @@ def of_lease(name: str, lease: Lease | None, now: datetime) -> Finding:
         return finding(Level.WARNING, text, "start the operator")
     spec = lease.spec
     if not spec.holder_identity or spec.renew_time is None:
-        return finding(Level.ERROR, "has no holder: no replica leads")
+        return finding(Level.ERROR, "has no holder: no replica is the leader")
     age = (now - spec.renew_time).total_seconds()
     duration = float(spec.lease_duration_seconds or 0)
     if age > duration:

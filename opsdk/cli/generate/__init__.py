@@ -1,1 +1,1 @@
-"""Source code made from what a server publishes: typed kinds."""
+"""Generates typed kinds from the schemas that a server publishes."""

@@ -1,4 +1,4 @@
-"""What a live server publishes: its CustomResourceDefinitions, and an OpenAPI v3 document per group and version."""
+"""Reads CustomResourceDefinitions, and the OpenAPI v3 document of each group and version, from a live server."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def fetch_schemas(groups: Sequence[str] = (), config: Config | None = None) -> Mapping[str, Any]:
-    """``components.schemas`` of the documents of `groups` (none: all) of the server in the kubeconfig."""
+    """Return ``components.schemas`` of the documents of `groups` (empty: all) of the server in the kubeconfig."""
     return asyncio.run(read_schemas(config or load_config(), groups))
 
 
 def fetch_definitions(groups: Sequence[str] = (), config: Config | None = None) -> Sequence[JsonObject]:
-    """Return the CustomResourceDefinitions of `groups` (none: all) of the server in the kubeconfig."""
+    """Return the CustomResourceDefinitions of `groups` (empty: all) of the server in the kubeconfig."""
     return asyncio.run(read_definitions(config or load_config(), groups))
 
 
 async def read_definitions(config: Config, groups: Sequence[str] = ()) -> Sequence[JsonObject]:
-    """The same for a given server, inside a running loop.
+    """Async variant for a given server.
 
     Raises `ApiError` or `TransportError` if the server does not return them.
     """
@@ -42,7 +42,7 @@ async def read_definitions(config: Config, groups: Sequence[str] = ()) -> Sequen
 
 
 async def read_schemas(config: Config, groups: Sequence[str] = ()) -> Mapping[str, Any]:
-    """The same for a given server, inside a running loop.
+    """Async variant for a given server.
 
     Raises `ApiError` or `TransportError` if the server does not answer, `UsageError` for a group it does not have.
     """
@@ -50,7 +50,7 @@ async def read_schemas(config: Config, groups: Sequence[str] = ()) -> Mapping[st
         root = await _document(transport, RestRequest("GET", _ROOT, verb="get"))
         chosen = _choose(root.get("paths") or {}, groups)
         found: JsonObject = {}
-        # One after the other: a person waits for this once, the server's other clients do not.
+        # Sequential: parallel requests would slow down other clients of the server.
         for url in chosen:
             path, _, query = url.partition("?")
             document = await _document(transport, RestRequest("GET", path, query=parse_qsl(query), verb="get"))
@@ -59,7 +59,7 @@ async def read_schemas(config: Config, groups: Sequence[str] = ()) -> Mapping[st
 
 
 def _choose(paths: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
-    """The addresses of the documents to read. Paths look like ``apis/apps/v1``, ``api/v1`` for the core group."""
+    """Return the document URLs of `groups`. Keys of `paths` are ``apis/apps/v1``, or ``api/v1`` for the core group."""
     chosen: dict[str, list[str]] = {}
     for path, place in paths.items():
         root, *rest = path.split("/")
@@ -69,7 +69,7 @@ def _choose(paths: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
     wanted = ["" if g == "core" else g for g in groups] or list(chosen)
     if missing := [g for g in wanted if g not in chosen]:
         there = ", ".join(sorted(g or "core" for g in chosen))
-        raise UsageError(f"the server has no group {missing[0] or 'core'!r}: choose among {there}")
+        raise UsageError(f"the server has no group {missing[0] or 'core'!r}: choose one of {there}")
     return [url for group in wanted for url in sorted(chosen[group])]
 
 
@@ -79,4 +79,4 @@ async def _document(transport: Transport, request: RestRequest) -> JsonObject:
     try:
         return msgspec.json.decode(response.body, type=JsonObject)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{request.described} is no OpenAPI document: {error}") from error
+        raise DecodeError(f"{request.described} is not an OpenAPI document: {error}") from error

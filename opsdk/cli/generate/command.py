@@ -24,15 +24,17 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def crd(
-    classes: Annotated[list[str], typer.Argument(metavar="MODULE:CLASS...", help="all versions of each kind")],
+    classes: Annotated[
+        list[str], typer.Argument(metavar="MODULE:CLASS...", help="the classes, with all versions of each kind")
+    ],
     *,
     folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="write one file for each CRD; default: print YAML")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Make CustomResourceDefinitions from classes.
+    """Generate CustomResourceDefinitions from classes.
 
     opsdk generate crd website.api:Website --folder config/crd
     """
@@ -52,19 +54,19 @@ def rbac(
         str, typer.Argument(metavar="MODULE:OPERATOR", help="an Operator, a function that returns one, or rules")
     ],
     *,
-    name: Annotated[str, typer.Option(help="of roles and bindings; default: the operator's name")] = "",
-    namespace: Annotated[str, typer.Option(help="of service account and Lease")] = "default",
-    service_account: Annotated[str, typer.Option(metavar="NAME", help="default: the name of the roles")] = "",
-    create_namespace: Annotated[
-        bool, typer.Option("--create-namespace", help="begin with the manifest of the namespace")
-    ] = False,
+    name: Annotated[str, typer.Option(help="name of roles and bindings; default: the operator's name")] = "",
+    namespace: Annotated[str, typer.Option(help="namespace of service account and Lease")] = "default",
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", help="name of the service account; default: the name of the roles")
+    ] = "",
+    create_namespace: Annotated[bool, typer.Option("--create-namespace", help="also print the Namespace")] = False,
     flag: Annotated[
-        list[str] | None, typer.Option(metavar="FLAG", help="of the operator, without dashes: leader-elect")
+        list[str] | None, typer.Option(metavar="FLAG", help="operator flag without dashes, such as leader-elect")
     ] = None,
     check: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="print nothing; end with 1 if the file differs")
+        Path | None, typer.Option(metavar="FILE", help="compare with this file; exit with status 1 if it differs")
     ] = None,
-    output: Annotated[OutputFormat, typer.Option(help="of --check: text, or json for programs")] = OutputFormat.TEXT,
+    output: Annotated[OutputFormat, typer.Option(help="output format of --check: text or json")] = OutputFormat.TEXT,
 ) -> None:
     """Print the service account, the roles and the bindings of an operator.
 
@@ -86,23 +88,25 @@ def rbac(
 
 def models(
     *,
-    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="the folder of the package to write into")],
-    crd: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="CRDs in YAML or JSON")] = None,
-    openapi: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="OpenAPI v3 JSON")] = None,
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="folder of the generated package")],
+    crd: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="file with CRDs in YAML or JSON")] = None,
+    openapi: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="file with an OpenAPI v3 document in JSON")
+    ] = None,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="read the documents of the server in the kubeconfig")
+        bool, typer.Option("--cluster", help="read CRDs and OpenAPI from the server in the kubeconfig")
     ] = False,
     group: Annotated[list[str] | None, typer.Option(help="with --cluster: only these groups")] = None,
-    package: Annotated[str, typer.Option(help="that package's dotted name; default: the folder's name")] = "",
-    force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+    package: Annotated[str, typer.Option(help="dotted name of the package; default: the folder's name")] = "",
+    force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Make typed classes from CRDs, from OpenAPI v3 documents or from a live server.
+    """Generate typed classes from CRDs, OpenAPI v3 documents or a live server.
 
     opsdk generate models --crd certificates.yaml --folder website/certmanager
     """
     if sum((bool(crd), bool(openapi), cluster)) != 1:
-        raise UsageError("name the documents: --crd FILE or --openapi FILE (may be repeated), or --cluster")
+        raise UsageError("pass exactly one source: --crd FILE or --openapi FILE (repeatable), or --cluster")
     files: dict[str, str] = {}
     definitions: list[JsonObject] = []
     schemas: Mapping[str, Any] = {}
@@ -116,11 +120,11 @@ def models(
         schemas, source = _schemas(openapi or ())
         definitions, schemas = inline_definitions(schemas)
     if schemas:
-        # Modules of several groups import each other by the name of their package.
+        # Modules of different groups import each other by package name.
         files = TypeGenerator(schemas, package=package or folder.name, source=source).files()
     files |= model_files(definitions, source=source)
     if not files:
-        raise UsageError(f"{source} has no kinds that opsdk does not have already")
+        raise UsageError(f"{source} has no kinds besides those that opsdk already includes")
     write_all(folder, files, command="opsdk generate models", output=output, force=force)
 
 
@@ -142,7 +146,7 @@ def read_definitions(path: Path) -> Sequence[JsonObject]:
 
 
 def _published(groups: Sequence[str]) -> tuple[list[JsonObject], Mapping[str, Any]]:
-    """Return the definitions of a live server, and the schemas of the kinds without definition."""
+    """Return the CustomResourceDefinitions of a live server, and the schemas of kinds without one."""
     from opsdk.cli.generate.cluster import fetch_definitions, fetch_schemas  # noqa: PLC0415 - brings the HTTP stack
 
     definitions = list(fetch_definitions(groups))
@@ -164,6 +168,6 @@ def _schemas(paths: Sequence[Path]) -> tuple[Mapping[str, Any], str]:
             document = json.loads(path.read_text())
             schemas |= document["components"]["schemas"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path} is no OpenAPI v3 document in JSON: {error!r}") from error
+            raise UsageError(f"{path} is not an OpenAPI v3 document in JSON: {error!r}") from error
     version = re.search(r"v\d+\.\d+", " ".join(p.name for p in paths))
     return schemas, f"Kubernetes {version.group()}" if version else ", ".join(p.name for p in paths)

@@ -33,7 +33,7 @@ _BOUNDS = {
     "array": {"minItems": "min_length", "maxItems": "max_length"},
     "object": {"minProperties": "min_length", "maxProperties": "max_length"},
 }
-# Attributes of these names would hide what annotations and other attributes use.
+# Attributes with these names would shadow names that annotations and other attributes use.
 _RESERVED_ATTRIBUTES = frozenset(
     [
         "always_sent",
@@ -80,7 +80,7 @@ class Annotation:
 
     Attributes:
         text: the type, such as ``list[str]``.
-        implied: the keywords of the schema that the type alone leads to.
+        implied: the schema keywords that `crd_for` derives from the type alone.
         bounds: arguments of ``msgspec.Meta``.
         described: whether a docstring of the class holds the description.
     """
@@ -97,7 +97,7 @@ class ModelModule:
     Args:
         group: the API group.
         version: the version, such as ``v1``.
-        source: the origin of the definitions, for the head of the file.
+        source: the origin of the definitions, for the file header.
     """
 
     def __init__(self, group: str, version: str, *, source: str) -> None:
@@ -125,7 +125,7 @@ class ModelModule:
         ]
         if bases.startswith("TypedObject"):
             lines += ["", *self._fields(kind, {**schema, "properties": properties}, taken=_KIND_VARIABLES)]
-        self._classes.pop(kind)  # a kind stands after the classes that it uses
+        self._classes.pop(kind)  # a kind follows the classes that it uses
         self._classes[kind] = "\n".join(lines)
 
     def render(self) -> str:
@@ -198,7 +198,7 @@ class ModelModule:
         text = _docstring(schema.get("description", ""))
         fields = list(self._fields(name, schema, taken=frozenset()))
         body = [*text, *self._rules(schema), *fields]
-        self._classes.pop(name)  # a class stands after those that it uses
+        self._classes.pop(name)  # a class follows the classes that it uses
         self._classes[name] = "\n".join([f"class {name}(Model, kw_only=True):", *(body or ["    pass"])])
         return name, bool(text)
 
@@ -358,7 +358,7 @@ class ModelModule:
         if "pattern" in bounds:
             try:
                 re.compile(bounds["pattern"])
-            except re.error:  # RE2's syntax: only the server can check it
+            except re.error:  # RE2 syntax: only the server can validate it
                 del bounds["pattern"]
         implied = {key: schema[key] for key, word in _BOUNDS["string"].items() if word in bounds}
         return Annotation("str", {"type": "string", **implied}, bounds)

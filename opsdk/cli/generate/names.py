@@ -1,4 +1,4 @@
-"""From names in OpenAPI documents to Python's. Pure."""
+"""Converts names of OpenAPI documents to Python names. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import keyword
 import re
 
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?=$|[A-Z])")
-# An attribute of such a name would hide the type from the annotations after it.
+# An attribute with such a name would shadow the type in later annotations.
 _TYPE_NAMES = {"bool", "bytes", "dict", "float", "int", "list", "str"}
 _WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def snake(name: str) -> str:
-    """The attribute for a wire name.
+    """Return the attribute for a wire name.
 
     >>> [snake(n) for n in ("clusterIPs", "podIP", "nonResourceURLs", "$ref", "from", "x-kubernetes-map-type")]
     ['cluster_ips', 'pod_ip', 'non_resource_urls', 'ref', 'from_', 'x_kubernetes_map_type']
@@ -25,18 +25,18 @@ def snake(name: str) -> str:
 
 
 def camel(name: str) -> str:
-    """What msgspec's ``rename="camel"`` makes of an attribute."""
+    """Return the wire name that msgspec's ``rename="camel"`` gives an attribute."""
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)
 
 
 def pascal(*names: str) -> str:
-    """A class name from the parts of a path."""
+    """Return a class name made of the parts of a path."""
     return "".join(n[:1].upper() + n[1:] for name in names for n in re.split(r"\W+", name) if n)
 
 
 def module_of(schema: str) -> tuple[str, str, str]:
-    """Package, module and class for the name of a component schema.
+    """Return package, module and class for the name of a component schema.
 
     >>> module_of("io.k8s.api.apps.v1.Deployment")
     ('apps', 'v1', 'Deployment')

@@ -17,19 +17,19 @@ from opsdk.rest.config import Config
 
 def norman_client(
     *,
-    url: Annotated[str, typer.Option(metavar="URL", help="of a version, such as https://library.example/v3")],
-    token: Annotated[str, typer.Option(envvar="NORMAN_TOKEN", help="a bearer token")] = "",
-    ca_file: Annotated[Path | None, typer.Option(metavar="FILE", help="the CA of the server")] = None,
-    class_name: Annotated[str, typer.Option(help="the name of the client class")] = "TypedClient",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="default: print the module")] = None,
+    url: Annotated[str, typer.Option(metavar="URL", help="URL of an API version, such as https://library.example/v3")],
+    token: Annotated[str, typer.Option(envvar="NORMAN_TOKEN", help="bearer token")] = "",
+    ca_file: Annotated[Path | None, typer.Option(metavar="FILE", help="CA certificate of the server")] = None,
+    class_name: Annotated[str, typer.Option(help="name of the client class")] = "TypedClient",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="file of the module; default: print it")] = None,
 ) -> None:
-    """Make a typed client of a Norman API, from the types that the token may use.
+    """Generate a typed client of a Norman API, from the types that the token may use.
 
     opsdk generate norman-client --url https://library.example/v3 --out library.py
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.path.strip("/"):
-        raise UsageError(f"{url!r} is not the URL of a version: write https://HOST/VERSION")
+        raise UsageError(f"{url!r} is not the URL of an API version: write https://HOST/VERSION")
     if not class_name.isidentifier():
         raise UsageError(f"{class_name!r} is not a class name")
     config = Config(host=f"{parts.scheme}://{parts.netloc}", token=token, ca_file=str(ca_file or ""))

@@ -12,7 +12,7 @@ _BUILT_IN = ("io.k8s.api.", "io.k8s.apimachinery.", "io.k8s.apiextensions-apiser
 
 
 def inline_definitions(schemas: Mapping[str, Any]) -> tuple[list[JsonObject], dict[str, Any]]:
-    """Return definitions of the kinds whose schemas refer to nothing but metadata, and the other schemas.
+    """Return definitions of the kinds whose schemas refer only to metadata, and the remaining schemas.
 
     A server publishes custom resources in this form. OpenAPI schemas have no plural and no scope: the definitions have
     the usual plural, and are namespaced.

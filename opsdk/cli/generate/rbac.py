@@ -31,7 +31,7 @@ def load_target(reference: str) -> Operator | Iterable[RbacRule]:
     if isinstance(target, list | tuple) and all(isinstance(rule, RbacRule) for rule in target):
         return target
     if not isinstance(target, Operator):
-        raise UsageError(f"{reference!r} is neither an Operator, a function that returns one, nor a list of RbacRules")
+        raise UsageError(f"{reference!r} is not an Operator, a function that returns one, or a list of RbacRules")
     return target
 
 
@@ -49,9 +49,9 @@ def rules_of(target: Operator | Iterable[RbacRule], namespace: str, flags: Itera
     flags = tuple(flags)
     if not isinstance(target, Operator):
         if flags:
-            raise UsageError(f"flags such as {flags[0]} need an operator: a list of rules has none")
+            raise UsageError(f"flags such as {flags[0]} require an operator, not a list of rules")
         return RuleSet(permission for rule in target for permission in rule.permissions())
-    # Not the variables of this shell: equal declarations and flags give equal bytes.
+    # Ignore the environment, so that equal declarations and flags give equal bytes.
     target.options, _ = parse_flags(target.name, target.options, [f"--{flag}" for flag in flags], {})
     target.prepare(Config(app=_refuse, namespace=namespace))
     return target.rules()
@@ -59,9 +59,11 @@ def rules_of(target: Operator | Iterable[RbacRule], namespace: str, flags: Itera
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     del receive, send
-    raise ConnectError(f"opsdk generate rbac has no connection, but a setup function requests {scope.get('path')}")
+    raise ConnectError(
+        f"opsdk generate rbac does not connect to a server, but a setup function sent a request to {scope.get('path')}"
+    )
 
 
 def rbac_yaml(target: Operator | Iterable[RbacRule], names: RbacNames, flags: Iterable[str] = ()) -> str:
-    """Return the manifests with a first line that says where they come from."""
+    """Return the manifests, with a header line that names the generator."""
     return _HEAD + to_yaml(manifests(rules_of(target, names.namespace, flags), names))

@@ -1,1 +1,1 @@
-"""``opsdk generate manifests`` and ``opsdk package``: an operator in a cluster."""
+"""``opsdk generate manifests`` and ``opsdk package``: packages an operator for a cluster."""

@@ -19,7 +19,7 @@ def bundle_files(
     """Return path -> text of an OLM bundle (registry+v1).
 
     Args:
-        workload: what runs.
+        workload: the operator's workload.
         definitions: the CustomResourceDefinitions.
         rules: policy rules by namespace; the empty one holds those of the whole cluster.
         version: of the operator, three numbers.

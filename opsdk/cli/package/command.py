@@ -32,7 +32,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PackageInputs:
-    """What is known of the project's operator."""
+    """The project's operator and its manifests."""
 
     project: Project
     operator: Operator
@@ -45,12 +45,14 @@ class _PackageInputs:
 
 def manifests(
     *,
-    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="a folder for kubectl apply -k")] = Path("config"),
-    force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
-    check: Annotated[bool, typer.Option("--check", help="write nothing; end with 1 if a file differs")] = False,
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="output folder, for kubectl apply -k")] = Path(
+        "config"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
+    check: Annotated[bool, typer.Option("--check", help="write nothing; exit with status 1 if a file differs")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Write definitions, roles, Deployment and Services of the project's operator.
+    """Write CRDs, RBAC, Deployment and Services of the project's operator.
 
     opsdk generate manifests && kubectl apply -k config
     """
@@ -73,8 +75,8 @@ def webhooks() -> None:
 
 def package(
     *,
-    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="where the packages go")] = Path("dist"),
-    force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="output folder")] = Path("dist"),
+    force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Package the project's operator: Containerfile, one YAML file, kustomize folder, Helm chart and OLM bundle.
@@ -90,7 +92,9 @@ def package(
     whole = "---\n".join(config[path] for path in (*first, *last))
     rules = {name: [_tree(rule) for rule in parts.rules.policy_rules(name)] for name in parts.rules.namespaces}
     if not (version := parts.project.version):
-        raise UsageError(f"{parts.project.folder / 'pyproject.toml'} has no version: a chart and a bundle need one")
+        raise UsageError(
+            f"{parts.project.folder / 'pyproject.toml'} has no version, which the Helm chart and the OLM bundle need"
+        )
     files = {
         "Containerfile": containerfile(workload.image, workload.package),
         "install.yaml": whole,

@@ -29,12 +29,12 @@ def webhook_flags(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What runs in the cluster.
+    """The workload in the cluster.
 
     Attributes:
-        name: of the operator, and of each object.
-        namespace: where it runs.
-        image: of its container.
+        name: the name of the operator and of each object.
+        namespace: the operator's namespace.
+        image: the container image.
         package: the Python package, which ``python -m`` runs.
         settings: variables, resources and replicas.
         webhooks: whether it serves webhooks.

@@ -14,7 +14,7 @@ from opsdk.cli.package.settings import ContainerSettings
 from opsdk.cli.package.tree import to_yaml
 from opsdk.structured_merge.value import JsonObject
 
-# Stand in the objects for what a value fills in.
+# Placeholders in the objects that chart values replace.
 _REPLICAS, _IMAGE = 424242, "@image@"
 _ENV: JsonObject = {"name": "@env@", "value": ""}
 _RESOURCES: JsonObject = {"@resources@": {}}

@@ -1,4 +1,4 @@
-"""What ``[tool.opsdk]`` says about the operator's container: variables, resources, replicas. Pure.
+"""Container settings in ``[tool.opsdk]``: environment variables, resources, replicas. Pure.
 
 Upstream: k8s.io/api/core/v1 types.go (EnvVar, ResourceRequirements; v1.36)
 """
@@ -27,12 +27,12 @@ _DEFAULT_RESOURCES: JsonObject = {"requests": {"cpu": "10m", "memory": "96Mi"}, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSettings:
-    """What the author of an operator decides about its container.
+    """Settings of the operator's container.
 
     Attributes:
         env: items of the container's ``env``, in the order of the table.
         resources: requests and limits. The default suits an operator with some thousand objects in its cache.
-        replicas: number of pods. One leads, the others stand by.
+        replicas: number of pods. One is the leader, the others are standbys.
     """
 
     env: tuple[JsonObject, ...] = ()

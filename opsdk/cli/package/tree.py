@@ -1,4 +1,4 @@
-"""The files of ``config/``: what ``kubectl apply -k config`` installs. Pure."""
+"""Generates the files of ``config/`` for ``kubectl apply -k config``. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def config_files(
     """Return path -> text of each file.
 
     Args:
-        workload: what runs.
+        workload: the operator's workload.
         definitions: the CustomResourceDefinitions.
         rbac: the service account, roles and bindings as YAML.
         configurations: of admission webhooks.
@@ -45,9 +45,9 @@ def config_files(
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        # Definitions and the namespace come first: kustomize sorts by kind anyway, kubectl apply -f does not.
+        # Definitions and the namespace come first: kustomize sorts by kind, kubectl apply -f does not.
         "resources": sorted(files, key=lambda path: (not path.startswith("crd/"), path != "namespace.yaml", path)),
     }
-    # Not among the resources: it needs the definitions of the Prometheus operator.
+    # Not in resources: it needs the CRDs of the Prometheus operator.
     monitor = {"service_monitor.yaml": to_yaml([parts.service_monitor(workload)])}
     return {**files, **monitor, "kustomization.yaml": to_yaml([kustomization])}

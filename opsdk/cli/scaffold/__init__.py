@@ -1,1 +1,1 @@
-"""``opsdk init`` and ``opsdk create``: the first files of a project."""
+"""``opsdk init`` and ``opsdk create``: scaffolding of a project."""

@@ -16,12 +16,12 @@ from opsdk.errors import UsageError
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="new, or without these files")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="project folder; it must not contain these files")],
     *,
-    name: Annotated[str, typer.Option(help="of the operator; default: the folder's name")] = "",
+    name: Annotated[str, typer.Option(help="name of the operator; default: the folder's name")] = "",
     output: Output = OutputFormat.TEXT,
 ) -> None:
-    """Start a project: a package with an operator that reconciles nothing yet.
+    """Create a project: a package with an operator without reconcilers.
 
     opsdk init demo
     """
@@ -45,10 +45,10 @@ def init(
 
 def create_api(
     *,
-    group: Annotated[str, typer.Option(help="the API group, a domain of yours")],
-    version: Annotated[str, typer.Option(help="such as v1alpha1")] = "v1",
-    kind: Annotated[str, typer.Option(help="in CamelCase")],
-    cluster_scoped: Annotated[bool, typer.Option("--cluster-scoped", help="objects are in no namespace")] = False,
+    group: Annotated[str, typer.Option(help="API group, a domain name that you own")],
+    version: Annotated[str, typer.Option(help="API version, such as v1alpha1")] = "v1",
+    kind: Annotated[str, typer.Option(help="kind in CamelCase")],
+    cluster_scoped: Annotated[bool, typer.Option("--cluster-scoped", help="the kind is cluster-scoped")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Add a kind with a reconciler and a test to the project of the current folder.
@@ -83,7 +83,7 @@ def create_api(
 
 def create_webhook(
     *,
-    kind: Annotated[str, typer.Option(help="of an API of this project")],
+    kind: Annotated[str, typer.Option(help="kind of an API of this project")],
     output: Output = OutputFormat.TEXT,
 ) -> None:
     """Add a defaulting and a validating webhook for a kind, with tests of the rules.
@@ -93,7 +93,7 @@ def create_webhook(
     project, module = current_project(), module_of(kind)
     api = project.folder / project.package / f"{module}.py"
     if not api.is_file():
-        raise UsageError(f"{api} does not exist: call opsdk create api --kind {kind} first")
+        raise UsageError(f"{api} does not exist: run opsdk create api --kind {kind} first")
     values = {
         "package": project.package,
         "name": project.name,
@@ -130,7 +130,7 @@ def _write_new(folder: Path, files: Mapping[str, str]) -> dict[Path, str]:
     """Write files that do not exist yet: all of them, or none. Return ``wrote`` for each path."""
     existing = [name for name in files if (folder / name).exists()]
     if existing:
-        raise UsageError(f"{folder / existing[0]} exists already: nothing was written")
+        raise UsageError(f"{folder / existing[0]} already exists: nothing was written")
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

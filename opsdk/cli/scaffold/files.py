@@ -14,27 +14,29 @@ def package_of(name: str) -> str:
     """Return the package of a project. Raises `UsageError` for a name that Kubernetes or Python refuses."""
     package = name.replace("-", "_")
     if not _DNS_LABEL.fullmatch(name) or not package.isidentifier():
-        raise UsageError(f"{name!r} is no name of a project: use lower case letters, digits and -, a letter first")
+        raise UsageError(
+            f"{name!r} is not a valid project name: use lower case letters, digits and -, starting with a letter"
+        )
     return package
 
 
 def module_of(kind: str) -> str:
-    """Return the module of a kind, in snake case. Raises `UsageError` for a name that is no kind.
+    """Return the module of a kind, in snake case. Raises `UsageError` for an invalid kind.
 
     >>> module_of("HTTPRoute"), module_of("Widget")
     ('http_route', 'widget')
     """
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]{0,62}", kind):
-        raise UsageError(f"{kind!r} is no kind: write it in CamelCase, such as Widget")
+        raise UsageError(f"{kind!r} is not a valid kind: write it in CamelCase, such as Widget")
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
 
 
 def check_group_version(group: str, version: str) -> None:
     """Raise `UsageError` for a group or a version that the server would refuse."""
     if "." not in group or not all(_DNS_LABEL.fullmatch(part) for part in group.split(".")):
-        raise UsageError(f"{group!r} is no API group: write a domain, such as demo.example.com")
+        raise UsageError(f"{group!r} is not a valid API group: write a domain, such as demo.example.com")
     if not re.fullmatch(r"v[0-9]+((alpha|beta)[0-9]+)?", version):
-        raise UsageError(f"{version!r} is no version: write v1, v1beta1 or v1alpha1")
+        raise UsageError(f"{version!r} is not a valid version: write v1, v1beta1 or v1alpha1")
 
 
 def add_module(source: str, package: str, module: str) -> str:
@@ -75,5 +77,5 @@ def add_module(source: str, package: str, module: str) -> str:
     elif imports:
         lines[imports[-1].end_lineno : imports[-1].end_lineno] = ["", f"from {package} import {module}"]
     else:
-        raise UsageError(f"operator.py imports nothing: {by_hand}")
+        raise UsageError(f"operator.py has no imports: {by_hand}")
     return "\n".join(lines) + "\n"

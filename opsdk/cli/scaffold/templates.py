@@ -1,4 +1,4 @@
-"""The files of a new project. ``$name`` and the like are filled in; see `string.Template`."""
+"""Templates of a new project's files, see `string.Template` for ``$name``."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ lint.select = ["E", "F", "I", "B", "UP"]
 
 README = Template("""# $name
 
-A Kubernetes operator in Python, made with [opsdk](https://pypi.org/project/opsdk/).
+A Kubernetes operator in Python, built with [opsdk](https://pypi.org/project/opsdk/).
 
     pip install -e '.[dev]'
     opsdk create api --group demo.example.com --version v1 --kind Widget
-    opsdk dev           # a local API server, the definitions, and the operator; it reloads when a file changes
+    opsdk dev           # a local API server, the CRDs, and the operator; reloads when a file changes
     pytest              # tests in virtual time, against the same API server
-    opsdk generate all  # definitions, roles and the Deployment in config/
+    opsdk generate all  # CRDs, RBAC and the Deployment in config/
 
-`kubectl apply -k config` installs it in a cluster; set `image` in pyproject.toml before.
+Set `image` in pyproject.toml, then install the operator with `kubectl apply -k config`.
 """)
 
 GITIGNORE = "__pycache__/\n*.egg-info/\n.venv/\n.opsdk/\n.mypy_cache/\n.pytest_cache/\n.ruff_cache/\ndist/\n"
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     make_operator().main()
 ''')
 
-OPERATOR = Template('''"""The operator: everything that it reconciles."""
+OPERATOR = Template('''"""The operator and its reconcilers."""
 
 from opsdk import Operator
 
@@ -87,13 +87,13 @@ from opsdk.rbac.rules import applies, patches_status
 
 
 class ${kind}Spec(Model, kw_only=True):
-    """What the user wants."""
+    """The desired state."""
 
     text: str = "hello"
 
 
 class ${kind}Status(Model, kw_only=True):
-    """What is."""
+    """The observed state."""
 
     conditions: list[Condition] = field(default_factory=list)
 
@@ -113,7 +113,7 @@ async def reconcile($variable: $kind, ctx: Context) -> None:
 
 
 def add_to(operator: Operator) -> None:
-    """Declare what is reconciled, and which permissions that needs."""
+    """Declare the reconciler and its permissions."""
     operator.reconciler($kind, owns=[ConfigMap], rbac=[applies(ConfigMap), patches_status($kind)])(reconcile)
 ''')
 
@@ -158,24 +158,24 @@ from $package.$variable import $kind
 
 
 def set_defaults($variable: $kind, ctx: AdmissionContext) -> None:
-    """Fill in what the user left out, and the schema has no default for."""
+    """Set defaults that the schema cannot express."""
     $variable.metadata.labels.setdefault("app.kubernetes.io/managed-by", "$name")
 
 
 def validate($variable: $kind, ctx: AdmissionContext) -> Sequence[str]:
-    """Refuse what the schema cannot refuse. Returns warnings."""
+    """Reject objects by rules that the schema cannot express. Returns warnings."""
     if not $variable.spec.text:
         raise AdmissionDeniedError(reason="Invalid", causes=[invalid_field("spec.text", "", "must not be empty")])
     return []
 
 
 def validate_update(old: $kind, new: $kind, ctx: AdmissionContext) -> Sequence[str]:
-    """Refuse changes. An object that is being deleted must lose its finalizers in any case."""
+    """Reject invalid updates, except while the object is being deleted: its finalizers must be removable."""
     return [] if new.metadata.deletion_timestamp else validate(new, ctx)
 
 
 def add_to(operator: Operator) -> None:
-    """Serve the webhooks beside the controllers."""
+    """Serve the webhooks."""
     webhooks = operator.webhook_for($kind).with_defaulter(set_defaults)
     webhooks.with_validator(create=validate, update=validate_update)
 ''')

@@ -111,7 +111,7 @@ async def test_the_newest_code_runs(module: Path) -> None:
         rewrite(module, more="\nx = (\n")
         broken = await session.reload()
         assert "dev_site.py:23: '(' was never closed" in str(broken)
-        assert str(broken).startswith("the old code goes on: ")
+        assert str(broken).startswith("the previous version keeps running: ")
         await client.delete(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
         await eventually(lambda: text_is("a2"))
 
@@ -128,7 +128,7 @@ async def test_an_operator_that_failed_starts_again(module: Path, caplog: pytest
     async with Environment() as env, DevSession(env.config, loader(module)) as session:
         await session.reload()
         await eventually(lambda: session.failure is not None)
-        assert "change a file to start it again: broken" in caplog.text
+        assert "change a file to restart it: broken" in caplog.text
         rewrite(module, ("raise ValueError('broken')", "await asyncio.sleep(1e9)"), more=FAILING)
         assert (await session.reload()).error is None
         await asyncio.sleep(5)
@@ -141,8 +141,8 @@ async def test_an_operator_that_ends_at_once_is_not_shown_as_started(module: Pat
     async with Environment() as env, DevSession(env.config, loader(module)) as session:
         ended = await session.reload()
         assert ended.ended
-        assert str(ended).startswith("the operator ended after ")
-        assert str(ended).endswith("change a file to start it again: broken")
+        assert str(ended).startswith("the operator stopped after ")
+        assert str(ended).endswith("change a file to restart it: broken")
 
 
 async def test_a_setup_function_that_fails_leaves_the_old_code_at_work(module: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_setup_function_that_fails_leaves_the_old_code_at_work(module: P
         before = session.cluster
         rewrite(module, more=f"{setup}    1 / 0\n")
         broken = await session.reload()
-        assert str(broken).startswith("the old code goes on: ")
+        assert str(broken).startswith("the previous version keeps running: ")
         assert "dev_site.py:26: ZeroDivisionError: division by zero" in str(broken)
         assert session.cluster is before
         tree = {"apiVersion": "dev.opsdk.dev/v1", "kind": "Site", "metadata": {"name": "a", "namespace": "default"}}
