@@ -1,4 +1,4 @@
-"""A stand-in for the service, with instances in memory: ``python fake_service.py [PORT]``."""
+"""A fake service with instances in memory: ``python fake_service.py [PORT]``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class FakeDatabaseService:
         seconds: how long a creation, a change or a deletion takes.
         instances: by id.
         orders: the accepted orders, the last one at the end.
-        down: every request is answered with 503.
+        down: answer every request with 503.
     """
 
     def __init__(self, *, seconds: float = 5.0) -> None:
@@ -71,7 +71,7 @@ class FakeDatabaseService:
 async def main(port: int = 8100) -> None:
     """Serve until the process ends."""
     async with WebServer(FakeDatabaseService(), ServeOptions(port=port)) as server:
-        print(f"the service is at {server.url}", flush=True)  # noqa: T201 - the program's only output
+        print(f"serving at {server.url}", flush=True)  # noqa: T201 - the program's only output
         await asyncio.Event().wait()
 
 

@@ -79,7 +79,7 @@ async def test_kubectl_works_with_a_server_behind_the_server(stage: Any) -> None
         ]
         resources = await stage.kubectl("api-resources", "--api-group=shelf.opsdk.dev")
         assert resources.splitlines()[1].split() == ["books", "bk", "shelf.opsdk.dev/v1", "true", "Book"]
-        assert "As on the cover." in await stage.kubectl("explain", "book.spec.title")
+        assert "The title on the cover." in await stage.kubectl("explain", "book.spec.title")
 
         await stage.kubectl("create", "clusterrole", "reader", "--verb=create,get", "--resource=books.shelf.opsdk.dev")
         await stage.kubectl("create", "clusterrolebinding", "reader", "--clusterrole=reader", "--user=alice")

@@ -1,1 +1,1 @@
-"""Books, served by a server behind kube-apiserver."""
+"""An aggregated API server for Books."""

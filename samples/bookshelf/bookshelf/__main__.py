@@ -1,4 +1,4 @@
-"""Run the server: ``python -m bookshelf``."""
+"""Run the aggregated API server: ``python -m bookshelf``."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.storage.sqlite import SqliteStorage
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(prog="python -m bookshelf", description="Serves Books behind kube-apiserver.")
-    made.add_argument("--kubeconfig", help="of the server in front; default: $KUBECONFIG, then in-cluster")
-    made.add_argument("--host", default="127.0.0.1", help="the address to listen on")
-    made.add_argument("--port", type=int, default=4443, help="the TCP port; 0 takes a free one")
-    made.add_argument("--tls-cert-file", type=Path, required=True, help="for bookshelf.default.svc")
-    made.add_argument("--tls-private-key-file", type=Path, required=True)
-    where = made.add_mutually_exclusive_group()
-    where.add_argument("--data-dir", type=Path, help="keep the books here; default: in memory")
-    where.add_argument("--etcd-servers", metavar="URL[,URL]", help="keep the books in etcd, for several replicas")
-    made.add_argument("--etcd-prefix", default="/registry/", help="the beginning of all keys in etcd")
-    made.add_argument("--etcd-cafile", type=Path, help="the CA of etcd's certificates")
-    made.add_argument("--etcd-certfile", type=Path, help="this server's client certificate for etcd")
-    made.add_argument("--etcd-keyfile", type=Path, help="the key of --etcd-certfile")
-    return made
+def argument_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m bookshelf", description="Aggregated API server for Books.")
+    parser.add_argument("--kubeconfig", help="kubeconfig of kube-apiserver; default: $KUBECONFIG, then in-cluster")
+    parser.add_argument("--host", default="127.0.0.1", help="bind address")
+    parser.add_argument("--port", type=int, default=4443, help="TCP port; 0 selects a free one")
+    parser.add_argument(
+        "--tls-cert-file", type=Path, required=True, help="serving certificate for bookshelf.default.svc"
+    )
+    parser.add_argument("--tls-private-key-file", type=Path, required=True)
+    storage = parser.add_mutually_exclusive_group()
+    storage.add_argument("--data-dir", type=Path, help="directory of the database file; default: in memory")
+    storage.add_argument("--etcd-servers", metavar="URL[,URL]", help="etcd endpoints, for several replicas")
+    parser.add_argument("--etcd-prefix", default="/registry/", help="prefix of all etcd keys")
+    parser.add_argument("--etcd-cafile", type=Path, help="CA certificate of etcd")
+    parser.add_argument("--etcd-certfile", type=Path, help="client certificate for etcd")
+    parser.add_argument("--etcd-keyfile", type=Path, help="private key of --etcd-certfile")
+    return parser
 
 
 async def serve(arguments: argparse.Namespace) -> None:
@@ -46,8 +48,8 @@ async def serve(arguments: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with Cluster(load_config(kubeconfig=arguments.kubeconfig)) as front:
-        said = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
-        trust = ClientAuthenticationConfig.of(said.data)
+        authentication = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
+        trust = ClientAuthenticationConfig.of(authentication.data)
         with tempfile.NamedTemporaryFile(suffix=".crt") as bundle:
             bundle.write(trust.bundle)
             bundle.flush()
@@ -57,24 +59,24 @@ async def serve(arguments: argparse.Namespace) -> None:
                 client_ca_file=Path(bundle.name),
             )
             options = ServeOptions(host=arguments.host, port=arguments.port, tls=tls)
-            async with opened(arguments) as storage:
-                server = make_server(storage, trust, lambda review: ask(front.uncached, review))
+            async with open_storage(arguments) as storage:
+                server = make_server(storage, trust, lambda review: create_review(front.uncached, review))
                 async with WebServer(server.app, options) as web:
-                    print(f"ready {web.url}", flush=True)  # noqa: T201 - for whoever waits for it
+                    print(f"ready {web.url}", flush=True)  # noqa: T201 - readiness line for scripts
                     await stopped.wait()
                     storage.end_watches()
 
 
-async def ask(client: Client, review: JsonObject) -> JsonObject:
-    """Have the server in front answer a review."""
+async def create_review(client: Client, review: JsonObject) -> JsonObject:
+    """Create a TokenReview or SubjectAccessReview on kube-apiserver, and return the result."""
     return to_tree(await client.create(Unstructured.from_tree(review)))
 
 
 @asynccontextmanager
-async def opened(arguments: argparse.Namespace) -> AsyncIterator[Storage]:
-    """Where books are kept: etcd, a file, or memory."""
+async def open_storage(arguments: argparse.Namespace) -> AsyncIterator[Storage]:
+    """Open the storage that the arguments select: etcd, a database file, or memory."""
     if arguments.etcd_servers:
-        # Only this needs the extra `etcd`.
+        # A late import: it needs the extra `etcd`.
         from opsdk.apiserver.storage.etcd.storage import EtcdStorage  # noqa: PLC0415
 
         options = EtcdOptions(
@@ -97,11 +99,11 @@ async def opened(arguments: argparse.Namespace) -> AsyncIterator[Storage]:
 
 
 def main() -> int:
-    """Run; the exit status is 1 for what the user can mend."""
+    """Run the server, and return the exit status: 1 for an `OpsdkError`."""
     try:
-        asyncio.run(serve(parser().parse_args()))
+        asyncio.run(serve(argument_parser().parse_args()))
     except OpsdkError as error:
-        print(f"bookshelf: {error}", file=sys.stderr)  # noqa: T201 - the program's last words
+        print(f"bookshelf: {error}", file=sys.stderr)  # noqa: T201 - error message of the program
         return 1
     return 0
 

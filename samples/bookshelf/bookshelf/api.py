@@ -12,15 +12,15 @@ GROUP = "shelf.opsdk.dev"
 
 
 class BookSpec(Model):
-    """What is written on it."""
+    """The book's title, author and length."""
 
-    title: Annotated[str, Meta(min_length=1, description="As on the cover.")]
-    author: Annotated[str, Meta(description="Who wrote it.")] = "unknown"
+    title: Annotated[str, Meta(min_length=1, description="The title on the cover.")]
+    author: Annotated[str, Meta(description="The author.")] = "unknown"
     pages: Annotated[int, Meta(ge=1, le=10_000)] = 1
 
 
 class BookStatus(Model):
-    """What became of it."""
+    """The lending state."""
 
     lent_to: str = ""
 

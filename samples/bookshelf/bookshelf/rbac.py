@@ -1,4 +1,4 @@
-"""What the server needs: ``opsdk generate rbac bookshelf.rbac:RULES --name bookshelf`` prints the manifests."""
+"""RBAC rules of the server: ``opsdk generate rbac bookshelf.rbac:RULES --name bookshelf`` prints the manifests."""
 
 from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE
 from opsdk.rbac.rules import RbacRule

@@ -1,4 +1,4 @@
-"""The server: where books are kept, what holds for them, how they are listed."""
+"""The API server of Books: its strategy, its table columns, and its application."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _COLUMNS = FieldPrinter(("Title", "spec.title"), ("Author", "spec.author"), ("Pa
 
 
 class BookStrategy(KindStrategy):
-    """What no definition could do: the server knows who asks."""
+    """Records the user that created a Book, which a CustomResourceDefinition cannot do."""
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Write down who added it, whatever they say themselves."""
+        """Set the annotation `ADDED_BY` to the user of the request, whatever value the request has."""
         super().prepare_for_create(context, obj)
         obj["metadata"].setdefault("annotations", {})[ADDED_BY] = context.user.name
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """That stays."""
+        """Keep the annotation `ADDED_BY`."""
         super().prepare_for_update(context, obj, old)
         added = (old["metadata"].get("annotations") or {}).get(ADDED_BY)
         if added is not None:
@@ -33,6 +33,6 @@ class BookStrategy(KindStrategy):
 
 
 def make_server(storage: Storage, trust: ClientAuthenticationConfig, ask: Ask) -> Server:
-    """The server; ``app`` is the ASGI application."""
+    """Return the API server; its ``app`` is the ASGI application."""
     books = resources_of(Book, storage, strategy=BookStrategy(Book), printer=_COLUMNS)
     return extension_server(books, trust=trust, ask=ask, title="bookshelf", version="v0.1.0")

@@ -1,4 +1,4 @@
-"""The server behind an in-process API server, in virtual time."""
+"""The aggregated server behind an in-process API server, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import envtest
-from bookshelf.__main__ import ask
+from bookshelf.__main__ import create_review
 from bookshelf.api import GROUP, Book, BookSpec, BookStatus
 from bookshelf.server import ADDED_BY, make_server
 from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, deep_copy
@@ -36,34 +36,36 @@ API_SERVICE = {
 
 @asynccontextmanager
 async def library() -> AsyncIterator[tuple[envtest.Environment, Client]]:
-    """An API server with the server of books behind it."""
+    """Run an API server with the aggregated server of Books."""
     async with envtest.Environment() as env, Cluster(env.config) as front:
 
         async def forward(scope: object, receive: object, send: object) -> None:
             await server.app(scope, receive, send)
 
         await env.expose("default/bookshelf", app=forward)
-        said = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
+        authentication = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
         server = make_server(
-            MemoryStorage(), ClientAuthenticationConfig.of(said.data), lambda review: ask(front.uncached, review)
+            MemoryStorage(),
+            ClientAuthenticationConfig.of(authentication.data),
+            lambda review: create_review(front.uncached, review),
         )
         await front.uncached.create(Unstructured.from_tree(API_SERVICE))
 
         async def available() -> None:
             found = await front.uncached.get(APIService, f"v1.{GROUP}")
-            assert [said.reason for said in found.status.conditions] == ["Passed"]
+            assert [condition.reason for condition in found.status.conditions] == ["Passed"]
 
         await env.eventually(available)
         yield env, front.uncached
 
 
 def book(name: str, title: str = "Walden", **spec: object) -> Book:
-    """A book in the default namespace."""
+    """Return a book in the default namespace."""
     return Book(metadata=ObjectMeta(name=name, namespace="default"), spec=BookSpec(title=title, **spec))
 
 
 async def test_books_are_kept_by_their_own_server() -> None:
-    """They are created, read, listed, changed and deleted through the server in front, which keeps none of them."""
+    """Books are created, read, listed, updated and deleted through kube-apiserver, which stores none of them."""
     async with library() as (env, client):
         made = await client.create(book("walden", author="Thoreau"))
         assert made.metadata.annotations == {ADDED_BY: "admin"}
@@ -80,15 +82,15 @@ async def test_books_are_kept_by_their_own_server() -> None:
         assert not list(await client.list(Book))
 
 
-async def test_the_classes_rules_hold() -> None:
-    """A book without a title is refused by the server behind, in the words of any API server."""
+async def test_bounds_of_the_class_are_validated() -> None:
+    """The aggregated server rejects a book without a title, with the usual validation message."""
     async with library() as (_, client):
         with pytest.raises(InvalidError, match=r"spec.title in body should be at least 1 chars long"):
             await client.create(book("nameless", title=""))
 
 
-async def test_rights_are_asked_where_roles_are() -> None:
-    """Who has no role is refused in front; who has one is known behind by name."""
+async def test_authorization_is_delegated_to_kube_apiserver() -> None:
+    """kube-apiserver rejects a user without a role; the aggregated server receives the name of an authorized user."""
     async with library() as (env, client):
         alice = env.add_user("alice", groups=["readers"])
         async with Cluster(alice.config) as cluster:
@@ -102,7 +104,7 @@ async def test_rights_are_asked_where_roles_are() -> None:
 
 
 def role(rules: list[dict[str, list[str]]]) -> Unstructured:
-    """A cluster role."""
+    """Return a ClusterRole."""
     return Unstructured.from_tree(
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -114,7 +116,7 @@ def role(rules: list[dict[str, list[str]]]) -> Unstructured:
 
 
 def binding(user: str) -> Unstructured:
-    """Gives it to a user."""
+    """Return a ClusterRoleBinding of the role for a user."""
     group = "rbac.authorization.k8s.io"
     return Unstructured.from_tree(
         {
@@ -128,7 +130,7 @@ def binding(user: str) -> Unstructured:
 
 
 async def test_informers_follow_books() -> None:
-    """A cache is fed by lists and watches that go through."""
+    """LIST and WATCH requests through kube-apiserver fill an informer cache."""
     async with library() as (env, client), Cluster(env.config) as cluster:
         running = asyncio.create_task(cluster.start())
         await cluster.wait_ready()

@@ -17,7 +17,7 @@ Engine = Literal["postgres", "mysql"]
 class SecretReference(Model, kw_only=True):
     """A Secret in the namespace of the Database."""
 
-    name: Annotated[str, Meta(min_length=1, description="Has the keys username and password.")]
+    name: Annotated[str, Meta(min_length=1, description="Secret with the keys username and password.")]
 
 
 class DatabaseSpec(Model, kw_only=True):
@@ -35,7 +35,7 @@ class DatabaseStatus(Model, kw_only=True):
 
     endpoint: str = ""
     replicas: int = 0
-    secret_version: Annotated[str, Meta(description="The resource version of the Secret that is in use.")] = ""
+    secret_version: Annotated[str, Meta(description="The resource version of the Secret in use.")] = ""
     observed_generation: int = 0
     conditions: list[Condition] = field(default_factory=list)
 

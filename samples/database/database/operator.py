@@ -21,12 +21,12 @@ SECRET_NAME = "spec.credentials.name"  # noqa: S105 - the name of an index
 
 @dataclass
 class DatabaseReconciler:
-    """Keeps the instances of the service as their Databases describe them."""
+    """Reconciles the instances of the service with their Databases."""
 
     service: DatabaseService
 
     async def reconcile(self, database: Database, ctx: Context) -> Result:
-        """Order the instance if it differs, and report its state."""
+        """Create or change the instance if it differs, and report its state."""
         # The cache has only the metadata of Secrets, so that no password stays in memory.
         name, namespace = database.spec.credentials.name, database.metadata.namespace
         secret = await ctx.client.get_or_none(Secret, name, namespace=namespace, uncached=True)
@@ -51,7 +51,7 @@ class DatabaseReconciler:
         return Result(requeue_after=RESYNC_INTERVAL if available else PROGRESS_INTERVAL)
 
     async def ensure(self, database: Database, secret: Secret) -> Instance:
-        """Return the instance, ordered anew if it or the credentials differ."""
+        """Return the instance; create or change it first if it or the credentials differ."""
         spec, key, owner = database.spec, database.metadata.uid, str(Request.of(database))
         desired = Instance(
             owner=owner, engine=spec.engine, version=spec.version, size_gb=spec.size_gb, replicas=spec.replicas
@@ -75,7 +75,7 @@ class DatabaseReconciler:
         return None if gone else Result(requeue_after=PROGRESS_INTERVAL)
 
     async def poll(self) -> dict[Request, list[Instance]]:
-        """Return the instances by Database. A Database that was created anew may have an old one beside its own."""
+        """Return the instances by Database. A recreated Database may also have the instance of its predecessor."""
         states: dict[Request, list[Instance]] = {}
         for instance in (await self.service.instances()).values():
             namespace, _, name = instance.owner.partition("/")
@@ -84,7 +84,7 @@ class DatabaseReconciler:
 
 
 def make_operator(service: DatabaseService, options: OperatorOptions | None = None) -> Operator:
-    """Return the operator, ready to run."""
+    """Return the operator with its reconciler."""
     operator, reconciler = Operator("database-operator", options), DatabaseReconciler(service)
 
     @operator.setup

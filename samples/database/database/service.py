@@ -1,4 +1,4 @@
-"""The external service: what the operator needs of it, and its HTTP client."""
+"""The external service: its port and its HTTP client."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from opsdk.errors import OpsdkError
 
 
 class ServiceError(OpsdkError):
-    """The service does not respond, or fails: try again later."""
+    """The service does not respond, or fails; retry later."""
 
 
 class RejectedError(OpsdkError):
-    """The service refuses the request: it stays refused until the request changes."""
+    """The service rejects the request; a retry of the same request fails too."""
 
 
 class Instance(msgspec.Struct, kw_only=True, rename="camel"):
@@ -39,7 +39,7 @@ class Order(msgspec.Struct, kw_only=True):
 
 
 class DatabaseService(Protocol):
-    """The service. All methods raise `ServiceError`; all may be repeated."""
+    """The service. All methods raise `ServiceError`, and are idempotent."""
 
     async def instances(self) -> dict[str, Instance]:
         """Return all instances by id."""

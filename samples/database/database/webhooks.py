@@ -16,10 +16,10 @@ VERSIONS = {"postgres": ("15", "16", "17"), "mysql": ("8", "9")}
 
 
 class DatabaseRules:
-    """What depends on the service's offer, or on the object before the change."""
+    """Rules that depend on the versions of the service, or on the old object."""
 
     def validate_create(self, database: Database, _ctx: AdmissionContext) -> Sequence[str]:
-        """Refuse versions that the service does not offer; warn of the oldest one."""
+        """Reject versions that the service does not offer; warn about the oldest one."""
         engine, version = database.spec.engine, database.spec.version
         offered = VERSIONS[engine]
         if version not in offered:
@@ -27,7 +27,7 @@ class DatabaseRules:
         return [f"{engine} {version} is the oldest version on offer"] if version == offered[0] else []
 
     def validate_update(self, old: Database, new: Database, ctx: AdmissionContext) -> Sequence[str]:
-        """Refuse downgrades. Objects whose version has not changed pass, also if it is no longer offered."""
+        """Reject downgrades. Allow an unchanged version, even if it is no longer offered."""
         if old.spec.version == new.spec.version:
             return []
         if int(new.spec.version) < int(old.spec.version):

@@ -36,7 +36,7 @@ RIGHTS = Path(__file__).parents[1] / "config" / "rbac.yaml"
 
 @dataclass
 class World:
-    """An API server, the service, and the operator between them."""
+    """An API server, the fake service, and the operator."""
 
     env: envtest.Environment
     client: Client
@@ -81,7 +81,7 @@ class World:
 
 @asynccontextmanager
 async def world(*, webhooks: bool = False, options: OperatorOptions | None = None) -> AsyncIterator[World]:
-    """A world with the Secret ``login``."""
+    """Run a world with the Secret ``login``."""
     service = FakeDatabaseService()
     transport = httpx.ASGITransport(app=service)
     async with (
@@ -97,7 +97,7 @@ async def world(*, webhooks: bool = False, options: OperatorOptions | None = Non
 
 
 async def test_a_database_gets_an_instance() -> None:
-    """It is ordered once, with the credentials, and the status shows its endpoint."""
+    """The instance is ordered once, with the credentials, and the status shows its endpoint."""
     async with world() as here:
         created = await here.create(size_gb=20, replicas=2)
         await here.until_ready()
@@ -110,7 +110,7 @@ async def test_a_database_gets_an_instance() -> None:
 
 
 async def test_a_settled_database_costs_nothing() -> None:
-    """Polls go on; the API server gets no writes, and the service no orders."""
+    """Polling continues without writes to the API server and without orders."""
     async with world() as here:
         await here.create()
         await here.until_ready()
@@ -132,7 +132,7 @@ async def test_a_change_of_the_secret_wakes_its_databases() -> None:
 
 
 async def test_a_missing_secret_is_reported_and_awaited() -> None:
-    """The condition names it; its creation is enough."""
+    """The condition names the Secret; creating the Secret triggers the order."""
     async with world() as here:
         await here.client.delete(Secret, "default/login")
         await here.create()
@@ -144,7 +144,7 @@ async def test_a_missing_secret_is_reported_and_awaited() -> None:
 
 
 async def test_a_refused_order_waits_for_a_change() -> None:
-    """The service's reason is in the condition, and nothing is repeated until the Secret changes."""
+    """The condition has the service's reason, and the order is not retried until the Secret changes."""
     async with world() as here:
         await here.set_password("")
         await here.create()
@@ -181,7 +181,7 @@ async def test_a_slow_service_is_looked_at_again() -> None:
 
 @pytest.mark.parametrize(("age", "delay"), [(60, POLL_INTERVAL), (6, RESYNC_INTERVAL)])
 async def test_an_instance_that_disappears_is_ordered_again(age: float, delay: float) -> None:
-    """The next poll shows it. One that has come and gone between two polls is looked at later."""
+    """The next poll detects it; if no poll saw the instance, the resync detects it."""
     async with world() as here:
         created = await here.create()
         await asyncio.sleep(age)

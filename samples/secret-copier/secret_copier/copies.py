@@ -1,4 +1,4 @@
-"""Which copies there are, and what they look like. Pure: no requests, no cache."""
+"""Computes the desired copies. Pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class CopyRequest:
 
 
 def is_source(secret: Secret) -> bool:
-    """Whether users marked a Secret as a source."""
+    """Whether a Secret is marked as a source."""
     return secret.metadata.labels.get(ROLE) == "source"
 
 
 def is_desired(source: Secret, namespace: PartialObjectMetadata | None) -> bool:
-    """Whether a namespace gets a copy. A namespace that is being deleted refuses new objects.
+    """Whether a namespace gets a copy. A terminating namespace rejects new objects.
 
     Raises:
         UsageError: the annotation of the source is not a label selector.
@@ -53,7 +53,7 @@ def copy_of(source: Secret, namespace: str) -> Secret:
 
 
 def requests(sources: Iterable[Secret], namespaces: Iterable[str]) -> list[CopyRequest]:
-    """Return every pair of a source and a namespace."""
+    """Return a request for every pair of a source and a namespace."""
     names = list(namespaces)
     metas = [source.metadata for source in sources]
     return [CopyRequest(name, m.name, m.namespace) for m in metas for name in names if name != m.namespace]

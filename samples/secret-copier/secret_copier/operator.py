@@ -31,7 +31,7 @@ OPTIONS = OperatorOptions(
 
 
 async def reconcile(request: CopyRequest, ctx: Context) -> Result | None:
-    """Write, repair or delete one copy. No finalizer: copies lead to their source, also after a restart."""
+    """Create, update or delete one copy. No finalizer is needed: each copy names its source, also after a restart."""
     client, name = ctx.client, request.name
     source = await client.get_or_none(Secret, name, namespace=request.source)
     namespace = await client.get_or_none(metadata_only(Namespace), request.namespace)
@@ -55,18 +55,18 @@ async def reconcile(request: CopyRequest, ctx: Context) -> Result | None:
 
 
 def make_operator(options: OperatorOptions = OPTIONS) -> Operator:
-    """Return the operator, ready to run."""
+    """Return the operator with its controller."""
     operator = Operator("secret-copier", options)
 
     async def of_secret(secret: Secret) -> list[CopyRequest]:
-        """Return all copies of a source, or the copy itself."""
+        """Map a Secret to requests: all copies of a source, or the copy itself."""
         if is_source(secret):
             return requests([secret], [n.metadata.name for n in await operator.client.list(metadata_only(Namespace))])
         meta = secret.metadata
         return [CopyRequest(meta.namespace, meta.name, meta.annotations[SOURCE])] if SOURCE in meta.annotations else []
 
     async def of_namespace(namespace: PartialObjectMetadata) -> list[CopyRequest]:
-        """Return the copies of all sources in a namespace."""
+        """Map a namespace to the copies of all sources in it."""
         sources = await operator.client.list(Secret, label_selector=f"{ROLE}=source")
         return requests(sources, [namespace.metadata.name])
 

@@ -79,7 +79,7 @@ async def test_many_namespaces_follow_their_source(count: int, k8s_env: Environm
 async def test_a_copy_that_was_changed_is_repaired(
     change: dict[str, object], k8s_env: Environment, k8s_client: Client
 ) -> None:
-    """Also if it lost what marks it as a copy; and it comes back when it was deleted."""
+    """A copy is restored after a change, after the loss of its label, and after its deletion."""
     names = await create_namespaces(k8s_client, 2)
     async with running(make_operator(), k8s_env):
         await create_source(k8s_client)
@@ -93,8 +93,8 @@ async def test_a_copy_that_was_changed_is_repaired(
         assert managers == {"secret-copier"}
 
 
-async def test_a_secret_of_somebody_else_is_left_alone(k8s_env: Environment, k8s_client: Client) -> None:
-    """An Event names it, and its deletion makes room."""
+async def test_a_foreign_secret_is_not_overwritten(k8s_env: Environment, k8s_client: Client) -> None:
+    """An Event reports the foreign Secret; after its deletion, the copy is created."""
     [name] = await create_namespaces(k8s_client, 1)
     meta = ObjectMeta(name="login", namespace=name)
     await k8s_client.create(Secret(metadata=meta, data={"password": b"own"}))
@@ -112,7 +112,7 @@ async def test_a_secret_of_somebody_else_is_left_alone(k8s_env: Environment, k8s
 
 
 async def test_what_changed_while_the_operator_was_down_is_repaired(k8s_env: Environment, k8s_client: Client) -> None:
-    """A source that went needs no finalizer: the next start finds its copies."""
+    """After the deletion of a source without a finalizer, the next start deletes its copies."""
     names = await create_namespaces(k8s_client, 2)
     async with running(make_operator(), k8s_env):
         await create_source(k8s_client)
@@ -123,7 +123,7 @@ async def test_what_changed_while_the_operator_was_down_is_repaired(k8s_env: Env
 
 
 async def test_a_bad_selector_is_reported_and_changes_nothing(k8s_env: Environment, k8s_client: Client) -> None:
-    """The copies stay as they are until it is corrected."""
+    """The copies stay unchanged until the selector is corrected."""
     names = await create_namespaces(k8s_client, 2)
     async with running(make_operator(), k8s_env):
         source = await create_source(k8s_client)

@@ -89,6 +89,6 @@ def test_no_field_of_v1alpha1_is_lost(image: str, size: int, html: str, port: in
 
 @given(st.text())
 def test_any_annotation_is_upgraded(text: str) -> None:
-    """Users write annotations: what is no port means the default port."""
+    """An annotation that is not a port number means the default port."""
     old = WebsiteV1Alpha1(metadata=ObjectMeta(annotations={PORT: text}), spec=WebsiteV1Alpha1Spec(image="nginx:1"))
     assert 1 <= upgrade(old).spec.port <= 65535

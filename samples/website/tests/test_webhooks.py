@@ -26,7 +26,7 @@ def site(name: str = "hello", image: str = "nginx:1", **spec: object) -> Website
 
 
 async def test_rules_hold_in_every_version(k8s_env: Environment, k8s_client: Client) -> None:
-    """Schema, CEL, defaulter and validator answer in the version of the request."""
+    """Schema, CEL, defaulter and validator apply to requests in every version."""
     async with running(add_webhooks(make_operator()), k8s_env):
         with pytest.raises(InvalidError, match=r"spec\.image: .* needs a fixed tag"):
             await k8s_client.create(site(image="nginx:latest"))
@@ -39,7 +39,7 @@ async def test_rules_hold_in_every_version(k8s_env: Environment, k8s_client: Cli
 
 
 async def test_protected_sites_are_not_deleted(k8s_env: Environment, k8s_client: Client) -> None:
-    """Neither with the version that has the annotation, nor with another one."""
+    """Neither version of the API deletes a protected site."""
     async with running(add_webhooks(make_operator()), k8s_env):
         created = site()
         created.metadata.annotations[PROTECTED] = "true"
@@ -50,7 +50,7 @@ async def test_protected_sites_are_not_deleted(k8s_env: Environment, k8s_client:
 
 
 async def test_a_field_that_v1alpha1_lacks_survives_its_writers(k8s_env: Environment, k8s_client: Client) -> None:
-    """A reader of v1alpha1 changes the page; the port of v1 stays."""
+    """A v1alpha1 client updates the page; the port of v1 is kept."""
     async with running(add_webhooks(make_operator()), k8s_env):
         await k8s_client.create(site(port=8080))
 

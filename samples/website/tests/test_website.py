@@ -38,7 +38,7 @@ async def wait_ready(client: Client, image: str = "nginx:1") -> None:
 
 
 async def sites_in_the_directory(client: Client) -> set[str]:
-    """What the directory of the default namespace lists."""
+    """Return the sites that the directory of the default namespace lists."""
     return {entry.data["site"] for entry in await client.list(ConfigMap, namespace="default", label_selector=DIRECTORY)}
 
 
@@ -55,7 +55,7 @@ async def test_a_website_gets_its_parts_and_becomes_ready(k8s_env: Environment, 
 
 
 async def test_a_new_image_is_rolled_through(k8s_env: Environment, k8s_client: Client) -> None:
-    """The Deployment follows the image, and the status says when it serves."""
+    """The Deployment gets the new image, and the status reports when the rollout is complete."""
     async with running(make_operator(), k8s_env):
         site = await create(k8s_client)
         await wait_ready(k8s_client)
@@ -67,7 +67,7 @@ async def test_a_new_image_is_rolled_through(k8s_env: Environment, k8s_client: C
 
 
 async def test_a_child_deleted_by_hand_comes_back(k8s_env: Environment, k8s_client: Client) -> None:
-    """What the site owns is made again."""
+    """A deleted child is created again."""
     async with running(make_operator(), k8s_env):
         await create(k8s_client)
         await wait_ready(k8s_client)
@@ -97,7 +97,7 @@ async def test_deletion_cleans_up(k8s_env: Environment, k8s_client: Client) -> N
 
 
 async def test_nothing_is_written_when_nothing_changes(k8s_env: Environment, k8s_client: Client) -> None:
-    """A settled site causes no writes: the revision stands still until Events expire, after an hour."""
+    """A reconciled site causes no writes: the storage revision does not change until Events expire after an hour."""
     async with running(make_operator(), k8s_env):
         await create(k8s_client)
         await wait_ready(k8s_client)

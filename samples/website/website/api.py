@@ -14,18 +14,18 @@ FINALIZER = f"{GROUP}/directory"
 
 
 class WebsiteSpec(Model):
-    """What the user wants."""
+    """The desired state of a Website."""
 
     rules = (Rule("!self.image.endsWith(':latest')", message="needs a fixed tag", field_path=".image"),)
 
     image: Annotated[str, Meta(min_length=1, description="The web server, e.g. nginx:1.27.")]
     replicas: Annotated[int, Meta(ge=0, le=50)] = 1
     port: Annotated[int, Meta(ge=1, le=65535)] = 80
-    content: Annotated[str, Meta(description="What index.html says.")] = "<h1>Hello</h1>"
+    content: Annotated[str, Meta(description="The content of index.html.")] = "<h1>Hello</h1>"
 
 
 class WebsiteStatus(Model):
-    """What is."""
+    """The observed state of a Website."""
 
     ready_replicas: int = 0
     image: str = ""
@@ -34,7 +34,7 @@ class WebsiteStatus(Model):
 
 
 class Website(Object[WebsiteSpec, WebsiteStatus]):
-    """A website: a Deployment, a Service and a ConfigMap, kept as wanted."""
+    """A website: a Deployment, a Service and a ConfigMap."""
 
     gvk = GroupVersionKind(GROUP, "v1", "Website")
     short_names = ("site",)

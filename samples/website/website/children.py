@@ -1,4 +1,4 @@
-"""The objects of a Website. Pure: a Website in, objects out. They get the Website's namespace when they are applied."""
+"""Builds the child objects of a Website. Pure. Their namespace is set to the Website's when they are applied."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def meta(site: Website) -> ObjectMeta:
 
 
 def config_map(site: Website) -> core.ConfigMap:
-    """Return the page."""
+    """Return the ConfigMap with the page."""
     return core.ConfigMap(metadata=meta(site), data={"index.html": site.spec.content})
 
 
 def deployment(site: Website) -> Deployment:
-    """Return the web servers. The template carries a digest of the page, so a new page is rolled out."""
+    """Return the Deployment. Its pod template has a digest of the page, so a new page triggers a rollout."""
     digest = hashlib.sha256(site.spec.content.encode()).hexdigest()[:16]
     container = core.Container(
         name="web",
@@ -45,7 +45,7 @@ def deployment(site: Website) -> Deployment:
 
 
 def service(site: Website) -> core.Service:
-    """Return the Service in front of the web servers."""
+    """Return the Service of the pods."""
     port = core.ServicePort(name="http", port=80, target_port=site.spec.port)
     return core.Service(metadata=meta(site), spec=core.ServiceSpec(selector=labels(site), ports=[port]))
 

@@ -1,4 +1,4 @@
-"""A short story: a local API server, the operator, and one Website's life. ``python -m website.demo``."""
+"""A demo: a local API server, the operator, and the life cycle of one Website. ``python -m website.demo``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STARTED = time.monotonic()
 
 
 def say(text: str) -> None:
-    """Print one line of the story."""
-    print(f"{time.monotonic() - STARTED:6.2f}s  {text}", flush=True)  # noqa: T201 - the story is the output
+    """Print one line with the elapsed time."""
+    print(f"{time.monotonic() - STARTED:6.2f}s  {text}", flush=True)  # noqa: T201 - output of the demo
 
 
-async def story(client: Client) -> None:
-    """Create, change, damage and delete a Website."""
+async def run_demo(client: Client) -> None:
+    """Create, update and delete a Website, and delete one of its children."""
 
     async def is_ready(image: str) -> Website | None:
         live = await client.get(Website, KEY)
@@ -41,43 +41,43 @@ async def story(client: Client) -> None:
 
     meta = ObjectMeta(name="hello", namespace="default")
     site = await client.create(Website(metadata=meta, spec=WebsiteSpec(image="nginx", replicas=2, content="Hi!")))
-    say(f"Website hello is created; its defaulter makes the image {site.spec.image}.")
+    say(f"Website hello is created; the defaulting webhook set the image to {site.spec.image}.")
     for kind in (ConfigMap, Service, Deployment):
         await eventually(lambda kind=kind: client.get(kind, KEY))  # type: ignore[misc]
-        say(f"  the operator has created its {kind.__name__}")
+        say(f"  the operator created its {kind.__name__}")
     await eventually(lambda: is_ready("nginx:stable"))
     say("  status: Ready, 2 replicas serve nginx:stable")
 
     await client.patch(site, merge_patch({"spec": {"image": "nginx:1.28"}}))
-    say("The image is changed to nginx:1.28.")
+    say("The image was changed to nginx:1.28.")
     await eventually(lambda: is_ready("nginx:1.28"))
-    say("  rolled out: Ready again")
+    say("  status: Ready, the rollout is complete")
 
     service = await client.get(Service, KEY)
     await client.delete(service)
-    say("The Service is deleted by hand.")
+    say("The Service was deleted with the client.")
     await eventually(lambda: is_another(service))
-    say("  it is back")
+    say("  the operator created it again")
 
     events = [f"{event.reason} {event.note}" for event in await events_of(client, site)]
     await client.delete(site)
-    say("Website hello is deleted.")
+    say("Website hello was deleted.")
     await eventually(lambda: is_gone(Website))
     assert not await client.list(ConfigMap, namespace="default", label_selector=DIRECTORY)
-    say("  its finalizer has taken it out of the directory, and let it go")
+    say("  its finalizer removed it from the directory")
     await eventually(lambda: is_gone(Deployment))
-    say("  its Deployment, Service and ConfigMap went with it")
+    say("  its Deployment, Service and ConfigMap were garbage collected")
     say(f"Its Events: {'; '.join(events)}")
 
 
 async def main() -> None:
-    """Start an API server and the operator, and tell the story."""
+    """Start an API server and the operator, and run the demo."""
     async with Environment(controllers="cluster") as env, Cluster(env.config) as cluster:
-        say("A local API server is ready.")
+        say("The local API server is ready.")
         async with running(operator, env):
-            say("The operator runs. Its definition and its webhooks are installed.")
-            await story(cluster.uncached)
-    say("The end.")
+            say("The operator is running. Its CRD and webhooks are installed.")
+            await run_demo(cluster.uncached)
+    say("The demo is finished.")
 
 
 if __name__ == "__main__":

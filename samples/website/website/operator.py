@@ -14,7 +14,7 @@ DIRECTORY = "demo.opsdk.dev/directory"
 
 
 async def reconcile(site: Website, ctx: Context) -> None:
-    """Keep the objects of one Website, and report its state."""
+    """Apply the child objects of one Website, and report its state."""
     await ctx.apply(directory_entry(site), owner=None)
     await ctx.apply(config_map(site))
     await ctx.apply(service(site))
@@ -42,7 +42,7 @@ def directory_entry(site: Website) -> ConfigMap:
 
 
 def make_operator(options: OperatorOptions | None = None) -> Operator:
-    """Return the operator, ready to run."""
+    """Return the operator with its reconciler."""
     operator = Operator("website-operator", options)
     finalizers = {FINALIZER: leave_directory}
     writes = applies(Deployment, Service, ConfigMap)

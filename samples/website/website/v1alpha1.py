@@ -17,7 +17,7 @@ DEFAULT_PORT = WebsiteSpec(image="any").port
 
 
 class WebsiteV1Alpha1Spec(Model, kw_only=True):
-    """What the user wants."""
+    """The desired state of a Website."""
 
     image: Annotated[str, Meta(min_length=1)]
     size: Annotated[int, Meta(ge=0, le=50, description="The number of servers; replicas in v1.")] = 1
@@ -25,7 +25,7 @@ class WebsiteV1Alpha1Spec(Model, kw_only=True):
 
 
 class WebsiteV1Alpha1(Object[WebsiteV1Alpha1Spec, WebsiteStatus]):
-    """A website, as it was declared before v1."""
+    """A website in the version before v1."""
 
     gvk = GroupVersionKind(GROUP, "v1alpha1", "Website")
     deprecated = True

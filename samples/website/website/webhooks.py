@@ -25,7 +25,7 @@ def set_tag(site: Website, ctx: AdmissionContext) -> None:
 
 
 class WebsiteRules:
-    """What the schema cannot say."""
+    """Rules that the schema cannot express."""
 
     def validate_create(self, site: Website, _ctx: AdmissionContext) -> Sequence[str]:
         """Limit the size of the page."""
@@ -36,11 +36,11 @@ class WebsiteRules:
         return [] if site.spec.replicas else ["spec.replicas is 0: the site is not served"]
 
     def validate_update(self, _old: Website, new: Website, ctx: AdmissionContext) -> Sequence[str]:
-        """Limit the size of the page, except for a site that is being deleted: its finalizers must go."""
+        """Limit the size of the page, except for a site that is being deleted: its finalizers must be removable."""
         return [] if new.metadata.deletion_timestamp else self.validate_create(new, ctx)
 
     def validate_delete(self, site: Website, _ctx: AdmissionContext) -> None:
-        """Keep protected sites."""
+        """Reject the deletion of protected sites."""
         if PROTECTED in site.metadata.annotations:
             raise AdmissionDeniedError(f"remove the annotation {PROTECTED} first")
 
