@@ -1,4 +1,4 @@
 """Webhooks of an operator: admission, conversion and token reviews, and the server for them.
 
-Cores are pure: reviews, handlers and converters work on values. `opsdk.webhook.server` has the sockets.
+Reviews, handlers and converters are pure. `opsdk.webhook.server` opens the sockets.
 """

@@ -175,12 +175,12 @@ class AdmissionResponse:
     """The decision of a webhook. Make one with `allowed`, `denied`, `errored` or `patched`.
 
     Attributes:
-        allowed: whether the request goes on.
+        allowed: whether the request is admitted.
         patches: JSON patch operations; only for mutating webhooks, and only if `allowed`.
         code: the HTTP status that the client gets for a denial.
         reason: machine-readable, such as ``Forbidden``.
-        message: for people.
-        causes: one for each wrong field.
+        message: human-readable.
+        causes: one for each invalid field.
         details: other members of the ``Status``'s details, such as ``kind`` and ``retryAfterSeconds``.
         warnings: the client shows them, whether the request is allowed or not.
         audit_annotations: added to the audit event; the server prefixes the keys with the webhook's name.
@@ -271,7 +271,7 @@ def response_for(error: AdmissionDeniedError | ApiError) -> AdmissionResponse:
 
 
 def invalid_field(path: str, value: JsonValue, detail: str) -> Cause:
-    """Return the cause for a field with a wrong value, with the API server's words.
+    """Return the cause for an invalid field value, with the message format of the API server.
 
     >>> invalid_field("spec.size", -1, "must be positive").message
     'Invalid value: -1: must be positive'

@@ -1,4 +1,4 @@
-"""Calls of user functions: with a timeout, and without an exception that escapes."""
+"""Calls user functions with a timeout, and contains their exceptions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PANICKED = "opsdk.webhook.panicked"
 
 @dataclass(frozen=True, slots=True)
 class CallResult(Generic[T]):
-    """What a call returned, or why it did not.
+    """The result of a call, or the reason of its failure.
 
     Attributes:
-        value: what the call returned; None after a failure.
-        failure: why there is no value, without a traceback; empty after a success.
+        value: the returned value; None after a failure.
+        failure: the reason, without a traceback; empty after a success.
         panicked: the function raised.
     """
 
@@ -36,8 +36,8 @@ class CallResult(Generic[T]):
     panicked: bool = False
 
 
-async def contained(call: Awaitable[T], *, name: str, seconds: float | None, clock: Clock) -> CallResult[T]:
-    """Await `call` for at most `seconds` (None: no limit), and log what it raises.
+async def call_user_function(call: Awaitable[T], *, name: str, seconds: float | None, clock: Clock) -> CallResult[T]:
+    """Await `call` for at most `seconds` (None: no limit), and log its exception.
 
     A cancellation of the caller is raised. One that `call` raises on its own counts as an exception.
     """
@@ -52,8 +52,8 @@ async def contained(call: Awaitable[T], *, name: str, seconds: float | None, clo
         raised: BaseException = error
     except Exception as error:  # noqa: BLE001 - user code may raise anything
         if isinstance(error, ClockTimeoutError) and scope is not None and scope.expired():
-            log.error("%s did not answer within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
-            return CallResult(failure=f"the webhook did not answer within {seconds:g} s")
+            log.error("%s did not return within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
+            return CallResult(failure=f"the webhook did not return within {seconds:g} s")
         raised = error
     log.error("%s raised", name, exc_info=raised)
     text = f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__

@@ -1,4 +1,4 @@
-"""Webhook configurations, and the conversion part of a CustomResourceDefinition, from what is registered. Pure.
+"""Generates webhook configurations, and ``spec.conversion`` of CustomResourceDefinitions, from registrations. Pure.
 
 Upstream: sigs.k8s.io/controller-tools/pkg/webhook (the same task for Go markers)
 """
@@ -15,7 +15,7 @@ from opsdk.apimachinery.model import to_builtins
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
-# Seconds that admissionregistration.k8s.io accepts.
+# Range of timeoutSeconds in admissionregistration.k8s.io.
 _MIN_TIMEOUT_SECONDS, _MAX_TIMEOUT_SECONDS = 1, 30
 
 
@@ -69,7 +69,7 @@ class WebhookRegistration:
         version: API version of the kind.
         resource: the plural.
         scope: ``Namespaced``, ``Cluster`` or ``*``.
-        operations: what it is called for.
+        operations: the operations that it is called for.
         rule: the other parts of the configuration.
     """
 

@@ -225,7 +225,7 @@ def convert_object(converters: Mapping[GroupKind, Converter], tree: JsonObject, 
     source, kind = str(tree.get("apiVersion") or ""), str(tree.get("kind") or "")
     group = source.rpartition("/")[0]
     if api_version.rpartition("/")[0] != group:
-        raise ConversionError(f"cannot convert {source}, Kind={kind} to {api_version}: the groups differ")
+        raise ConversionError(f"cannot convert {source}, Kind={kind} to {api_version}: the API groups differ")
     converter = converters.get(GroupKind(group, kind))
     if converter is None:
         raise ConversionError(f"{GroupKind(group, kind)} has no converter: register one with all its versions")

@@ -41,7 +41,7 @@ Warnings = Sequence[str] | None
 
 @dataclass(frozen=True, slots=True)
 class AdmissionContext:
-    """What a defaulter or validator gets beside the object. ``AdmissionContext()`` suffices for tests.
+    """The context of a defaulter or validator: the request and a logger. ``AdmissionContext()`` suffices for tests.
 
     >>> ctx = AdmissionContext()
     >>> ctx.warn("spec.size is deprecated: use spec.replicas")
@@ -231,7 +231,7 @@ class ValidatorHandler(Generic[T]):
             warnings = await _call(function, *objects, ctx)
         except (AdmissionDeniedError, ApiError) as error:
             return response_for(error).with_warnings(*ctx.warnings())
-        # A validator that returns False means a denial: it must not pass as "no warnings".
+        # A validator that returns False intends a denial, so do not treat it as "no warnings".
         if warnings is not None and not isinstance(warnings, str | list | tuple):
             kind = type(warnings).__name__
             raise UsageError(f"the validator returned a {kind}: return warnings, or raise AdmissionDeniedError to deny")
@@ -247,12 +247,12 @@ def _decode(tree: JsonObject | None, kind: Kind[T], *, new: bool) -> T:
     if not tree:
         raise BadRequestError("there is no content to decode")
     try:
-        # From bytes, faster than a deep copy: the patch needs the request's object as it was.
+        # Decoding is faster than a deep copy; the patch needs the unmodified object of the request.
         return decode(msgspec.json.encode(tree), kind, bounds=new)
     except DecodeError as error:
         reason = error.__cause__
         text, _, path = str(reason).rpartition(" - at `$.")
-        # Mutating webhooks run before the schema is checked, so the client sees this error instead of the schema's.
+        # Mutating webhooks run before schema validation, so the client gets this error instead of the schema's.
         if new and text and isinstance(reason, msgspec.ValidationError) and ", got `" not in text:
             cause = Cause("FieldValueInvalid", f"Invalid value: {text}", path.rstrip("`"))
             raise AdmissionDeniedError(reason="Invalid", causes=[cause]) from error

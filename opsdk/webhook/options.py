@@ -46,7 +46,7 @@ class WebhookServerOptions(Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.certificates is not None:
-            raise UsageError("tls and certificates are both set: the server has one source of certificates")
+            raise UsageError("tls and certificates are mutually exclusive: set one of them")
         if self.certificates is not None and self.cert_dir and not self.client_ca_name:
             raise UsageError("cert_dir has no effect with certificates: remove one, or set client_ca_name too")
 

@@ -40,10 +40,10 @@ _DIAL_TIMEOUT = 10.0
 
 
 class TlsContextSource(Protocol):
-    """Where a webhook server gets its TLS context; see `opsdk.webhook.certificates.manager.CertificateManager`."""
+    """Provides the TLS context of a webhook server; see `opsdk.webhook.certificates.manager.CertificateManager`."""
 
     async def tls_context(self) -> ssl.SSLContext:
-        """Return the context when there is a certificate. The certificate may change later, the context does not."""
+        """Return the context when the first certificate is available. Later certificates use the same context."""
         ...
 
 
@@ -115,13 +115,13 @@ class WebhookServer:
         self._conversion.add(converter)
 
     def use_certificates(self, source: TlsContextSource) -> None:
-        """Serve with the certificates of `source`, instead of files. The start waits for its first one.
+        """Serve with the certificates of `source` instead of files. `start` waits for the first one.
 
         Raises:
             UsageError: the server runs.
         """
         if self._started.is_set():
-            raise UsageError("the webhook server serves already: call use_certificates before its start")
+            raise UsageError("the webhook server is already started: call use_certificates before start")
         self._certificates = source
 
     def webhook_paths(self) -> Sequence[str]:
@@ -172,7 +172,7 @@ class WebhookServer:
             await asyncio.get_running_loop().create_future()
         finally:
             self._started.clear()
-            # Also after a cancellation during bind: the port must be released.
+            # Release the port also after a cancellation during bind.
             await finish(self._server.aclose(), name="webhooks/close")
 
     def _context(self) -> ssl.SSLContext:
@@ -197,7 +197,7 @@ class WebhookServer:
         if not self._started.is_set():
             raise UsageError("webhook server has not been started yet")
         context = ssl.create_default_context()
-        # The server checks itself; the name in its certificate is that of a Service.
+        # Do not verify: the server connects to itself, and its certificate has the name of a Service.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)  # noqa: S104 - see the options
         async with timeout(self._clock, _DIAL_TIMEOUT):

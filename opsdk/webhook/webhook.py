@@ -1,7 +1,7 @@
 """Webhooks as HTTP endpoints: admission, conversion and token reviews.
 
-Errors stand inside the review, with HTTP status 200. User functions run with a timeout; what they raise is logged with
-its traceback, and answered without.
+Errors are returned inside the review, with HTTP status 200. User functions run with a timeout; their exceptions are
+logged with a traceback, and returned without.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/webhook/admission/http.go, admission/webhook.go, conversion/conversion.go,
 authentication/http.go
@@ -24,7 +24,7 @@ from opsdk.telemetry.context import log_context
 from opsdk.webhook import admission, authentication, conversion
 from opsdk.webhook.admission import AdmissionRequest, AdmissionResponse, errored, response_for
 from opsdk.webhook.authentication import TokenRequest, TokenResponse
-from opsdk.webhook.calls import PANICKED, contained, read_body
+from opsdk.webhook.calls import PANICKED, call_user_function, read_body
 from opsdk.webhook.conversion import ConversionRequest, Converter
 from opsdk.webhook.handlers import Handler
 
@@ -74,7 +74,7 @@ class AdmissionWebhook:
             review = admission.decode_review(body, request.header("content-type"))
         except ApiError as error:
             return _json(admission.encode_review(response_for(error)))
-        # The fields of a request stand under controller-runtime's keys, without the empty ones.
+        # Log fields have controller-runtime's keys; empty ones are omitted.
         admitted = review.request
         resource = ".".join(part for part in (admitted.resource.resource, admitted.resource.group) if part)
         fields = {
@@ -86,7 +86,7 @@ class AdmissionWebhook:
             "requestID": admitted.uid,
         }
         with log_context(webhook=request.path, **{key: value for key, value in fields.items() if value}):
-            outcome = await contained(
+            outcome = await call_user_function(
                 self._call_handler(review.request), name=self._name, seconds=self._timeout, clock=self._clock
             )
             if outcome.value is not None:
@@ -103,7 +103,7 @@ class AdmissionWebhook:
         response: object = await self._handle(request)
         if not isinstance(response, AdmissionResponse):
             raise UsageError(f"the handler returned a {type(response).__name__}: return allowed(), denied(...), ...")
-        # A value without a JSON form must fail here, where it is answered.
+        # Encode here, so that a value without a JSON form becomes an error response.
         admission.encode_review(response)
         return response
 
@@ -141,7 +141,9 @@ class ConversionWebhook:
         except ApiError as error:
             return text_response(error.message, status=error.code)
         call = self._convert(review)
-        outcome = await contained(call, name="the conversion webhook", seconds=self._timeout, clock=self._clock)
+        outcome = await call_user_function(
+            call, name="the conversion webhook", seconds=self._timeout, clock=self._clock
+        )
         if outcome.panicked:
             request.state[PANICKED] = "conversion"
         result = ConversionError(outcome.failure) if outcome.value is None else outcome.value
@@ -152,10 +154,10 @@ class ConversionWebhook:
         try:
             for tree in review.objects:
                 converted.append(conversion.convert_object(self._converters, tree, review.desired_api_version))
-                # A page of a list has hundreds of objects: other requests run in between.
+                # A page of a list has hundreds of objects, so let other requests run in between.
                 await asyncio.sleep(0)
         except ConversionError as error:
-            # An answer, not an accident.
+            # A ConversionError is an expected result, so it is not logged as an exception.
             return error
         return converted
 
@@ -191,7 +193,7 @@ class AuthenticationWebhook:
         except ApiError as error:
             return _json(authentication.encode_review(authentication.errored(error.message)))
         call = self._handler(review)
-        outcome = await contained(call, name="the token webhook", seconds=self._timeout, clock=self._clock)
+        outcome = await call_user_function(call, name="the token webhook", seconds=self._timeout, clock=self._clock)
         if outcome.panicked:
             request.state[PANICKED] = "admission"
         response = authentication.errored(outcome.failure) if outcome.value is None else outcome.value

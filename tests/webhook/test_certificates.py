@@ -70,12 +70,12 @@ def test_the_secret_holds_the_whole_bundle(bundle: CertificateBundle) -> None:
     [
         ("ca.crt", b"", r"ca\.crt: not PEM certificates"),
         ("ca.crt", b"\x00\xff", r"ca\.crt: not PEM certificates"),
-        ("ca.crt", new_bundle().serving.cert, r"ca\.crt holds a certificate that is not a CA's"),
+        ("ca.crt", new_bundle().serving.cert, r"ca\.crt contains a certificate that is not a CA certificate"),
         ("ca.key", b"", r"ca\.key: not a PEM private key"),
-        ("ca.key", new_bundle().authority.key, r"ca\.key belongs to no certificate"),
+        ("ca.key", new_bundle().authority.key, r"ca\.key does not match a certificate"),
         ("next-ca.key", b"", r"next-ca\.key: not a PEM private key"),
-        ("next-ca.key", new_bundle().authority.key, r"next-ca\.key does not belong"),
-        ("ca.crt", in_rotation().trusted, r"ca\.key belongs to no certificate"),
+        ("next-ca.key", new_bundle().authority.key, r"next-ca\.key does not match"),
+        ("ca.crt", in_rotation().trusted, r"ca\.key does not match a certificate"),
     ],
 )
 def test_unusable_cas_are_an_error_that_names_the_entry(entry: str, content: bytes, message: str) -> None:
@@ -94,7 +94,7 @@ def test_a_certificate_that_must_not_be_served_has_a_reason() -> None:
 
     assert "does not parse" in fault(cert=b"junk")
     assert "does not parse" in fault(key=b"")
-    assert "does not belong" in fault(key=other.serving.key)
+    assert "does not match" in fault(key=other.serving.key)
     assert "signed by no CA" in fault(other.serving.cert, other.serving.key)
     assert "has expired" in fault(now=NOW + 90 * DAY)
     assert "check the clock" in fault(now=NOW - DAY)

@@ -186,7 +186,7 @@ async def test_a_slow_replica_does_not_bring_back_an_old_bundle(place: str) -> N
             assert len(await w.authorities_of(TARGETS[0])) == 2
 
         slow = CertificateManager(Paused(w, place, add_next_ca), OPTIONS, targets=TARGETS)
-        with pytest.raises(ConflictError, match="changed meanwhile"):
+        with pytest.raises(ConflictError, match="changed concurrently"):
             await slow.check()
         for target in TARGETS:
             assert len(await w.authorities_of(target)) == 2
@@ -453,7 +453,7 @@ async def test_a_missing_right_ends_the_start_in_words(verb: str) -> None:
                 await CertificateManager(cluster.uncached, OPTIONS).start()
         text = str(refused.value)
         assert f"{verb} secrets default/hooks-tls: 403 Forbidden" in text
-        assert "webhook certificates need this right, see docs/webhooks.md" in text
+        assert "webhook certificates need this permission, see docs/webhooks.md" in text
 
 
 async def test_a_check_raises_the_conflict() -> None:

@@ -134,7 +134,7 @@ async def test_a_server_that_runs_keeps_its_certificates(tmp_path: Path) -> None
     await server.wait_ready()
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         options = SelfSigned(service="hooks", namespace="default")
-        with pytest.raises(UsageError, match="serves already"):
+        with pytest.raises(UsageError, match="already started"):
             server.use_certificates(CertificateManager(cluster.uncached, options))
     described = repr(server)
     task.cancel()
@@ -201,7 +201,7 @@ async def test_without_the_extra_the_operator_does_not_start(monkeypatch: pytest
 
 def test_a_server_has_one_source_of_certificates() -> None:
     """Two are a mistake; the CA of clients may come from a file beside issued certificates."""
-    with pytest.raises(UsageError, match="both set"):
+    with pytest.raises(UsageError, match="mutually exclusive"):
         WebhookServerOptions(tls=ssl.create_default_context, certificates=SelfSigned(service="a"))
     with pytest.raises(UsageError, match="cert_dir has no effect"):
         WebhookServerOptions(cert_dir="/certs", certificates=SelfSigned(service="a"))

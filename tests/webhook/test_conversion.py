@@ -203,9 +203,9 @@ async def test_a_review_may_mix_versions() -> None:
         ("v1", site_tree(), "same type"),
         ("v9", site_tree(), "not a version"),
         ("v1", {**tree_in("v1beta1"), "spec": {"count": "many"}}, "count"),
-        ("v1", {"apiVersion": "other/v1", "kind": "Site"}, "the groups differ"),
+        ("v1", {"apiVersion": "other/v1", "kind": "Site"}, "the API groups differ"),
         ("v1", {"apiVersion": f"{GROUP}/v1beta1", "kind": "Other"}, "has no converter"),
-        ("v1", {}, "the groups differ"),
+        ("v1", {}, "the API groups differ"),
     ],
     ids=["same", "unknown", "field", "group", "kind", "empty"],
 )

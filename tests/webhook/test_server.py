@@ -139,7 +139,7 @@ async def test_a_handler_that_hangs_is_answered_after_its_timeout() -> None:
     _, answer = await post(server, "/w", review())
     assert asyncio.get_running_loop().time() - began == pytest.approx(7)
     assert answer["response"]["status"]["code"] == 504
-    assert answer["response"]["status"]["message"] == "the webhook did not answer within 7 s"
+    assert answer["response"]["status"]["message"] == "the webhook did not return within 7 s"
     assert cancelled.is_set()
     assert values(metrics)["controller_runtime_webhook_panics_total"] == 0
 

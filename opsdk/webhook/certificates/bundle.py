@@ -1,4 +1,4 @@
-"""The content of the Secret: CAs and the serving certificate, and what is wrong with them. Pure."""
+"""The content of the Secret, CAs and the serving certificate, and their validation. Pure."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class CertificateBundle:
     """CAs and the serving certificate.
 
     Attributes:
-        authority: the CA that signs.
+        authority: the CA that signs serving certificates.
         serving: the serving certificate; it may be unusable, see `serving_fault`.
-        next_authority: a CA that is trusted already, and does not sign yet.
-        previous: PEM certificates of CAs that no longer sign, and are still trusted.
+        next_authority: a CA that is already trusted, but does not sign yet.
+        previous: PEM certificates of CAs that no longer sign, but are still trusted.
     """
 
     authority: CertificateKeyPair
@@ -72,14 +72,14 @@ def bundle_from_secret(data: Mapping[str, bytes]) -> CertificateBundle:
     except ConfigError as error:
         raise ConfigError(f"{CA_CERT}: {error}") from error
     if not all(is_authority(certificate) for certificate in certificates):
-        raise ConfigError(f"{CA_CERT} holds a certificate that is not a CA's")
+        raise ConfigError(f"{CA_CERT} contains a certificate that is not a CA certificate")
     try:
         public_key = load_key(data.get(CA_KEY, b"")).public_key()
     except ConfigError as error:
         raise ConfigError(f"{CA_KEY}: {error}") from error
     signers = [number for number, certificate in enumerate(certificates) if certificate.public_key() == public_key]
     if not signers:
-        raise ConfigError(f"{CA_KEY} belongs to no certificate of {CA_CERT}")
+        raise ConfigError(f"{CA_KEY} does not match a certificate of {CA_CERT}")
     pem = [encoded_certificate(certificate) for certificate in certificates]
     following = pem[signers[-1] + 1 :]
     return CertificateBundle(
@@ -91,33 +91,33 @@ def bundle_from_secret(data: Mapping[str, bytes]) -> CertificateBundle:
 
 
 def next_authority_of(certificates: list[bytes], key: bytes) -> CertificateKeyPair | None:
-    """Return the CA after the one that signs, or None. Raises `ConfigError` if its key does not belong to it."""
+    """Return the CA after the signing one, or None. Raises `ConfigError` if its key does not match."""
     if not certificates and not key:
         return None
     if len(certificates) != 1:
-        raise ConfigError(f"{CA_CERT} has {len(certificates)} certificates after that of {CA_KEY}, and not one")
+        raise ConfigError(f"{CA_CERT} has {len(certificates)} certificates after that of {CA_KEY}, expected 1")
     pair = CertificateKeyPair(certificates[0], key)
     try:
         matches = key_matches(pair)
     except ConfigError as error:
         raise ConfigError(f"{NEXT_CA_KEY}: {error}") from error
     if not matches:
-        raise ConfigError(f"{NEXT_CA_KEY} does not belong to the last certificate of {CA_CERT}")
+        raise ConfigError(f"{NEXT_CA_KEY} does not match the last certificate of {CA_CERT}")
     return pair
 
 
 def serving_fault(bundle: CertificateBundle, names: tuple[str, ...], now: datetime) -> str:
     """Return why the serving certificate cannot be served at `now`, or an empty string.
 
-    It must be valid, have its key and all of `names`, and be signed by a trusted CA that is valid too. More names do no
-    harm: a replica of another version of the operator may need them.
+    It must be valid, have its key and all of `names`, and be signed by a valid trusted CA. Additional names are
+    allowed: a replica of another version of the operator may need them.
     """
     try:
         certificate, matches = load_certificate(bundle.serving.cert), key_matches(bundle.serving)
     except ConfigError as error:
         return f"{TLS_CERT} or {TLS_KEY} does not parse: {error}"
     if not matches:
-        return f"{TLS_KEY} does not belong to {TLS_CERT}"
+        return f"{TLS_KEY} does not match {TLS_CERT}"
     if now >= certificate.not_valid_after_utc:
         return f"{TLS_CERT} has expired at {certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
     if now < certificate.not_valid_before_utc:
@@ -126,7 +126,7 @@ def serving_fault(bundle: CertificateBundle, names: tuple[str, ...], now: dateti
         return f"{TLS_CERT} lacks the names {', '.join(missing)}"
     issuers = [authority for authority in load_certificates(bundle.trusted) if is_issued_by(certificate, authority)]
     if not issuers:
-        return f"{TLS_CERT} is signed by no CA of {CA_CERT}"
+        return f"{TLS_CERT} is not signed by a CA of {CA_CERT}"
     if all(now >= authority.not_valid_after_utc for authority in issuers):
         return f"the CA of {TLS_CERT} has expired at {issuers[0].not_valid_after_utc:%Y-%m-%d %H:%M:%S} UTC"
     return ""

@@ -1,7 +1,7 @@
-"""The ``caBundle`` of the objects that name a webhook server: which fields are ours, and the patch for them. Pure.
+"""Finds and patches the ``caBundle`` fields of objects that refer to a webhook server. Pure.
 
-The patch is a JSON patch whose ``test`` operations hold what was read. It changes nothing but ``caBundle``, and fails
-if another client changed the same ``clientConfig`` meanwhile.
+The JSON patch has ``test`` operations with the values that were read. It changes only ``caBundle``, and fails if another
+ client changed the same ``clientConfig`` concurrently.
 
 Upstream: github.com/cert-manager/cert-manager/pkg/controller/cainjector (the same task)
 """
@@ -55,7 +55,7 @@ class InjectionTarget:
 def declared_targets(
     registrations: Iterable[WebhookRegistration], definitions: Iterable[str], *, name: str
 ) -> list[InjectionTarget]:
-    """Return the objects that `webhook_configurations` and `conversion_stanza` are for.
+    """Return the objects that `webhook_configurations` and `conversion_stanza` generate or change.
 
     >>> [str(target) for target in declared_targets([], ["websites.demo.opsdk.dev"], name="website")]
     ['CustomResourceDefinition websites.demo.opsdk.dev']
@@ -111,7 +111,7 @@ def client_configs(
 
 
 def trusted_certificates(target: InjectionTarget, tree: JsonObject, client_config: WebhookClientConfig) -> bytes:
-    """Return the PEM text that is in the ``caBundle`` fields of our server now; empty without any."""
+    """Return the PEM text in the current ``caBundle`` fields of our server; empty without any."""
     texts = (str(config.get("caBundle") or "") for _, config in client_configs(target, tree, client_config))
     # The API server accepts base64 of PEM only.
     return b"\n".join(base64.b64decode(text) for text in dict.fromkeys(texts) if text)
@@ -133,7 +133,7 @@ def injection_patch(
     operations: list[JsonObject] = []
     for pointer, config in client_configs(target, tree, client_config):
         if config.get("caBundle") != encoded:
-            # The whole value: a test for a member that is absent cannot be written as a JSON patch.
+            # Test the whole value: a JSON patch cannot test that a member is absent.
             operations.append({"op": "test", "path": pointer, "value": config})
             operations.append({"op": "add", "path": f"{pointer}/caBundle", "value": encoded})
     return operations

@@ -1,7 +1,7 @@
-"""Issues CAs and serving certificates, and reads them. The only module here that makes keys.
+"""Issues CAs and serving certificates, and parses them. The only module that generates keys.
 
-Keys and serial numbers come from the operating system, not from `opsdk.aio.randomness`: a key that a seed repeats is
-known, and a serial number that can be guessed helps to forge a certificate.
+Keys and serial numbers come from the operating system's random source, not from `opsdk.aio.randomness`: a seeded key
+is predictable, and a predictable serial number helps to forge a certificate.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ try:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ImportError as error:  # the only module that needs the extra
     raise ConfigError(
-        "certificates of its own need the extra opsdk[tls]: install it, or let cert_dir name certificate files"
+        "self-issued certificates need the extra opsdk[tls]: install it, or set cert_dir to existing certificate files"
     ) from error
 
-# A certificate is valid this long before it is issued: the clock of an API server may be slow.
+# Certificates are backdated, because the clock of an API server may be slow.
 _BACKDATE = timedelta(hours=1)
 _PEM = serialization.Encoding.PEM
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateKeyPair:
-    """A certificate and its private key, both PEM. The key is not shown."""
+    """A certificate and its private key, both PEM. The repr omits the key."""
 
     cert: bytes
     key: bytes = field(repr=False)
@@ -41,7 +41,7 @@ def create_authority(now: datetime, validity: float) -> CertificateKeyPair:
     """Return a new CA that lasts for `validity` seconds from `now`."""
     key = ec.generate_private_key(ec.SECP256R1())
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    # Two CAs are trusted at once. Different names let a verifier find the issuer without trying both.
+    # Two CAs are trusted at the same time. With different names, a verifier finds the issuer without trying both.
     subject = common_name(f"opsdk-webhook-ca-{identifier.digest.hex()[:12]}")
     builder = (
         certificate_builder(subject, subject, key.public_key(), now)
@@ -77,14 +77,14 @@ def issue_serving(
 
 
 def last_moment(authority: CertificateKeyPair, now: datetime, validity: float) -> datetime:
-    """Return when a certificate ends that the CA issues at `now`."""
+    """Return the expiry of a certificate that the CA issues at `now`."""
     return min(now + timedelta(seconds=validity), load_certificate(authority.cert).not_valid_after_utc)
 
 
 def certificate_builder(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, now: datetime
 ) -> x509.CertificateBuilder:
-    """Return a builder with what CAs and serving certificates share."""
+    """Return a builder with the common fields of CAs and serving certificates."""
     serial = x509.random_serial_number()
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public_key)
     return builder.serial_number(serial).not_valid_before(now - _BACKDATE)
@@ -113,7 +113,7 @@ def key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
 
 
 def general_name(name: str) -> x509.GeneralName:
-    """Return an IP address or a DNS name as it stands in a certificate."""
+    """Return an IP address or a DNS name as a subject alternative name."""
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
@@ -155,7 +155,7 @@ def key_matches(pair: CertificateKeyPair) -> bool:
     return load_certificate(pair.cert).public_key() == load_key(pair.key).public_key()
 
 
-# Probes and checks ask the same of the same few certificates: a signature takes 75 us.
+# Probes and checks verify the same few certificates repeatedly, and a signature check takes 75 us.
 @lru_cache(maxsize=64)
 def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     """Whether the CA signed the certificate."""

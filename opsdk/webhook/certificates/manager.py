@@ -1,4 +1,4 @@
-"""Issues and rotates the certificate of a webhook server, together with its other replicas."""
+"""Issues and rotates the certificate of a webhook server, coordinated between its replicas."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ log = SafeLogger(__name__)
 
 OWNED_LABEL = "opsdk.dev/webhook-certificates"
 """The label of the Secrets that a `CertificateManager` writes; it never changes or serves one without it."""
-# Seconds for the requests of one check: one that hangs must not use up the overlap.
+# Timeout in seconds of one check: a hanging request must not use up the overlap.
 _CHECK_TIMEOUT = 30.0
-# Replicas that start together must not read in step for ever.
+# Spreads the reads of replicas that start at the same time.
 _JITTER = 0.2
 _MAX_EXPECTED_CONFLICTS = 5
 _RETRY_BACKOFF = Backoff(base=0.5, cap=10.0, jitter=0.5)
@@ -133,14 +133,14 @@ class CertificateManager:
         return False
 
     def webhook_paths(self) -> Sequence[str]:
-        """Return nothing. The method makes the manager start this runnable with the webhook servers, before caches."""
+        """Return no paths. The method makes the manager start this runnable with the webhook servers, before caches."""
         return ()
 
     async def start(self) -> None:
-        """Check the Secret and the targets again and again, until cancelled.
+        """Check the Secret and the targets periodically, until cancelled.
 
         Raises:
-            ForbiddenError: a right is missing at the start; the message names verb, resource and object.
+            ForbiddenError: a permission is missing at the start; the message names verb, resource and object.
             ConfigError: the Secret exists at the start, and is not one that a `CertificateManager` wrote.
         """
         backoff = _RETRY_BACKOFF.start()
@@ -158,36 +158,36 @@ class CertificateManager:
             await self._clock.sleep(self.options.check_interval * (1 - _JITTER * loop_random().random()))
 
     def _report(self, error: OpsdkError | TimeoutError, tries: int) -> None:
-        """Log the failure of a check; raise what no retry repairs, unless this replica serves already."""
+        """Log the failure of a check. Raise errors that no retry can repair, unless this replica is already serving."""
         if isinstance(error, ForbiddenError) and not self._ready.is_set():
-            message = f"{error.message}; webhook certificates need this right, see docs/webhooks.md"
+            message = f"{error.message}; webhook certificates need this permission, see docs/webhooks.md"
             raise ForbiddenError(message, details=error.details, request=error.request) from error
         if isinstance(error, ConfigError) and not self._ready.is_set():
             raise error
-        self._failure = str(error) or "no answer in time"
-        # One conflict after the other is a caBundle that the API server refuses, not the work of other replicas.
+        self._failure = str(error) or "the request timed out"
+        # Repeated conflicts mean that the API server rejects the caBundle, not that other replicas write.
         expected = isinstance(error, ConflictError | AlreadyExistsError) and tries < _MAX_EXPECTED_CONFLICTS
         level = logging.DEBUG if expected else logging.ERROR
-        log.log(level, "the webhook certificates could not be checked, the next try follows: %s", self._failure)
+        log.log(level, "cannot check the webhook certificates, will retry: %s", self._failure)
 
     async def wait_ready(self) -> None:
         """Return when a certificate is served that the ``caBundle`` of every existing target verifies."""
         await self._ready.wait()
 
     async def tls_context(self) -> ssl.SSLContext:
-        """Return the TLS context for the webhook server, as soon as there is a certificate."""
+        """Return the TLS context for the webhook server; waits for the first certificate."""
         await self._issued.wait()
         assert self._serving is not None  # set before the event
         return self._serving.context
 
     async def check_ready(self) -> None:
-        """Raise why this replica should not get calls, for ``Manager.add_readyz_check``.
+        """Raise an error if this replica must not receive webhook calls, for ``Manager.add_readyz_check``.
 
         Raises:
             ConfigError: it has no certificate yet, the certificate is unusable, or others may have replaced its CA.
         """
         if self.bundle is None or not self._ready.is_set():
-            raise ConfigError(f"no webhook certificate yet: {self._failure or 'the first check goes on'}")
+            raise ConfigError(f"no webhook certificate yet: {self._failure or 'the first check is running'}")
         now, age = self._clock.wall(), self._clock.now() - self._read_at
         fault = serving_fault(self.bundle, self.options.server_names(), now)
         if not fault and is_outdated(self.bundle, self.options, now, age):
@@ -197,13 +197,13 @@ class CertificateManager:
 
     # -------------------------------------------------------------- one check
     async def check(self) -> None:
-        """Read the Secret, take the step that is due, serve what it holds, and set each ``caBundle``.
+        """Read the Secret, take the next rotation step, serve its certificate, and set each ``caBundle``.
 
-        Every await may be the last one: the next check continues, on any replica.
+        Cancellation is safe at every await: the next check continues, on any replica.
 
         Raises:
             ConflictError: another replica wrote at the same time; check again.
-            ForbiddenError: a right is missing; the message names it.
+            ForbiddenError: a permission is missing; the message names it.
             ConfigError: the Secret belongs to another program.
         """
         began = self._clock.now()
@@ -225,7 +225,7 @@ class CertificateManager:
             self._publication.interrupt()
             raise
         finally:
-            # After the caBundles, which may not trust it yet; but a target that fails must not keep an old certificate.
+            # Serve it after the caBundles, which may not trust it yet, but also after a failed target.
             self._serve(bundle)
             self._read_at = began
 
@@ -247,8 +247,8 @@ class CertificateManager:
     ) -> CertificateBundle:
         now, action = self._clock.wall(), step.value
         if stored is None and self.bundle is not None and not serving_fault(self.bundle, (), now):
-            # Other replicas serve it too, and each caBundle trusts it: no call fails.
-            bundle, action = self.bundle, "restore what this replica serves"
+            # Other replicas also serve it, and each caBundle trusts it, so no call fails.
+            bundle, action = self.bundle, "restore the certificate that this replica serves"
         else:
             bundle = advance(stored, step, self.options, now)
         if step is RotationStep.CREATE and bundle != self.bundle:
@@ -286,7 +286,7 @@ class CertificateManager:
         self._issued.set()
 
     async def _publish(self, bundle: CertificateBundle) -> None:
-        """Set every ``caBundle``, also after one that fails; raise the first failure."""
+        """Set every ``caBundle``, continue after failures, then raise the first failure."""
         results: dict[InjectionTarget, InjectionResult | OpsdkError] = {}
         for target in self.targets:
             try:
@@ -298,7 +298,7 @@ class CertificateManager:
         self._publication.observe(bundle, self._clock.now(), changed=InjectionResult.CHANGED in results.values())
         absent = {target for target, result in results.items() if result is InjectionResult.ABSENT}
         for target in absent - self._missing_targets:
-            log.warning("%s does not exist: its caBundle is set when it does", target)
+            log.warning("%s does not exist: its caBundle will be set after its creation", target)
         self._missing_targets = absent
 
     async def _inject(self, target: InjectionTarget, bundle: CertificateBundle) -> InjectionResult:
@@ -307,17 +307,19 @@ class CertificateManager:
             patch = injection_patch(target, to_tree(obj), self._client_config, bundle.trusted)
             if not patch:
                 return InjectionResult.UNCHANGED
-            # The Secret is read after the target, and the patch tests what was read of the target. So no replica that
-            # was slow replaces the caBundle of a newer Secret with that of an older one.
+            # Read the Secret after the target; the patch tests the values of that read. So a slow replica cannot
+            # replace the caBundle of a newer Secret with an older one.
             stored = usable_bundle(await self._read_secret())
             if stored is None or stored.trusted != bundle.trusted:
-                raise ConflictError("the Secret has changed meanwhile")
+                raise ConflictError("the Secret was changed concurrently")
             await self._client.patch(obj, json_patch(patch))
         except NotFoundError:
             return InjectionResult.ABSENT
         except InvalidError as error:
-            # The API server answers a failed test so.
-            raise ConflictError(f"{target} has changed meanwhile, or refuses the caBundle: {error}") from error
+            # The API server returns Invalid for a failed `test` operation.
+            raise ConflictError(
+                f"{target} was changed concurrently, or the API server rejected the caBundle: {error}"
+            ) from error
         log.info("set the caBundle of %s", target)
         return InjectionResult.CHANGED
 
@@ -325,8 +327,8 @@ class CertificateManager:
     async def renew(self, request: RenewalRequest = RenewalRequest.CA) -> None:
         """Request a renewal before its time, of the CA or of the serving certificate only.
 
-        Returns when the request is in the Secret; any replica takes it up. ``kubectl annotate secret NAME
-        opsdk.dev/renew=ca`` does the same. While CAs are being replaced, it waits.
+        Returns when the request is stored in the Secret; any replica carries it out. ``kubectl annotate secret NAME
+        opsdk.dev/renew=ca`` does the same. A request during a CA rotation waits for its end.
 
         Raises:
             NotFoundError: there is no Secret yet.
@@ -349,7 +351,7 @@ def requested_renewal(secret: Secret | None) -> RenewalRequest:
 
 
 def usable_bundle(secret: Secret | None) -> CertificateBundle | None:
-    """Return what the Secret holds; None if it does not exist, or is damaged."""
+    """Return the bundle of the Secret; None if the Secret does not exist or is damaged."""
     if secret is None:
         return None
     try:

@@ -12,7 +12,7 @@ from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
 
 _DAY = 86400.0
-# A replica that missed two reads in a row must still see each step of a rotation before the next one.
+# A replica that misses two reads in a row must still observe each rotation step before the next one.
 _MIN_READS_PER_OVERLAP = 3
 
 
@@ -33,14 +33,14 @@ class SelfSigned(Options, frozen=True, kw_only=True):
             the CA.
         inject: more objects whose ``caBundle`` is set, where they call this server.
         validity: how long a serving certificate lasts (cert-manager's default).
-        renew_before: a serving certificate with less left is renewed.
+        renew_before: a serving certificate with less remaining validity is renewed.
         ca_validity: how long a CA lasts. It is replaced when it would end before a new serving certificate.
         overlap: how long two CAs are trusted before the new one signs, and again before the old one is dropped. It
             must exceed the time that replicas and API servers need to see a change.
         check_interval: time between two reads of the Secret and of the objects with a ``caBundle``.
 
     Raises:
-        UsageError: both or neither of `service` and `url` are set, a name is missing, or times do not fit together.
+        UsageError: both or neither of `service` and `url` are set, a name is missing, or the times are inconsistent.
     """
 
     service: str = ""

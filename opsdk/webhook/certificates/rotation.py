@@ -1,4 +1,4 @@
-"""When certificates are issued and CAs replaced. Pure: the caller passes the time, and writes the result.
+"""Decides when certificates are issued and CAs replaced. Pure: the caller passes the time, and writes the result.
 
 A CA is replaced in three steps. `ADD_NEXT_CA`: the ``caBundle`` gets a second CA. `SWITCH_CA`: it signs the serving
 certificate. `DROP_OLD_CA`: the first one leaves the ``caBundle``. Between two steps, the state must have been in every
@@ -29,7 +29,7 @@ from opsdk.webhook.certificates.options import SelfSigned
 
 
 class RotationStep(Enum):
-    """What to do with the Secret."""
+    """A change of the Secret."""
 
     KEEP = "keep"
     """Nothing is due."""
@@ -68,7 +68,7 @@ def decide(
     """Return the next step.
 
     Args:
-        bundle: the content of the Secret; None if there is none that is usable.
+        bundle: the content of the Secret; None if it is missing or unusable.
         options: names and times.
         now: the wall clock.
         published_for: seconds since this replica saw this bundle in every ``caBundle``, see `Publication`; None if some
@@ -79,7 +79,7 @@ def decide(
         return RotationStep.CREATE
     overlapped = published_for is not None and published_for >= options.overlap
     if now >= load_certificate(bundle.authority.cert).not_valid_after_utc:
-        # No call can succeed with the old CA, so nothing is lost without an overlap.
+        # Calls fail with the old CA anyway, so no overlap is needed.
         successor = bundle.next_authority
         usable = successor is not None and now < load_certificate(successor.cert).not_valid_after_utc
         return RotationStep.SWITCH_CA if usable else RotationStep.CREATE
@@ -88,7 +88,7 @@ def decide(
     if bundle.next_authority is not None and overlapped:
         return RotationStep.SWITCH_CA
     if bundle.next_authority is None and bundle.previous and overlapped:
-        # Another client may have written a certificate of the old CA.
+        # Another client may have written a certificate that the old CA signed.
         renewed = is_issued_by(load_certificate(bundle.serving.cert), load_certificate(bundle.authority.cert))
         return RotationStep.DROP_OLD_CA if renewed else RotationStep.ISSUE_SERVING
     settled = bundle.next_authority is None and not bundle.previous
@@ -100,7 +100,7 @@ def decide(
 
 
 def fulfils(step: RotationStep, request: RenewalRequest) -> bool:
-    """Whether a step does what a request asks for, so that the request is over.
+    """Whether a step carries out a renewal request, so that the request can be removed.
 
     >>> fulfils(RotationStep.SWITCH_CA, RenewalRequest.SERVING), fulfils(RotationStep.SWITCH_CA, RenewalRequest.CA)
     (True, False)
@@ -132,7 +132,7 @@ def is_serving_due(bundle: CertificateBundle, options: SelfSigned, now: datetime
 def advance(
     bundle: CertificateBundle | None, step: RotationStep, options: SelfSigned, now: datetime
 ) -> CertificateBundle:
-    """Return the bundle after a step of `decide`. Makes keys for the steps that need some."""
+    """Return the bundle after a step of `decide`. Generates keys if the step needs them."""
     names, validity = options.server_names(), options.validity
     if bundle is None or step is RotationStep.CREATE:
         authority = create_authority(now, options.ca_validity)
@@ -174,8 +174,8 @@ def with_inherited(bundle: CertificateBundle, trusted: bytes, now: datetime) -> 
 def names_to_keep(bundle: CertificateBundle, options: SelfSigned, now: datetime) -> list[str]:
     """Return the names of a certificate that is valid, and only lacks names.
 
-    During an update of the operator, replicas want different names. Each adds its own, so that none removes those of
-    another one.
+    During an update of the operator, replicas need different names. Each adds its own names and keeps those of the
+    others.
     """
     if serving_fault(bundle, (), now) or not serving_fault(bundle, options.server_names(), now):
         return []

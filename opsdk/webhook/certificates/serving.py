@@ -1,4 +1,4 @@
-"""The TLS context of a server whose certificate is in memory, and changes while it runs."""
+"""The TLS context of a server with an in-memory certificate that is replaced at run time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class IssuedServingCertificate:
         client_ca_file: PEM certificates of the CAs whose clients are served; None serves every client.
 
     Attributes:
-        context: for the server. It stays the same.
+        context: for the server. It is never replaced.
         pair: the certificate that new connections get.
 
     Raises:
@@ -41,7 +41,7 @@ class IssuedServingCertificate:
         connection.context = self._current_context
 
     def replace(self, pair: CertificateKeyPair) -> None:
-        """Give `pair` to new connections. Raises `ConfigError` if it cannot be loaded; the old one then stays."""
+        """Use `pair` for new connections. Raises `ConfigError` if it cannot be loaded; the old one then stays."""
         self._current_context = pair_context(pair, self._client_ca_file)
         self.pair = pair
 
@@ -57,7 +57,7 @@ def pair_context(pair: CertificateKeyPair, client_ca_file: Path | None) -> ssl.S
 
 @contextmanager
 def file_of(content: bytes) -> Iterator[Path]:
-    """Return a file with the content for the block, because OpenSSL loads from files only.
+    """Yield the path of a file with the content, because OpenSSL loads only from files.
 
     On Linux it is in memory: containers often have no writable folder, and keys should not reach a disk.
     """
