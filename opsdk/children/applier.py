@@ -1,4 +1,4 @@
-"""`Applier` brings children into their desired state with server-side apply, and sends nothing if nothing differs."""
+"""`Applier` applies children with server-side apply, and sends no request if nothing differs."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class _Declared(msgspec.Struct, frozen=True):
 
 
 class _RemainingDifferences(msgspec.Struct, frozen=True):
-    """Digests of the differences that an apply left.
+    """Digests of the differences that remained after an apply.
 
     Attributes:
-        all: of all differences; b"" without any.
-        values: of the differences of values, the only ones that are seen if a cache strips managedFields.
+        all: of all differences; b"" if there are none.
+        values: of the value differences, the only detectable ones if a cache strips managedFields.
     """
 
     all: bytes = b""
@@ -111,7 +111,7 @@ class _ApplyRecord(msgspec.Struct, frozen=True):
         resource_version: at which the live object needed no write.
         source: see `_input_digest`.
         digest: of the desired object.
-        remaining: the differences that were left after the last apply.
+        remaining: the differences that remained after the last apply.
         owned: the fields of the last apply.
     """
 
@@ -129,10 +129,10 @@ class _ApplyRecord(msgspec.Struct, frozen=True):
 
 
 class Applier:
-    """Applies desired objects, only where the server would change the live object.
+    """Applies desired objects, only if the server would change the live object.
 
     The decision needs no memory of earlier applies: ``managedFields`` of the live object tell which fields an earlier
-    apply owns, and the schemas tell in which form the server writes a value. So a restart sends nothing either. Reads
+    apply owns, and the schemas define in which form the server writes a value. So a restart sends nothing. Reads
     go through the client's cache. A stale cache costs one request without effect.
 
     Some results cannot be known in advance: values that admission changes, defaults that this version of opsdk does not
@@ -151,7 +151,7 @@ class Applier:
     Args:
         client: reads (from its cache, if it has one) and writes.
         field_owner: the field manager of all applies.
-        drift: what to do when another manager changed an applied field.
+        drift: the reaction to a change of an applied field by another manager.
         on_write: is called with the explanation of each write, before the write. It must not raise.
         crds: CustomResourceDefinitions as JSON trees, for the schemas of unstructured objects.
         size: how many objects are remembered. More objects cost time, and some a request.
@@ -180,10 +180,10 @@ class Applier:
 
     # -------------------------------------------------------------- applying
     async def apply(self, desired: T, *, owner: KubeObject | None = None, force: bool = True) -> T:
-        """Make the object match `desired`, and return the live object. `desired` stays as it is.
+        """Make the object match `desired`, and return the live object. `desired` is not changed.
 
         Args:
-            desired: only the fields that matter. Fields that others or defaults set stay. A field of an earlier call
+            desired: the desired fields only. Fields that others or defaults set stay. A field of an earlier call
                 that is left out now is removed.
             owner: made the controller of the object (see `set_controller_reference`).
             force: take fields over from other managers.
@@ -212,7 +212,7 @@ class Applier:
         if live is None:
             return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
         _check_live(live, owner)
-        record = self._apply_records.get((gvk, key))  # another task may have applied it meanwhile
+        record = self._apply_records.get((gvk, key))  # another task may have applied it concurrently
         if record is not None and record.digest == declared.digest and record.is_at(live):
             return live
         comparison, owned, schema = self._compare(_live_tree(live), declared)
@@ -238,7 +238,7 @@ class Applier:
         return self._owner
 
     async def pending(self, desired: T, *, owner: KubeObject | None = None) -> Explanation | None:
-        """Return why `apply` would write, or None if it would send nothing. Raises as `apply`; writes nothing."""
+        """Return the reason for a write of `apply`, or None if it would send none. No writes; raises as `apply`."""
         kind, key = kind_of_object(desired), key_of(desired)
         declared = self._declare(desired, owner, b"")
         live: T | None = await self._client.get_or_none(kind, key)
@@ -260,7 +260,7 @@ class Applier:
         gvk, key = gvk_of(desired), key_of(desired)
         tree = shared_tree(desired)
         if owner is not None:
-            # On a copy: the caller's object stays as it is.
+            # Change a copy, not the caller's object.
             child = PartialObjectMetadata(
                 desired.api_version, desired.kind, msgspec.convert(tree["metadata"], type(desired.metadata))
             )
@@ -411,14 +411,14 @@ class Applier:
                 continue
             if verdict is PruneVerdict.DELETE and await self._delete(obj):
                 continue
-            # The cache is behind or strips managedFields, so the server's metadata decide.
+            # The cache is stale or strips managedFields, so check the server's metadata.
             if not await self._prune_uncached(metadata_only(kind), key_of(obj), owner, desired):
                 self._foreign.remember((obj.metadata.uid, obj.metadata.resource_version), True)
 
     async def _prune_uncached(
         self, kind: Kind[PartialObjectMetadata], key: ObjectKey, owner: KubeObject, desired: frozenset[Identity]
     ) -> bool:
-        """Delete the object if the server's metadata say so; False if it stays."""
+        """Delete the object if the server's metadata confirm it; return False if it is kept."""
         for _ in range(_DELETE_ATTEMPTS):
             current = await self._client.get_or_none(kind, key, uncached=True)
             if current is None:
@@ -449,9 +449,9 @@ class Applier:
 
 # ------------------------------------------------------------------ helpers
 def _input_digest(desired: AnyObject, owner: KubeObject | None) -> bytes:
-    """Return a digest of what the caller passes: equal ones mean the same desired object. b"" if it is not known.
+    """Return a digest of the caller's arguments: equal digests mean equal desired objects. b"" if unknown.
 
-    Only a repeated call needs it, which is nearly every call: it skips the preparation of the desired object.
+    It lets a repeated call, the usual case, skip the preparation of the desired object.
     """
     if was_decoded(desired):
         return b""  # fields that the class does not know are outside the encoding
@@ -464,7 +464,7 @@ def _input_digest(desired: AnyObject, owner: KubeObject | None) -> bytes:
 
 
 def _live_tree(live: AnyObject) -> JsonObject:
-    """Return the live object as the server wrote it."""
+    """Return the JSON tree of the live object as the server returned it."""
     origin = origin_of(live)
     return to_tree(live) if origin is None else origin
 
@@ -509,6 +509,6 @@ def _is_same_owner(controller: OwnerReference, owner: KubeObject) -> bool:
 def _terminating(live: KubeObject) -> TerminatingError:
     since, finalizers = live.metadata.deletion_timestamp, ", ".join(live.metadata.finalizers) or "none"
     return TerminatingError(
-        f"{live.kind} {key_of(live)} is being deleted since {since} (finalizers: {finalizers}): it is applied again"
-        " when it is gone"
+        f"{live.kind} {key_of(live)} is being deleted since {since} (finalizers: {finalizers}): it will be created "
+        "again after the deletion"
     )

@@ -1,6 +1,6 @@
-"""Whether a server-side apply would change the live object: the fields whose values or owners differ. Pure.
+"""Compares a live object with a desired one, as a server-side apply does: values and owners of fields. Pure.
 
-The comparison does what the server does with an apply. The fields that the desired object sets are compared with those
+The comparison follows the server's apply. The fields that the desired object sets are compared with those
 that the field manager owns, and each desired value, in the form that the server writes, with the live one.
 
 Upstream: sigs.k8s.io/structured-merge-diff/v6/merge/update.go (Updater.Apply)
@@ -28,7 +28,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class DifferenceKind(Enum):
-    """What an apply would change at a field."""
+    """The change that an apply would make at a field."""
 
     VALUE = "value"
     """The live value differs from the desired one, or is missing."""
@@ -104,7 +104,7 @@ def compare(
 
 
 def _server_view(desired: JsonObject, live: Mapping[str, JsonValue]) -> JsonObject:
-    """Return the object with what the server moves or adds on every write of its kind."""
+    """Return the object with the fields that the server moves or adds on every write of its kind."""
     match desired.get("apiVersion"), desired.get("kind"):
         case "v1", "Secret":
             return _with_encoded_strings(desired)
@@ -129,7 +129,7 @@ _DEFAULT_TOLERATIONS: Final = [
 
 
 def _with_default_tolerations(pod: JsonObject, live: Mapping[str, JsonValue]) -> JsonObject:
-    """Add what the admission plugin DefaultTolerationSeconds appends, if the live pod has it."""
+    """Add the tolerations of the admission plugin DefaultTolerationSeconds, if the live pod has them."""
     spec = pod.get("spec") or {}
     tolerations = spec.get("tolerations")
     existing = (live.get("spec") or {}).get("tolerations")
@@ -154,7 +154,7 @@ def _ownership(owned: FieldSet, to_own: FieldSet, differences: list[ApplyDiffere
 
 
 def _top_level_paths(fields: FieldSet, above: Path = ()) -> Iterator[Path]:
-    """Iterate over the paths that have no path above them in the set."""
+    """Iterate over the paths of the set that have no ancestor in it."""
     for element in fields.elements():
         if element in fields.members:
             yield (*above, element)
@@ -181,7 +181,7 @@ _ITEMS: Final = frozenset({Topology.LIST_SET, Topology.LIST_MAP})
 
 
 class _Values(msgspec.Struct):
-    """Walks the desired values beside the live ones."""
+    """Compares desired and live values recursively."""
 
     differences: list[ApplyDifference] = msgspec.field(default_factory=list)
     respelled: list[Path] = msgspec.field(default_factory=list)
@@ -205,12 +205,12 @@ class _Values(msgspec.Struct):
                 self._compare_leaf(existing, value, part, below, parent=(live, field_type, name))
 
     def _compare_nested(self, live: JsonValue, desired: JsonValue, field_type: FieldType, path: Path) -> bool:
-        """Compare the parts of a value that merges by parts; False if it changes as a whole."""
+        """Compare the parts of a granular value; return False if the value is replaced as a whole."""
         topology = topology_for(field_type.schema, live if desired is None else desired)
         if topology in _OBJECTS:
             if not (isinstance(live, dict) and live and (desired is None or isinstance(desired, dict))):
                 return False
-            # Null and {} keep what is there.
+            # Null and {} keep the live value.
             self.compare_fields(live, desired or {}, field_type, path)
             return True
         if topology in _ITEMS and isinstance(live, list) and live and (desired is None or isinstance(desired, list)):
@@ -274,7 +274,7 @@ _IDENTITY_METADATA: Final = frozenset(
 
 
 def _is_default(live: JsonValue, parent: Mapping[str, JsonValue], parent_type: FieldType, name: str) -> bool:
-    """Whether `live` is what the server fills in, or keeps, for a field that is left out."""
+    """Whether `live` is the value that the server sets as a default, or keeps, for an omitted field."""
     if parent_type.custom:
         return False
     if live is not ABSENT and name in KEPT_IF_EMPTY.get(parent_type.name, ()):

@@ -1,7 +1,7 @@
 """The defaults of built-in types that a comparison needs.
 
-The server fills them in where a desired object leaves a field out, inside values that merge as a whole, or where a
-desired object holds an empty value that the server drops. Each function fills in one object, given the values that the
+The server sets them for omitted fields inside atomic values, or where a
+desired object has an empty value that the server drops. Each function completes one object, given the values that the
 server keeps of it. A default that is missing here costs one apply without effect, see `opsdk.children.applier`.
 
 Upstream: pkg/apis/<group>/<version>/defaults.go (v1.36)

@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def check_desired(tree: JsonObject, gvk: GroupVersionKind, key: ObjectKey, resolved: ResolvedType | None) -> None:
-    """Check the name, the namespace, and that the fields fit the type. Only the server's types are checked so.
+    """Check name, namespace, and the types of the fields, if the type is that of the server.
 
     Raises:
         UsageError: the object cannot be applied. The message names the kind, the field and its value.
@@ -50,7 +50,7 @@ def check_desired(tree: JsonObject, gvk: GroupVersionKind, key: ObjectKey, resol
 
 
 def _message(name: str, gvk: GroupVersionKind, tree: JsonObject, field_type: FieldType, error: PatchError) -> str:
-    """Return the first fault with the value, which the error leaves out or prints as Go does."""
+    """Return the message of the first error with the value, which the error omits or formats as Go does."""
     text = str(error).removeprefix("errors:").strip().partition("\n")[0]
     path = error.path
     reason = text.removeprefix(f"{path}: ").partition(", got ")[0]

@@ -1,4 +1,4 @@
-"""What happens when another manager changed a field that an operator had applied."""
+"""The reaction to changes of applied fields by other managers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Drift(Enum):
-    """What `opsdk.children.applier.Applier` does when another manager changed a field that it had applied."""
+    """The reaction of `opsdk.children.applier.Applier` when another manager changed a field that it applied."""
 
     REPAIR = "repair"
     """Apply the desired value again."""

@@ -1,4 +1,4 @@
-"""Why an object was written: one value for each write, which prints as one line. Pure."""
+"""Explains writes: one value for each write, which prints as one line. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_VALUE_LENGTH: Final = 80
 
 
 class ApplyReason(Enum):
-    """Why an object, or one of its fields, is written."""
+    """The reason for the write of an object or one of its fields."""
 
     CREATE = "create"
     """The object does not exist."""
@@ -55,7 +55,7 @@ class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a write.
 
     Attributes:
-        reason: why it is written.
+        reason: the reason of the write.
         path: such as ``spec.template.spec.containers[name="web"].image``.
         live: the value before as JSON text, `REDACTED`, or "" if it is missing.
         desired: the value to write in the same form; "" if it is removed.
@@ -87,7 +87,7 @@ class FieldChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why one object is written, or why a drift is left as it is.
+    """The explanation of a write, or of a drift that is not reverted.
 
     Attributes:
         gvk: the kind.
@@ -123,7 +123,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             return f"{subject}: applied, the owners of its fields are unknown"
         rest = len(self.changes) - _MAX_CHANGES
         more = f"; {rest} more" if rest > 0 else ""
-        left = "" if self.written else " (left as it is)"
+        left = "" if self.written else " (not reverted)"
         return f"{subject}: {'; '.join(map(str, self.changes[:_MAX_CHANGES]))}{more}{left}"
 
 
@@ -189,7 +189,7 @@ def _reason(
     if own is not None and owns(own.fields, path):
         return ApplyReason.CHANGED
     if own is not None and path[:1] == _DATA_PATH and owns(own.fields, (*_STRING_DATA_PATH, *path[1:])):
-        # Applied as stringData of a Secret. Who changes the value owns it below data.
+        # Applied as stringData of a Secret. A manager that changes the value owns it below data.
         return ApplyReason.CHANGED if other is None else ApplyReason.DRIFT
     is_new = own is None or (previous is not None and not owns(previous, path))
     if difference.live is ABSENT:

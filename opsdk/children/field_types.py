@@ -1,6 +1,6 @@
-"""The types of fields: how the server merges a field, and how it writes the field's values.
+"""The types of fields: the merge rules of a field, and the form in which the server writes its values.
 
-A `FieldType` joins a `Schema`, which knows how values merge, with what only Go's types know: quantities, times, bytes,
+A `FieldType` combines a `Schema`, the merge rules, with information of the Go types: quantities, times, bytes,
 pointers, and fields that are always written. Types compile at their first use.
 """
 
@@ -19,7 +19,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class Form(Enum):
-    """How the server writes a value."""
+    """The form in which the server writes a value."""
 
     TEXT = "text"
     """As it is."""
@@ -63,8 +63,8 @@ class FieldType:
     """The type of one field, list item or map entry.
 
     Attributes:
-        schema: how values merge.
-        form: how values are written.
+        schema: the merge rules.
+        form: the form of written values.
         name: the name of a declared type such as ``core.v1.Container``, or "".
         mark: "" for a field that is omitted while empty, ``*`` for a pointer, ``=`` for a field that is always written,
             ``?`` for one that is written as null while empty.

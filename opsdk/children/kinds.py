@@ -18,7 +18,7 @@ REF: Final = "#/components/schemas/"
 
 
 class BuiltInKind(msgspec.Struct, frozen=True):
-    """What the server's discovery tells about a kind.
+    """Discovery information about a kind.
 
     Attributes:
         type_name: the name of the kind's type in `type_schemas`, such as ``apps.v1.Deployment``.

@@ -1,4 +1,4 @@
-"""Which objects of an owner are no longer desired. Pure."""
+"""Decides which objects of an owner are pruned. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Identity = tuple[GroupKind, ObjectKey]
 
 
 class PruneVerdict(Enum):
-    """What to do with an object of a pruned kind."""
+    """The decision for an object of a pruned kind."""
 
     KEEP = "keep"
     """It is desired, terminating, controlled by another owner, or never applied by the field manager."""
@@ -31,9 +31,9 @@ def identity_of(obj: KubeObject) -> Identity:
 
 
 def judge(obj: KubeObject, *, owner: KubeObject, field_owner: str, desired: Container[Identity]) -> PruneVerdict:
-    """Return what to do with `obj`, an object in any representation."""
+    """Return the decision for `obj`, an object in any representation."""
     meta = obj.metadata
-    # Most objects are desired.
+    # The most frequent case first: most objects are desired.
     if identity_of(obj) in desired or meta.deletion_timestamp is not None or not is_controlled_by(owner, obj):
         return PruneVerdict.KEEP
     if not meta.managed_fields:

@@ -57,12 +57,12 @@ class SetOwner(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, owner: KubeObject) -> SetOwner:
-        """Return the owner that is an object."""
+        """Return the reference to an object as the owner."""
         return cls(gvk_of(owner), key_of(owner))
 
     @classmethod
     def read(cls, annotations: Mapping[str, str]) -> SetOwner | None:
-        """Return the owner that the annotations of an object name; None if there is none, or they are broken."""
+        """Return the owner that the annotations of an object name; None if they are missing or malformed."""
         api_version, separator, kind = annotations.get(OWNER_GVK, "").partition(", Kind=")
         name = annotations.get(OWNER_NAME, "")
         group, slash, version = api_version.rpartition("/")
@@ -83,7 +83,7 @@ class SetOwner(msgspec.Struct, frozen=True):
 
 
 class SetIdentity(msgspec.Struct, frozen=True):
-    """What tells one set from others.
+    """The identity of a set.
 
     Attributes:
         set_id: of the set.
@@ -157,7 +157,7 @@ def _unzip(data: bytes) -> bytes:
 
 
 def applied_form(tree: JsonObject) -> JsonObject:
-    """Return what the annotation holds of an object: no annotation of its own, long strings cut."""
+    """Return the object for the annotation: without the annotation itself, and with long strings truncated."""
     annotations = {name: value for name, value in _annotations_of(tree).items() if name != APPLIED}
     metadata = {**tree.get("metadata", {}), "annotations": annotations}
     rest = {name: value for name, value in tree.items() if name != "status"}
@@ -174,7 +174,7 @@ def _shortened(value: JsonValue, *, in_list: bool, name: str = "") -> JsonValue:
     if isinstance(value, dict):
         return {key: _shortened(item, in_list=in_list, name=key) for key, item in value.items()}
     if isinstance(value, list):
-        # Items of plain values are items of sets: they are whole.
+        # Items of scalar type are items of sets, so they are not truncated.
         return [_shortened(item, in_list=True) if isinstance(item, dict | list) else item for item in value]
     is_key = in_list and name in _LIST_KEYS
     return value[:_MAX_STRING_LENGTH] if isinstance(value, str) and not is_key else value

@@ -1,4 +1,4 @@
-"""The three-way merge of client-side apply: what was applied, what is desired, what the server has. Pure.
+"""The three-way merge of client-side apply: last applied, desired and live object. Pure.
 
 Upstream: k8s.io/apimachinery/pkg/util/strategicpatch/patch.go (CreateThreeWayMergePatch);
 k8s.io/client-go/util/csaupgrade/upgrade.go
@@ -32,7 +32,7 @@ _APPLIED_PATH: Final = ("f:metadata", "f:annotations", f"f:{APPLIED}")
 
 
 class _Merge(msgspec.Struct, frozen=True):
-    """The parts of a three-way merge."""
+    """The inputs of a three-way merge."""
 
     original: JsonObject
     desired: JsonObject
@@ -56,7 +56,7 @@ class _Merge(msgspec.Struct, frozen=True):
 def three_way_patch(desired: JsonObject, live: JsonObject, field_type: FieldType | None = None) -> JsonObject | None:
     """Return the merge patch that makes `live` match `desired`; None if the server would change nothing.
 
-    What was applied before is read from the annotation of `live`. The patch has the resource version of `live`, so it
+    The last applied object is read from the annotation of `live`. The patch has the resource version of `live`, so it
     conflicts with a concurrent change.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the server makes of a desired value: decoded, without empty values, with defaults, and encoded again. Pure.
+"""Computes the form in which the server stores a desired value: decoded, pruned, defaulted and encoded. Pure.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/converter.go, k8s.io/apiextensions-apiserver/pkg/apiserver/schema (v1.36)
 """
@@ -26,7 +26,7 @@ _ZERO_VALUES: Final = {Form.TEXT: "", Form.NUMBER: 0, Form.BOOLEAN: False, Form.
 
 
 def written_form(value: JsonValue, field_type: FieldType) -> JsonValue:
-    """Return what the server writes for a field with `value`, or `ABSENT` if it drops the field.
+    """Return the value that the server writes for a field with `value`, or `ABSENT` if it drops the field.
 
     A value that the server would reject is returned as it is.
     """
@@ -39,7 +39,7 @@ def written_form(value: JsonValue, field_type: FieldType) -> JsonValue:
         return written
     if field_type.form in _COLLECTIONS and field_type.mark:
         return written if field_type.keeps_empty else None
-    # A struct is behind a pointer, so an empty one differs from none.
+    # A struct pointer distinguishes an empty struct from nil.
     pointed = isinstance(written, dict) and field_type.form is not Form.MAP
     return written if field_type.mark or pointed else ABSENT
 
@@ -48,7 +48,7 @@ _COLLECTIONS: Final = frozenset({Form.LIST, Form.MAP})
 
 
 def zero_form(field_type: FieldType) -> JsonValue:
-    """Return what the server writes for a field of a built-in type that is left out, or `ABSENT` for nothing."""
+    """Return the value that the server writes for an omitted field of a built-in type, or `ABSENT` for nothing."""
     if field_type.mark == "?":
         return None
     if field_type.mark != "=":
@@ -99,7 +99,7 @@ def _struct(value: JsonObject, field_type: FieldType) -> JsonObject:
 
 
 def is_zero(written: JsonValue, field_type: FieldType) -> bool:
-    """Whether Go cannot tell this value of an always written field from a field that is left out."""
+    """Whether Go cannot distinguish this value of an always written field from an omitted field."""
     if written is None or field_type.custom or isinstance(written, dict | list):
         return written is None and not field_type.custom
     empty_text = field_type.form is Form.INT_OR_STRING and written == ""

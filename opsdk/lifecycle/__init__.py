@@ -1,6 +1,6 @@
 """Several named handlers of one kind on one informer, and lifecycles: create, updated, remove with a finalizer.
 
-It holds no clients and caches: each object gets a cluster. Controllers with one reconciler are in `opsdk.controller`.
+It creates no clients and caches: each class takes a cluster. Controllers with one reconciler are in `opsdk.controller`.
 
 The names are imported when they are first used. Type checkers read ``__init__.pyi``.
 """

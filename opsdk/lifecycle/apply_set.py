@@ -44,17 +44,17 @@ class ApplySetParent:
         self._set_id = set_id
 
     async def kinds(self) -> list[GroupKind]:
-        """Return the recorded kinds; none if the parent is gone. Raises `AlreadyOwnedError`."""
+        """Return the recorded kinds; empty if the parent is gone. Raises `AlreadyOwnedError`."""
         parent = await self._client.get_or_none(metadata_only(self._owner.gvk), self._owner.key, uncached=True)
         return [] if parent is None else self._recorded(parent)
 
     async def record(self, kinds: Collection[GroupKind], desired: Sequence[KubeObject], *, keep: bool) -> None:
-        """Record kinds and namespaces. No write without a change.
+        """Record kinds and namespaces. Writes only on a change.
 
         Args:
             kinds: that may have objects of the set.
             desired: the objects, for their namespaces.
-            keep: keep what is recorded: before objects are written and deleted.
+            keep: also keep the recorded kinds; needed before objects are written and deleted.
 
         Raises:
             AlreadyOwnedError: the parent is the parent of another ApplySet.
@@ -65,7 +65,9 @@ class ApplySetParent:
         if parent is None:
             if not desired:
                 return
-            raise NotFoundError(f"{self._owner.gvk.kind} {key} is gone, and its objects cannot be recorded on it")
+            raise NotFoundError(
+                f"{self._owner.gvk.kind} {key} does not exist, so the kinds of the ApplySet cannot be recorded on it"
+            )
         annotations = parent.metadata.annotations
         namespaces = {child.metadata.namespace for child in desired}
         recorded = self._recorded(parent)
@@ -91,7 +93,7 @@ class ApplySetParent:
         other = annotations.get(SET_ANNOTATION, self._set_id)
         if tooling.partition("/")[0] != "opsdk" or other != self._set_id:
             raise AlreadyOwnedError(
-                f"{self._owner.gvk.kind} {self._owner.key} is the parent of an ApplySet already ({tooling}, set "
+                f"{self._owner.gvk.kind} {self._owner.key} is already the parent of an ApplySet ({tooling}, set "
                 f"{other or 'without id'}): use another owner, or neither apply_set nor dynamic_lookup"
             )
         return parse_group_kinds(annotations.get(APPLY_SET_KINDS, ""))

@@ -1,4 +1,4 @@
-"""Objects of one managed cluster, for handlers that run for each cluster.
+"""Filters the objects of one managed cluster, for handlers that run for each cluster.
 
 Upstream: github.com/rancher/norman/controller/generic_controller.go (ObjectInCluster)
 """

@@ -180,7 +180,7 @@ class Cond:
     async def once(self, obj: T, function: Callable[[T], Awaitable[T | None]]) -> T:
         """As `do_until_true`, without a second try: raises `IgnoreError` if the condition is False."""
         if self.is_false(obj):
-            raise IgnoreError(f"{self.type} is False and is tried once: {self.message(obj)}")
+            raise IgnoreError(f"{self.type} is False, and once() does not retry: {self.message(obj)}")
         return await self.do_until_true(obj, function)
 
     async def track(self, client: Client, obj: T, function: Callable[[T], Awaitable[T | None]]) -> T:
@@ -208,7 +208,7 @@ def ensure_status(obj: TypedObject) -> Any:
     """
     fields = {field.name: field.type for field in msgspec.structs.fields(type(obj))}
     if "status" not in fields:
-        raise UsageError(f"{type(obj).__name__} has no status: set conditions of a kind that has one")
+        raise UsageError(f"{type(obj).__name__} has no status: use a kind with a status")
     owner: Any = obj
     if owner.status is None:
         try:

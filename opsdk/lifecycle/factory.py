@@ -1,4 +1,4 @@
-"""One GenericController for each kind of a cluster, shared by everything that handles the kind.
+"""Shares one GenericController for each kind of a cluster between all handlers of the kind.
 
 Upstream: github.com/rancher/lasso/pkg/controller/sharedcontrollerfactory.go
 """
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=AnyObject)
 
 
 class HasManager(Protocol):
-    """What a factory needs of an `opsdk.builder.operator.Operator`."""
+    """The part of an `opsdk.builder.operator.Operator` that a factory uses."""
 
     @property
     def cluster(self) -> Cluster:
@@ -48,7 +48,7 @@ class HasManager(Protocol):
 
 
 class SharedControllerFactory:
-    """Makes the controllers of a cluster, one for each kind, and adds them to a manager.
+    """Creates the controllers of a cluster, one for each kind, and adds them to a manager.
 
     A controller starts its informer with its first handler, also after the manager has started.
 
@@ -60,7 +60,7 @@ class SharedControllerFactory:
         prefix: of the controllers' names, such as the name of the cluster with ``-``.
         journal: keeps what each run did.
         clock: source of time.
-        declare: gets the permissions that the informer of each kind needs. What handlers write is declared beside.
+        declare: receives the permissions for the informer of each kind. Declare the writes of handlers separately.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class SharedControllerFactory:
         return cls(operator.cluster, operator.manager, options=options, journal=operator.journal, declare=operator.rbac)
 
     def for_kind(self, kind: KindLike[T], *, predicates: Sequence[PredicateFunc] = ()) -> GenericController[T]:
-        """Return the controller of a kind; the first call makes it.
+        """Return the controller of a kind; the first call creates it.
 
         Args:
             kind: the kind. All callers use the same representation: typed or unstructured.
@@ -107,10 +107,12 @@ class SharedControllerFactory:
         if existing.kind.representation is not token.representation:
             raise UsageError(
                 f"{existing.name} handles {token.gvk} as {existing.kind.representation.__name__}, not as "
-                f"{token.representation.__name__}: use one class for a kind, or a factory of your own"
+                f"{token.representation.__name__}: use one class for each kind, or another factory"
             )
         if predicates:
-            raise UsageError(f"{existing.name} exists already: pass predicates where it is made, or use `when`")
+            raise UsageError(
+                f"{existing.name} already exists: pass predicates to the first for_kind call, or use `when`"
+            )
         return existing
 
     def for_object(self, obj: T) -> GenericController[T]:

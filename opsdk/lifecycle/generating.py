@@ -1,7 +1,7 @@
-"""Handlers that return the objects which should exist for an object.
+"""Handlers that return the desired objects for an object.
 
-The objects are applied with server-side apply, and those that are no longer returned are deleted. Where an owner
-reference is possible it ties them to their owner. Objects in other namespaces and cluster-scoped ones have a label with
+The objects are applied with server-side apply, and those that are no longer returned are deleted. They get an owner
+reference where Kubernetes allows one. Objects in other namespaces and cluster-scoped ones have a label with
 the identity of their set instead, and a finalizer of the owner deletes them.
 
 Upstream: github.com/rancher/wrangler (generated RegisterXGeneratingHandler), pkg/generic/generating.go, pkg/apply
@@ -46,7 +46,7 @@ class GeneratingOptions(Options, frozen=True, kw_only=True):
     Attributes:
         allow_cross_namespace: objects may be in another namespace than their owner.
         allow_cluster_scoped: objects of a namespaced owner may be cluster-scoped.
-        no_owner_reference: set no owner references; the label alone ties objects to their owner.
+        no_owner_reference: set no owner references; only the label identifies the objects of an owner.
         dynamic_lookup: objects may have kinds that were not declared. The kinds that were generated are recorded in an
             annotation of the owner, so that they are pruned after a restart too.
         unique_apply_for_resource_version: apply once for a resource version of the owner. Changes of children by
@@ -61,7 +61,7 @@ class GeneratingOptions(Options, frozen=True, kw_only=True):
 
     @property
     def uses_labels(self) -> bool:
-        """Whether an object may lack an owner reference."""
+        """Whether objects may have no owner reference."""
         return self.allow_cross_namespace or self.allow_cluster_scoped or self.no_owner_reference
 
 
@@ -102,7 +102,7 @@ class GeneratingHandler:
             )
 
     async def updated(self, obj: Child, ctx: Context) -> None:
-        """Apply what the function returns, and prune what it does not."""
+        """Apply the objects that the function returns, and prune the others."""
         request = Request.of(obj)
         version = (obj.metadata.uid, obj.metadata.resource_version)
         if self.options.unique_apply_for_resource_version and self._applied_versions.get(request) == version:
@@ -120,7 +120,7 @@ class GeneratingHandler:
         self._applied_versions[request] = version
 
     async def remove(self, obj: Child, ctx: Context) -> None:
-        """Delete the objects that no owner reference ties to `obj`."""
+        """Delete the objects of `obj` without an owner reference."""
         request = Request.of(obj)
         self._applied_versions.pop(request, None)
         await self._prune_labelled(request, obj, self._known_kinds(obj), set(), ctx)
@@ -132,7 +132,7 @@ class GeneratingHandler:
         else:
             await self.updated(obj, ctx)
 
-    # -------------------------------------------------------------- what should exist
+    # -------------------------------------------------------------- desired objects
     async def _generate(self, obj: Child, ctx: Context) -> tuple[list[Child], list[Child]]:
         """Return the objects with an owner reference, and those with a label."""
         arguments = (deep_copy(obj), ctx) if self._takes_context else (deep_copy(obj),)
@@ -180,7 +180,7 @@ class GeneratingHandler:
             return False
         return not self.options.no_owner_reference
 
-    # -------------------------------------------------------------- what should not
+    # -------------------------------------------------------------- pruning
     def set_id(self, owner: GroupVersionKind, request: Request) -> str:
         """Return the value of `SET_LABEL`: the same for the same owner, also after a restart."""
         identity = "\0".join((self.name, *owner.group_kind, request.namespace, request.name))
@@ -224,13 +224,13 @@ class GeneratingHandler:
                 meta = child.metadata
                 if meta.deletion_timestamp is not None or (gvk_of(child).group_kind, key_of(child)) in desired:
                     continue
-                # A copy that a user made has the label too, but was not applied by this program.
+                # A user's copy also has the label, but this program did not apply it.
                 managers = {entry.manager for entry in meta.managed_fields if entry.operation == APPLY}
                 if not meta.managed_fields or field_owner in managers:
                     await ctx.client.delete(child, uid=meta.uid, missing_ok=True, propagation="Background")
 
     def sources(self, controller: GenericController[Any]) -> list[KindSource]:
-        """Return what watches the declared kinds, so that a change of a child by others is repaired."""
+        """Return sources that watch the declared kinds, so that changes of children by other clients are reverted."""
         gvk = controller.kind.gvk
 
         def owner_of(child: AnyObject) -> list[Request]:
@@ -255,7 +255,7 @@ def generates(
     name: str = "",
     options: GeneratingOptions | None = None,
 ) -> Callable[[Callable[..., Any]], GeneratingHandler]:
-    """Decorator: the function returns or yields the objects that should exist for an object of the controller.
+    """Decorator: the function returns or yields the desired objects for an object of the controller.
 
     ::
 

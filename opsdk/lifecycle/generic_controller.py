@@ -1,8 +1,8 @@
 """GenericController: named handlers of one kind, on one shared informer and one work queue.
 
 Upstream: github.com/rancher/norman/controller/generic_controller.go, github.com/rancher/lasso/pkg/controller
-Deviates: by default only the handlers that failed are retried; a handler gets a copy of the object, so that what a
-failed handler changed does not reach the next one.
+Deviates: by default only failed handlers are retried; a handler gets a copy of the object, so that changes of a
+failed handler do not reach the next one.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _DEFERRED = Result()
 
 
 class _RequeueHandlers(RequeuePolicy):
-    """Queues the handlers that failed, one by one, with a backoff of their own. For `RetryPolicy.FAILED`.
+    """Queues each failed handler with its own backoff. For `RetryPolicy.FAILED`.
 
     Attributes:
-        scheduled: when the retries are due that the queue holds. An event before that does not count as an attempt.
+        scheduled: the due times of queued retries. An earlier event does not count as an attempt.
     """
 
     def __init__(self, retry: RetryPolicy, clock: Clock) -> None:
@@ -90,14 +90,14 @@ class _RequeueHandlers(RequeuePolicy):
             if item in self.scheduled:
                 waits.append(max(self.scheduled[item] - now, 0.0))
         log_failure(error, wait=min(waits))
-        detail = f"retry of {', '.join(error.names)} in {min(waits):.3g} s: {error}"
+        detail = f"retry {', '.join(error.names)} in {min(waits):.3g} s: {error}"
         return ReconcileEnd(Outcome.ERROR, detail=detail, notes=notes, error=error)
 
     def after_success(
         self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None, notes: Mapping[str, bool]
     ) -> ReconcileEnd:
         if result is _DEFERRED:
-            return ReconcileEnd(Outcome.SUCCESS, detail="nothing to do now", notes=notes)
+            return ReconcileEnd(Outcome.SUCCESS, detail="deferred, or already done", notes=notes)
         return super().after_success(queue, queue_item, result, notes)
 
 
@@ -118,9 +118,9 @@ class GenericController(Generic[T]):
     """Calls named handlers for the objects of one kind. A Runnable.
 
     The handlers of an object are called one after the other, in the order of their registration, and never twice at
-    the same time. Each gets what the one before it returned. All are called, also if one fails. The errors are joined,
-    and the object is retried as `GenericControllerOptions.retry` says. Without a handler the controller waits for the
-    first one, and starts no informer.
+    the same time. Each gets the object that the previous one returned. All are called, even after a failure. The errors
+    are joined, and the object is retried as `GenericControllerOptions.retry` says. Without a handler the controller
+    waits for the first one, and starts no informer.
 
     With `RetryPolicy.FAILED`, a handler whose call timed out does not delay the others: until it succeeds, it is called
     for this object after them, on its own. So is a handler that timed out for as many objects as there are workers.
@@ -274,7 +274,7 @@ class GenericController(Generic[T]):
         return registration
 
     def on_change(self, name: str, function: Callable[..., Awaitable[Any]]) -> NamedHandler:
-        """Add a handler (wrangler's ``OnChange``). Another name of `add_handler`, without options."""
+        """Add a handler (wrangler's ``OnChange``). Same as `add_handler`, without options."""
         return self.add_handler(name, function)
 
     def on_remove(self, name: str, function: Callable[..., Awaitable[Any]]) -> NamedHandler:
@@ -312,11 +312,11 @@ class GenericController(Generic[T]):
 
     # -------------------------------------------------------------- queue
     def enqueue(self, namespace: str, name: str) -> None:
-        """Call all handlers for an object, after the rate limiter's delay. Before the start it is remembered."""
+        """Call all handlers for an object, after the rate limiter's delay. Calls before the start are queued."""
         self.controller.queue.add_rate_limited(Request(namespace, name), cause=ReconcileCause("enqueue"))
 
     def enqueue_after(self, namespace: str, name: str, seconds: float) -> None:
-        """Call all handlers for an object in `seconds`. An earlier time that is set already stays."""
+        """Call all handlers for an object in `seconds`, unless an earlier call is already scheduled."""
         self.controller.queue.add(Request(namespace, name), after=seconds, cause=ReconcileCause("enqueue"))
 
     def keys(self) -> list[Request]:
@@ -327,7 +327,7 @@ class GenericController(Generic[T]):
         return [Request(*e.key) for informer in cached.informers.values() for e in informer.store.entries()]
 
     def add_source(self, source: EventSource) -> None:
-        """Feed the queue from another source too, such as a `KindSource` of related objects."""
+        """Add a source for the queue, such as a `KindSource` of related objects."""
         if self.controller.state is ControllerState.NEW:
             self._sources.append(source)
         else:
@@ -360,13 +360,13 @@ class GenericController(Generic[T]):
             await self.controller.warmup()
 
     async def _watch_added(self) -> None:
-        """Hand the sources over that were added before the start."""
+        """Pass the sources that were added before the start to the controller."""
         sources, self._sources = self._sources, []
         for source in sources:
             await self.controller.watch(source)
 
     async def wait_ready(self) -> None:
-        """Return when the workers run; at once while there is no handler."""
+        """Wait until the workers run; return immediately without a handler."""
         if self._has_handlers.is_set():
             await self.controller.wait_ready()
 
@@ -375,7 +375,7 @@ class GenericController(Generic[T]):
 
     # -------------------------------------------------------------- handling
     async def _reconcile(self, request: Request, ctx: Context) -> Result | None:
-        """Handle an item of the queue: all handlers of an object, or one."""
+        """Handle a queue item: call all handlers of an object, or one."""
         item: AnyRequest = request
         if isinstance(item, HandlerRequest):
             self._requeue_policy.scheduled.pop(item, None)
@@ -399,7 +399,7 @@ class GenericController(Generic[T]):
         if obj is not None and self._deletions.is_stale(
             obj.metadata.uid, obj.metadata.resource_version, now=self._clock.now()
         ):
-            log.warning("the cache shows %s %s, which is deleted: waiting for a newer list", self.kind.name, key)
+            log.warning("the cache is stale, it has the deleted %s %s: waiting for a newer list", self.kind.name, key)
             return Result(requeue_after=RETRY_SECONDS)
         if obj is not None and self.finalizers:
             self._warn_of_unknown(obj)
@@ -409,7 +409,7 @@ class GenericController(Generic[T]):
                 if registration.selects(obj):
                     obj = await self._call(registration, key, obj, ctx)
             except IgnoreError as reason:
-                log.debug("%s ends for %s: %s", registration.name, key, reason)
+                log.debug("%s skips %s: %s", registration.name, key, reason)
                 self._clear_failure(key, registration.name)
             except Exception as error:  # noqa: BLE001 - a user function may raise anything
                 error.add_note(f"in handler {registration.name}")
@@ -422,12 +422,12 @@ class GenericController(Generic[T]):
         return None
 
     def _warn_of_unknown(self, obj: T) -> None:
-        """Log each finalizer once that has the prefix of our lifecycles and belongs to none of them."""
+        """Log, once each, finalizers with the prefix of our lifecycles that no lifecycle handles."""
         for name in unknown_finalizers(obj.metadata.finalizers, self.finalizers.values()):
             if name not in self._warned_finalizers:
                 self._warned_finalizers.add(name)
                 log.warning(
-                    "%s %s has the finalizer %s, which no lifecycle of %s handles: if its program is gone, run "
+                    "%s %s has the finalizer %s, which no lifecycle of %s handles: if its controller is removed, run "
                     "opsdk cleanup --finalizers %s --kind %s",
                     self.kind.name,
                     key_of(obj),
@@ -438,7 +438,7 @@ class GenericController(Generic[T]):
                 )
 
     def _handlers_to_call(self, item: AnyRequest) -> Iterable[NamedHandler]:
-        """Return the handlers to call now. Those that hang get an item of their own."""
+        """Return the handlers to call now. A handler whose last call timed out gets a separate queue item."""
         if isinstance(item, HandlerRequest):
             registration = self.handlers.get(item.handler)
             return [registration] if registration is not None else []

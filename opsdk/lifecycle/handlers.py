@@ -56,9 +56,9 @@ def takes_context(function: Any, arguments: int) -> bool:
 
 
 def check_returned(handler: str, returned: Any, *, kind: Kind[T], request: Request, given: T | None) -> T:
-    """Return what a handler returned.
+    """Return the object that a handler returned, after a check.
 
-    Raises `WrongObjectError` if it is not the object that `request` names, or has another uid than what was `given`.
+    Raises `WrongObjectError` if it is not the object of `request`, or its uid differs from that of `given`.
     """
     same = isinstance(returned, kind.representation) and gvk_of(returned) == kind.gvk
     if same and key_of(returned) == request.key and (given is None or returned.metadata.uid == given.metadata.uid):
@@ -127,14 +127,14 @@ class NamedHandler(Closing):
                 self._idle.set()
 
     def remove(self) -> None:
-        """Call the handler no more. Calls that run go on. Idempotent."""
+        """Stop calling the handler. Running calls continue. Idempotent."""
         self.active = False
         if self._on_remove is not None:
             self._on_remove(self)
             self._on_remove = None
 
     async def aclose(self) -> None:
-        """Remove the handler, and return when its calls have ended; at once if the handler itself calls it."""
+        """Remove the handler, and wait until its calls have ended; does not wait if the handler itself calls it."""
         self.remove()
         if asyncio.current_task() not in self._calls:
             await self._idle.wait()
@@ -167,7 +167,7 @@ class HandlerTransaction:
         self._size += 1
 
     def commit(self) -> None:
-        """Make all registrations active, without an await in between. Does nothing after the end."""
+        """Activate all registrations atomically, without an await. Does nothing after the end."""
         pending = self._end("committed")
         for registration, _ in pending:
             registration.active = True
@@ -175,7 +175,7 @@ class HandlerTransaction:
             activate(registration)
 
     def rollback(self) -> None:
-        """Drop all registrations; none of them was called. Does nothing after the end."""
+        """Drop all registrations; no handler has been called. Does nothing after the end."""
         for registration, _ in self._end("rolled back"):
             registration.remove()
 
@@ -212,12 +212,12 @@ class HandlerList:
         if registration.name in self._handlers:
             other = place_of(self._handlers[registration.name].function)
             raise UsageError(
-                f"{self._controller} has a handler {registration.name!r} already ({other}): choose another name"
+                f"{self._controller} already has a handler {registration.name!r} ({other}): choose another name"
             )
         self._handlers[registration.name] = registration
 
     def discard(self, registration: NamedHandler) -> None:
-        """Remove a handler, if it is there."""
+        """Remove a handler, if it is registered."""
         if self._handlers.get(registration.name) is registration:
             del self._handlers[registration.name]
 

@@ -1,4 +1,4 @@
-"""A client that acts as another user, with the cache of a cluster behind it.
+"""A client that impersonates another user. Its writes are visible in cached reads of the cluster.
 
 Upstream: github.com/rancher/wrangler/pkg/generic/controller.go (WithImpersonation)
 """
@@ -20,10 +20,10 @@ from opsdk.rest.transport import Transport
 
 @asynccontextmanager
 async def impersonating(cluster: Cluster, user: str, *, groups: tuple[str, ...] = ()) -> AsyncIterator[Client]:
-    """Give a client whose requests the server judges by the rights of `user`.
+    """Yield a client whose requests are authorized as `user`.
 
-    It reads from the server: the cache has what the program may read. Cached reads of the cluster see its writes. The
-    program needs the permission ``impersonate``.
+    It reads from the server, because the cache is filled with the program's permissions. Cached reads of the cluster
+    see its writes. The program needs the permission ``impersonate``.
 
     >>> async def delete_as(cluster: Cluster, user: str, name: str) -> None:
     ...     async with impersonating(cluster, user) as client:

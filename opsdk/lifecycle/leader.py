@@ -1,4 +1,4 @@
-"""Callbacks for the begin of a leadership.
+"""Callbacks that run when this replica becomes the leader.
 
 Upstream: github.com/rancher/wrangler/pkg/leader (Manager.OnLeader)
 """
@@ -15,7 +15,7 @@ LeaderCallback = Callable[[], Awaitable[None]]
 
 
 class _OnLeader:
-    """Runs one callback when the LEADER group starts: a term of this replica begins once."""
+    """Runs one callback when the LEADER group starts, which happens once in a process."""
 
     def __init__(self, callback: LeaderCallback) -> None:
         self._callback = callback
@@ -29,10 +29,10 @@ class _OnLeader:
 
 
 def on_leader(manager: Manager, *callbacks: LeaderCallback) -> None:
-    """Call async functions once when this replica begins to lead; without an election, when the caches are ready.
+    """Call async functions once when this replica becomes the leader; without an election, when the caches are ready.
 
-    They run beside each other and beside the controllers. An exception stops the manager. The end of the leadership
-    cancels what still runs. A replica that has lost the lease ends, so a later term is another process.
+    They run concurrently with each other and with the controllers. An exception stops the manager. The loss of the
+    lease cancels running functions, and then the process ends, so each process leads at most once.
 
     Raises `UsageError` for a function that is not async.
     """

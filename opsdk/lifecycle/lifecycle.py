@@ -1,7 +1,7 @@
 """Lifecycles: a class with any of ``create``, ``updated`` and ``remove`` as a handler of a `GenericController`.
 
 Upstream: github.com/rancher/norman/lifecycle/object.go
-Deviates: what ``create`` changed is written together with its annotation, in one update.
+Deviates: the changes of ``create`` are written together with its annotation, in one update.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LifecycleHandler(Generic[T]):
         self.methods = LifecycleMethods(**dict.fromkeys(functions, True))
 
     async def __call__(self, request: Request, obj: T | None, ctx: Context) -> T | None:
-        """Take the next steps for an object, and return its new state."""
+        """Run the next steps of the lifecycle for an object, and return the new object."""
         if obj is None:
             return None
         action = next_action(obj.metadata, self.methods, self.names)
@@ -110,14 +110,14 @@ class LifecycleHandler(Generic[T]):
         return created
 
     async def _record(self, method: str, request: Request, obj: T, ctx: Context) -> T:
-        """Call a method, and write what it changed."""
+        """Call a method, and write its changes."""
         before = Before.of(obj)
         returned = await self._call(method, request, obj, ctx, before)
         await self._writer.write(ctx.client, before, returned)
         return returned
 
     async def _call(self, method: str, request: Request, obj: T, ctx: Context, before: Before) -> T:
-        """Call a method. If it raises, write what it changed in the object before."""
+        """Call a method. If it raises, write the changes that it made before."""
         arguments = (obj, ctx) if method in self._with_context else (obj,)
         try:
             returned = await self._functions[method](*arguments)
@@ -125,7 +125,7 @@ class LifecycleHandler(Generic[T]):
             try:
                 await self._writer.write(ctx.client, before, obj)
             except Exception as failure:  # noqa: BLE001 - the method's own error is raised, with this one as a note
-                error.add_note(f"what {method} changed before was not written: {failure}")
+                error.add_note(f"the changes of {method} before its error were not written: {failure}")
             raise
         if returned is None:
             return obj
@@ -137,10 +137,10 @@ class LifecycleHandler(Generic[T]):
             removed = await self._record("remove", request, obj, ctx)
         except NotFoundError as error:
             if await ctx.client.get_or_none(self._kind, request.key, uncached=True) is None:
-                return obj  # another program removed the finalizer meanwhile, and the object is gone
+                return obj  # another client removed the finalizer, so the object is gone
             raise error from None
         remaining = await self._remove_finalizer(ctx.client, removed, request)
-        # An update without finalizers deletes the object. Until the watch says so, the cache shows it with them.
+        # An update without finalizers deletes the object; the cache shows it until the watch reports the deletion.
         self._finished.record(obj.metadata.uid, remaining.metadata.resource_version, now=ctx.clock.now())
         return remaining
 

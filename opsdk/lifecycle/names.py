@@ -1,4 +1,4 @@
-"""The finalizer and the annotation of a lifecycle, and the older names that it takes over.
+"""The finalizer and the annotation of a lifecycle, and the former names that it adopts.
 
 Upstream: github.com/rancher/norman/lifecycle/object.go, github.com/rancher/wrangler/pkg/generic/remove.go
 """
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 class LifecycleNames(Options, frozen=True, kw_only=True):
-    """What a lifecycle writes into the metadata of an object.
+    """The names that a lifecycle writes into the metadata of an object.
 
     >>> LifecycleNames.norman("dns").finalizer
     'controller.cattle.io/dns'
@@ -34,7 +34,7 @@ class LifecycleNames(Options, frozen=True, kw_only=True):
         former_annotations: annotations of earlier programs. They count as `annotation`.
         rename: replace the former names at the next event. False leaves them, for a program that still writes them.
         record_uid: write the object's uid and generation into the annotation instead of ``true``. Then ``create`` runs
-            for a copy of the object too, such as one from a backup. Rancher takes such a record as none.
+            for a copy of the object too, such as one from a backup. Rancher ignores such a record.
     """
 
     finalizer: str
@@ -45,7 +45,7 @@ class LifecycleNames(Options, frozen=True, kw_only=True):
     record_uid: bool = False
 
     def __post_init__(self) -> None:
-        # The part of an annotation's key is limited too. The server's message would come with the first object.
+        # The server also limits annotation keys, but would report an error only with the first object.
         for key in (self.finalizer, self.annotation):
             prefix, slash, name = key.rpartition("/")
             if not slash or not prefix or "/" in prefix or _NAME.fullmatch(name) is None:

@@ -1,8 +1,8 @@
-"""TLS certificates for Services that ask for one by an annotation, and their CA where the Services are called.
+"""Issues TLS certificates for annotated Services, and sets the ``caBundle`` of objects that call these Services.
 
 Upstream: github.com/rancher/wrangler/pkg/needacert
-Deviates: an own CA signs, so that it can be replaced without an outage; wrangler's certificates sign themselves. A
-Secret that another program wrote is refused.
+Deviates: certificates are signed by a CA, so that it can be rotated without an outage; wrangler's are self-signed. A
+Secret that another program wrote is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DNS_ANNOTATION: Final = "need-a-cert.cattle.io/dns-name"
 
 
 class NeedACertHandler:
-    """A handler of Services: writes the Secret, renews it, and sets the ``caBundle`` of what calls the Service.
+    """A handler of Services: writes the Secret, renews it, and sets the ``caBundle`` of objects that call the Service.
 
     Args:
         controller: of Services; it is called again when a renewal may be due.
@@ -79,7 +79,7 @@ class NeedACertHandler:
         ]
 
     async def _set_owner_reference(self, service: Service, secret_name: str, ctx: Context) -> None:
-        """Let the garbage collector delete the Secret with the Service."""
+        """Set the owner reference, so that the garbage collector deletes the Secret with the Service."""
         secret = await ctx.client.get_or_none(Secret, secret_name, namespace=service.metadata.namespace)
         if secret is None or has_owner_reference(service, secret):
             return
@@ -114,7 +114,7 @@ def add_need_a_cert(
 
 
 def certificate_options(service: Service) -> SelfSigned | None:
-    """Return what the annotations of a Service ask for; None without the annotation."""
+    """Return the certificate options in the annotations of a Service; None without the annotation."""
     meta = service.metadata
     secret = meta.annotations.get(SECRET_ANNOTATION, "")
     if not secret:

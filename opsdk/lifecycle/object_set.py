@@ -1,11 +1,11 @@
-"""`ObjectSet` brings a set of objects into its desired state: it creates, updates, and deletes what is left out.
+"""`ObjectSet` reconciles a set of objects: it creates and updates desired objects, and deletes the others.
 
-The objects have labels and annotations with the identity of their set, those that wrangler's apply writes. So a set
-that Rancher wrote is taken over as it is.
+The objects have labels and annotations with the identity of their set, those that wrangler's apply writes. So it
+adopts sets that Rancher wrote.
 
 Upstream: github.com/rancher/wrangler/pkg/apply (Apply, DesiredSet);
 k8s.io/enhancements/keps/sig-cli/3659-kubectl-apply-prune (ApplySet)
-Deviates: server-side apply is the default. An object of another set is refused, not taken over.
+Deviates: server-side apply is the default. An object of another set is an error, and is not adopted.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _DELETE_ATTEMPTS: Final = 5
 
 
 class ObjectSet:
-    """A set of objects that exist together.
+    """A set of objects that are applied and pruned together.
 
-    A run may end between any two writes: the next one completes it. Objects that no set of this identity wrote stay as
-    they are, also those with copied labels.
+    A run may stop between any two writes: the next one completes it. Objects that no set of this identity wrote are not
+    changed, even with copied labels.
 
     >>> async def reconcile(client: Client, applier: Applier, site: Unstructured, parts: list[Child]) -> None:
     ...     options = ObjectSetOptions(set_owner_reference=True)
@@ -117,7 +117,7 @@ class ObjectSet:
 
     # -------------------------------------------------------------- running
     async def plan(self, objects: Sequence[Child]) -> SetPlan:
-        """Return what `apply` would write. Writes nothing. Raises as `apply`."""
+        """Return the writes that `apply` would send, without sending them. Raises as `apply`."""
         desired = await self._prepare(objects)
         kinds = await self._all_kinds()
         writes = [write for child in desired if (write := await self._pending_write(child)) is not None]
@@ -126,16 +126,16 @@ class ObjectSet:
         return SetPlan.of([*writes, *deleted])
 
     async def apply(self, objects: Sequence[Child]) -> SetPlan:
-        """Create and update in the order of `objects`, then delete the objects of the set that are left out.
+        """Create and update in the order of `objects`, then delete the other objects of the set.
 
-        An object that fails does not stop the others. Nothing is deleted then, and the first error is raised, with the
-        others as notes. Cancellation leaves what was written before.
+        After a failed write, the others are still sent, but nothing is deleted, and the first error is raised with the
+        others as notes. Cancellation keeps the writes that were sent before.
 
         Args:
-            objects: only the fields that matter. They stay as they are.
+            objects: the desired fields only. The objects are not changed.
 
         Returns:
-            What was written.
+            The writes that were sent.
 
         Raises:
             AlreadyOwnedError: an object belongs to another set, or another object controls it.
@@ -170,10 +170,10 @@ class ObjectSet:
         return SetPlan.of(writes)
 
     async def purge(self) -> SetPlan:
-        """Delete all objects of the set. Returns what was deleted."""
+        """Delete all objects of the set. Returns the deleted objects."""
         return await self.apply([])
 
-    # -------------------------------------------------------------- what should exist
+    # -------------------------------------------------------------- desired objects
     async def _prepare(self, objects: Sequence[Child]) -> list[Child]:
         """Return checked copies with the marks of the set."""
         desired: list[Child] = [deep_copy(obj) for obj in objects]
@@ -186,7 +186,7 @@ class ObjectSet:
             if self.options.apply_set and self.identity.owner is not None:
                 child.metadata.labels[APPLY_SET_PART_OF] = self.identity.owner.apply_set_id
         for twice in [identity for identity, count in Counter(map(identity_of, desired)).items() if count > 1]:
-            raise UsageError(f"{twice[0]} {twice[1]} is twice in object set {self.identity}: merge both objects")
+            raise UsageError(f"{twice[0]} {twice[1]} occurs twice in object set {self.identity}: merge both objects")
         return desired
 
     async def _check(self, child: Child) -> None:
@@ -225,13 +225,13 @@ class ObjectSet:
             owner = SetOwner.read(live.metadata.annotations)
             of_owner = f" of {owner.gvk.kind} {owner.key}" if owner is not None else ""
             raise AlreadyOwnedError(
-                f"{live.kind} {key_of(live)} belongs to another object set{of_owner}, so {self.identity} cannot have "
+                f"{live.kind} {key_of(live)} belongs to another object set{of_owner}, so {self.identity} cannot adopt "
                 f"it: choose another name, or remove its label {HASH}"
             )
         return live
 
     async def _pending_write(self, child: Child) -> Explanation | None:
-        """Return the write that brings `child` into its desired state, or None."""
+        """Return the write that `child` needs, or None."""
         live = await self._get_live(child)
         if self.options.mode is SetMode.SERVER_SIDE_APPLY:
             return await self._applier.pending(child, owner=self._controller(child))
@@ -240,7 +240,7 @@ class ObjectSet:
         return None if three_way_patch(self._tree(child), _server_tree(live)) is None else _changed(child)
 
     async def _write(self, child: Child) -> Explanation | None:
-        """Bring one object into its desired state. Returns what was written, or None."""
+        """Create or update one object. Returns the write, or None."""
         pending = await self._pending_write(child)
         if pending is None:
             return None
@@ -276,7 +276,9 @@ class ObjectSet:
             created = Unstructured.from_tree(applied_object(self._tree(child)))
             await self._client.create(created, field_owner=self._applier.field_owner)
         elif live.metadata.deletion_timestamp is not None:
-            raise TerminatingError(f"{live.kind} {key_of(live)} is being deleted: it is created again when it is gone")
+            raise TerminatingError(
+                f"{live.kind} {key_of(live)} is being deleted: it will be created again after the deletion"
+            )
         else:
             patch = three_way_patch(self._tree(child), _server_tree(live))
             if patch is not None:
@@ -288,8 +290,8 @@ class ObjectSet:
         remaining = await self._client.get_or_none(metadata_only(gvk_of(child)), key_of(child), uncached=True)
         if remaining is not None and remaining.metadata.uid == live.metadata.uid:
             raise TerminatingError(
-                f"{live.kind} {key_of(live)} has an immutable field that changed, and is being deleted: it is created "
-                "again when it is gone"
+                f"{live.kind} {key_of(live)} has an immutable field that changed, and is being deleted: it will be "
+                "created again after the deletion"
             )
         await self._send(child, None)
 
@@ -305,7 +307,7 @@ class ObjectSet:
             clock = self.options.clock
             await clock.sleep(self._rate_limiter.reserve(clock.now()))
 
-    # -------------------------------------------------------------- what should not exist
+    # -------------------------------------------------------------- pruning
     async def _all_kinds(self) -> dict[GroupKind, Kind[Any]]:
         """Return the declared kinds and those that the owner records."""
         kinds = dict(self._kinds)
@@ -314,7 +316,7 @@ class ObjectSet:
                 try:
                     mappings = await self._client.mapper.mappings_for(group_kind)
                 except NoMatchError:
-                    continue  # the definition is gone, and its objects with it
+                    continue  # the CustomResourceDefinition is gone, and its objects with it
                 kinds[group_kind] = unstructured(mappings[0].gvk.api_version, group_kind.kind)
         return kinds
 
@@ -331,7 +333,7 @@ class ObjectSet:
         return members
 
     def _is_pruned(self, obj: AnyObject) -> bool:
-        """Whether a run of this set wrote the object, and nothing keeps it. Copied marks are not enough."""
+        """Whether this set wrote the object, and it may be pruned. Copied labels and annotations are not enough."""
         meta = obj.metadata
         if meta.deletion_timestamp is not None or not self.identity.marks(obj):
             return False
@@ -341,7 +343,7 @@ class ObjectSet:
         return applied or APPLIED in meta.annotations
 
     async def _delete(self, member: AnyObject) -> bool:
-        """Delete exactly this version of an object; read it again if it has changed. False if it stays."""
+        """Delete exactly this version of an object; read it again if it has changed. False if it is kept."""
         current: AnyObject | None = member
         kind = metadata_only(gvk_of(member))
         for _ in range(_DELETE_ATTEMPTS):
@@ -391,7 +393,7 @@ async def purge_orphan(client: Client, obj: AnyObject) -> bool:
 
 
 def _server_tree(live: AnyObject) -> dict[str, Any]:
-    """Return the object as the server wrote it."""
+    """Return the JSON tree of an object as the server returned it."""
     origin = origin_of(live)
     return to_tree(live) if origin is None else origin
 

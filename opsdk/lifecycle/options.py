@@ -22,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RetryPolicy(Enum):
-    """Which handlers of an object are called again after a failure."""
+    """Selects the handlers of an object that are retried after a failure."""
 
     ALL = "all"
     """All of them, as norman and lasso do."""
@@ -61,14 +61,14 @@ class GenericControllerOptions(Options, frozen=True, kw_only=True):
 
     The defaults are lasso's limiter and workers with `RetryPolicy.FAILED`: a first retry after 5 ms repairs conflicts
     at once, and a handler that succeeded is not called again because another one failed. There is no resync, because
-    informers of opsdk lose no event; handlers that follow another system set one.
+    informers of opsdk lose no event; set one for handlers that depend on another system.
 
     Attributes:
-        workers: objects that are handled at the same time. From two workers on, retries leave one to new events.
+        workers: objects that are handled at the same time. With two or more workers, one is reserved for new events.
         retry: which handlers are called again after a failure.
         rate_limiter: delays after failures, for each object, or for each handler of an object; None is lasso's. Each
-            controller gets a copy of its own.
-        handler_timeout: time for one call of a handler; 0 for no limit. A handler may have a timeout of its own.
+            controller gets a copy.
+        handler_timeout: time for one call of a handler; 0 for no limit. A handler may have its own timeout.
         resync: interval in which all handlers are called for all objects; 0 for never.
         shutdown_timeout: time for running handlers to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.

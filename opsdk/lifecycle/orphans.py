@@ -1,4 +1,4 @@
-"""Finalizers that no program handles any more: they keep objects and namespaces Terminating for ever.
+"""Removes orphaned finalizers, which no controller handles and which keep objects and namespaces Terminating.
 
 Upstream: none. See github.com/rancher/rancher issues 14715, 29752 and 36450, and kubernetes issue 125143.
 """
@@ -28,7 +28,7 @@ class DrainedFinalizer(msgspec.Struct, frozen=True, kw_only=True):
         gvk: kind of the object.
         key: namespace and name.
         finalizers: what was removed, or would be in a dry run.
-        deleting: the object waited for them: without other finalizers it is gone now.
+        deleting: the object has a deletion timestamp; without other finalizers, it is gone now.
     """
 
     gvk: GroupVersionKind
@@ -42,11 +42,11 @@ class DrainedFinalizer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrainResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `drain_all` did.
+    """The result of `drain_all`.
 
     Attributes:
         drained: the objects.
-        problems: what could not be read or written, by kind.
+        problems: read and write errors, by kind.
     """
 
     drained: tuple[DrainedFinalizer, ...] = ()
@@ -66,9 +66,9 @@ def matching_finalizers(finalizers: Iterable[str], names: Sequence[str]) -> tupl
 async def drain(
     cluster: Cluster, kind: KindLike[AnyObject], names: Sequence[str], *, namespace: str = "", dry_run: bool = False
 ) -> list[DrainedFinalizer]:
-    """Remove finalizers from all objects of a kind, for the end of a program that handled them.
+    """Remove finalizers from all objects of a kind, after the program that handled them is removed.
 
-    The program must have stopped: it would add its finalizers again. ``remove`` of a lifecycle is not called.
+    The program must be stopped, or it adds its finalizers again. ``remove`` of a lifecycle is not called.
 
     Args:
         cluster: reads and writes, without its cache.
@@ -79,8 +79,8 @@ async def drain(
 
     Raises:
         UsageError: a name is empty, or has no slash.
-        ConflictError: another writer changed an object five times meanwhile.
-        ApiError: the server refused a request. The objects before are drained.
+        ConflictError: five attempts conflicted with other writers.
+        ApiError: the server rejected a request. Earlier objects are drained.
     """
     check_names(names)
     token = metadata_only(kind_of(kind))
@@ -100,7 +100,7 @@ async def drain_all(
     namespace: str = "",
     dry_run: bool = False,
 ) -> DrainResult:
-    """Remove finalizers from the objects of several kinds. A kind that fails does not keep the others from it.
+    """Remove finalizers from the objects of several kinds. A failed kind does not stop the others.
 
     Args:
         cluster: reads and writes, without its cache.
@@ -123,7 +123,7 @@ async def drain_all(
         try:
             drained += await drain(cluster, kind, names, namespace=namespace, dry_run=dry_run)
         except (MethodNotAllowedError, NotFoundError, NoMatchError) as error:
-            if kinds:  # a kind that discovery names may have gone since
+            if kinds:  # a kind may be removed after discovery
                 problems.append((kind.gvk, error))
         except OpsdkError as error:
             problems.append((kind.gvk, error))
@@ -131,14 +131,14 @@ async def drain_all(
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise `UsageError` for a name that is no finalizer and no prefix of finalizers."""
+    """Raise `UsageError` for a name that is not a finalizer or a prefix of finalizers."""
     if not names:
         raise UsageError("no finalizers to remove: pass names like controller.cattle.io/dns")
     for name in names:
         domain, slash, _ = name.partition("/")
         if not domain or not slash:
             raise UsageError(
-                f"{name!r} is not a finalizer of a program: write one like controller.cattle.io/dns, or a prefix that "
+                f"{name!r} is not a qualified finalizer: write one like controller.cattle.io/dns, or a prefix that "
                 "ends with a slash"
             )
 
@@ -179,7 +179,7 @@ async def _drain_object(
             return drained
         meta.finalizers = [name for name in meta.finalizers if name not in removed]
         try:
-            # With a lock: the patch replaces the list, and must not remove what another program added.
+            # Optimistic locking: the patch replaces the list, and must not remove finalizers of other programs.
             await cluster.uncached.patch(current, MergeFrom(optimistic_lock=True))
         except ConflictError:
             current = await cluster.uncached.get_or_none(kind, key)

@@ -1,7 +1,7 @@
-"""Recognizes a deleted object that a stale cache shows again. Pure.
+"""Detects deleted objects in a stale cache. Pure.
 
 An informer that lists from a lagging API server may show an object that its watch has already shown as deleted. A
-lifecycle would then create for an object that is gone. opsdk's cache hides only objects that this process deleted.
+lifecycle would then run ``create`` for a deleted object. opsdk's cache hides only objects that this process deleted.
 
 Upstream: github.com/rancher/lasso/pkg/controller (recentDeletions)
 Deviates: an object with a newer resource version is not stale. It left the scope of the informer and came back.
@@ -38,7 +38,7 @@ class RecentDeletions:
         self._deleted[uid] = (now, resource_version)
 
     def is_stale(self, uid: str, resource_version: str, *, now: float) -> bool:
-        """Whether an object that the cache holds is known to be deleted."""
+        """Whether a cached object is known to be deleted."""
         self._drop_expired(now)
         if uid not in self._deleted:
             return False

@@ -1,8 +1,8 @@
-"""Which handlers of an object run now, which later. Pure.
+"""Decides which handlers of an object run now and which later. Pure.
 
 The queue has two kinds of items: a `Request` runs all handlers of an object, a `HandlerRequest` only one. The table
-keeps both from running at the same time for one object, without a worker that waits, and limits the workers that
-retries take. An item that cannot run now is remembered and returned by a later `RunTable.end`.
+prevents both from running at the same time for one object, without blocking a worker, and limits the workers for
+retries. An item that cannot run now is remembered and returned by a later `RunTable.end`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def request_of(item: AnyRequest) -> Request:
 
 
 class RunVerdict(Enum):
-    """What happens to an item that a worker took."""
+    """The decision for a queue item that a worker took."""
 
     RUN = "run"
     """Nothing else runs for the object."""
@@ -65,8 +65,8 @@ class KeyRuns(msgspec.Struct):
     """One object.
 
     Attributes:
-        running: what runs now.
-        waiting: what is queued when that ends.
+        running: the items that run now.
+        waiting: the items to queue when they end.
         due: handlers that must be called again; True for those whose last call timed out.
     """
 
@@ -134,7 +134,7 @@ class RunTable:
         """Return parked items for which there is room now, to queue them.
 
         Call it after a `HandlerRequest` whose verdict is BUSY or SETTLED: it may have been unparked, and leaves its
-        room to the next one. `end` includes it.
+        place to the next one. `end` includes it.
         """
         room = min(self._limit - self._retries, len(self._parked))
         return [self._parked.popleft() for _ in range(room)]
@@ -145,7 +145,7 @@ class RunTable:
         self._keys.setdefault(key, KeyRuns()).due[handler] = timed_out
 
     def succeeded(self, key: Request, handler: str) -> bool:
-        """Record that a handler need not be called again. Returns False if that was known."""
+        """Record that a handler need not be called again. Returns False if that was already recorded."""
         runs = self._keys.get(key)
         if runs is None or runs.due.pop(handler, None) is None:
             return False
@@ -164,7 +164,7 @@ class RunTable:
         return runs is not None and runs.due.get(handler, False)
 
     def forget_handler(self, handler: str) -> None:
-        """Forget what a handler that is removed still had to do."""
+        """Forget the pending calls of a removed handler."""
         for key in [key for key, runs in self._keys.items() if handler in runs.due]:
             self.succeeded(key, handler)
 

@@ -1,4 +1,4 @@
-"""Options and result of `ObjectSet`."""
+"""Options and results of `ObjectSet`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REPLACED_IF_IMMUTABLE: Final = frozenset(
 
 
 class SetMode(Enum):
-    """How objects are written."""
+    """The write operation for objects."""
 
     SERVER_SIDE_APPLY = "server-side apply"
     """By server-side apply. Objects that wrangler wrote are converted once."""
@@ -86,7 +86,7 @@ class ObjectSetOptions(Options, frozen=True, kw_only=True):
 
 
 class SetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run writes, or wrote. Objects that need no write are in none of them.
+    """The planned or sent writes of a run. Objects without a write are omitted.
 
     Attributes:
         create: objects to create.

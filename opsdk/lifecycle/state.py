@@ -1,4 +1,4 @@
-"""What a lifecycle does next with an object. Pure: metadata in, action out.
+"""Decides the next action of a lifecycle for an object. Pure.
 
 The writes come in this order: the finalizer, then whatever ``create`` does, then the annotation. A process may end
 between any two of them. So ``create`` runs at least once, and ``remove`` runs before the finalizer goes.
@@ -48,10 +48,10 @@ class LifecycleAction(Enum):
 
 
 class CreateRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The value of the annotation: for which object ``create`` has succeeded.
+    """The value of the annotation: identifies the object for which ``create`` has succeeded.
 
-    An annotation is copied with the manifest, into a backup or another cluster. The uid tells that the copy is another
-    object, for which ``create`` has to run.
+    An annotation is copied with the manifest, into a backup or another cluster. The uid shows that the copy is a
+    different object, for which ``create`` must run.
 
     Attributes:
         uid: of the object; empty in records of Rancher, which match any object.
@@ -73,7 +73,7 @@ class CreateRecord(msgspec.Struct, frozen=True, kw_only=True):
         try:
             record = msgspec.json.decode(text, type=cls)
         except (msgspec.MsgspecError, UnicodeEncodeError):
-            return None  # someone else's value: ``create`` runs again and replaces it
+            return None  # an unknown value: ``create`` runs again and replaces it
         return record if record.uid else None
 
     def __str__(self) -> str:
@@ -81,13 +81,13 @@ class CreateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_at(metadata: ObjectMeta, annotation: str) -> CreateRecord | None:
-    """Return the record that an annotation holds for this very object; None if it holds none."""
+    """Return the record that an annotation holds for exactly this object; None if it holds none."""
     record = CreateRecord.parse(metadata.annotations.get(annotation, ""))
     return record if record is not None and record.uid in ("", metadata.uid) else None
 
 
 def created_record(metadata: ObjectMeta, names: LifecycleNames) -> CreateRecord | None:
-    """Return the record that ``create`` has succeeded for this very object; None if there is none."""
+    """Return the record that ``create`` has succeeded for exactly this object; None if there is none."""
     records = (record_at(metadata, annotation) for annotation in names.annotations)
     return next((record for record in records if record is not None), None)
 

@@ -20,7 +20,7 @@ class StatusHandler:
     """A handler whose function returns the status of the object. Add it with `GenericController.add_handler`.
 
     The function gets the object and a copy of its status, and returns the new status, or None for the copy, which it
-    may have changed. Only a difference is written. If it raises, the old status is kept, and the condition says why.
+    may have changed. Only a difference is written. If it raises, the old status stays, and the condition has the error.
 
     Args:
         function: ``async def status(obj, status)``, or with a `Context` as the third parameter.
@@ -34,7 +34,7 @@ class StatusHandler:
         self._writer = ChangeWriter()
 
     async def __call__(self, request: Request, obj: Any, ctx: Context) -> Any:  # noqa: ARG002 - a handler's
-        """Compute the status, and write the difference. A deleted object has none."""
+        """Compute the status, and write the difference. Does nothing for a deleted object."""
         if obj is None:
             return None
         before, copied = Before.of(obj), deep_copy(obj)

@@ -1,4 +1,4 @@
-"""Writes what a handler changed in an object: nothing, the object, its status, or both.
+"""Writes the changes of a handler: the object, its status, both, or nothing.
 
 Upstream: github.com/rancher/norman/lifecycle/object.go (record)
 Deviates: upstream never writes the status of a kind with a status subresource.

@@ -149,7 +149,7 @@ async def test_drift_is_left_on_request() -> None:
             assert (await applier.apply(web(3)))["spec"]["replicas"] == 5
         assert counted.writes == []
         assert [explanation.written for explanation in reasons] == [False]
-        left = "(kubectl-scale changed it at 2026-01-01T00:00:00Z) (left as it is)"
+        left = "(kubectl-scale changed it at 2026-01-01T00:00:00Z) (not reverted)"
         assert reasons.lines == [f"Deployment default/a: spec.replicas 5 -> 3 {left}"]
         changed = web(3)
         changed["spec"]["minReadySeconds"] = 7

@@ -134,7 +134,7 @@ async def test_once_and_do_until_true(make: Any) -> None:
 
     with pytest.raises(ValueError, match="once"):
         await READY.once(obj, step)
-    with pytest.raises(IgnoreError, match="is tried once: ValueError: once"):
+    with pytest.raises(IgnoreError, match=r"once\(\) does not retry: ValueError: once"):
         await READY.once(obj, step)
     await READY.do_until_true(obj, step)
     await READY.do_until_true(obj, step)

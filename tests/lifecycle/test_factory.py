@@ -47,9 +47,9 @@ async def test_several_parts_share_one_informer(k8s_env: Environment) -> None:
         assert factory.for_object(ConfigMap(metadata=ObjectMeta(name="y"))) is factory.for_kind(ConfigMap)
         assert (await factory.for_resource("deployments.apps")).kind.name == "Deployment"
         assert {record.controller for record in operator.journal.find(name="x")} == {"configmap-handlers"}
-        with pytest.raises(UsageError, match="use one class for a kind"):
+        with pytest.raises(UsageError, match="use one class for each kind"):
             factory.for_kind(unstructured("v1", "ConfigMap"))
-        with pytest.raises(UsageError, match="exists already"):
+        with pytest.raises(UsageError, match="already exists"):
             factory.for_kind(ConfigMap, predicates=[lambda event: True])
 
 

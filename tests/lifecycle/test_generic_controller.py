@@ -451,7 +451,7 @@ async def test_a_feature_handler(world: Any, calls: Calls) -> None:
     ("name", "function", "text"),
     [
         ("", "good", "needs a name"),
-        ("taken", "good", "has a handler 'taken' already"),
+        ("taken", "good", "already has a handler 'taken'"),
         ("a", "plain", "is not async"),
         ("a", "short", "cannot be called: it takes 2"),
     ],

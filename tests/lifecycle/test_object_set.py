@@ -83,7 +83,7 @@ async def test_foreign_objects_stay(world: Any, mode: SetMode) -> None:
     await world.until(lambda: _equal(_cached_label(world, "kept"), "false"))
     assert brief(await parts.purge()) == [[], [], ["a"]]
     assert await names(world) == ["b", "copy", "kept"]
-    with pytest.raises(AlreadyOwnedError, match="another object set, so parts cannot have it"):
+    with pytest.raises(AlreadyOwnedError, match="another object set, so parts cannot adopt it"):
         await parts.apply([config("b")])
 
 
@@ -177,7 +177,7 @@ async def test_immutable_objects_are_replaced(world: Any, mode: SetMode) -> None
     held = await world.user.get(Secret, "default/s")
     await world.user.patch(held, merge_patch({"metadata": {"finalizers": ["demo.dev/hold"]}}))
     await world.until(lambda: _equal(_cached_finalizers(world), ["demo.dev/hold"]))
-    with pytest.raises(TerminatingError, match="created again when it is gone"):
+    with pytest.raises(TerminatingError, match="created again after the deletion"):
         await parts.apply([secret("demo.dev/c"), deployment("b")])
 
 
@@ -212,7 +212,7 @@ async def test_reconcilers_patchers_and_injectors(world: Any) -> None:
     [
         ([Secret(metadata=ObjectMeta(name="s", namespace="default"))], {}, "add it to kinds, or set dynamic_lookup"),
         ([ClusterRole(metadata=ObjectMeta(name="r"))], {"restrict_cluster_scoped": True}, "restrict_cluster_scoped"),
-        ([config("a"), config("a")], {}, "is twice in object set"),
+        ([config("a"), config("a")], {}, "occurs twice in object set"),
     ],
 )
 async def test_what_the_options_exclude(world: Any, objects: Any, options: Any, text: str) -> None:
@@ -244,7 +244,7 @@ async def test_kinds_that_are_looked_up(world: Any) -> None:
     assert parent.annotations["applyset.kubernetes.io/contains-group-kinds"] == ""
     async with world.env.no_writes():
         await parts().purge()
-    with pytest.raises(AlreadyOwnedError, match="parent of an ApplySet already"):
+    with pytest.raises(AlreadyOwnedError, match="already the parent of an ApplySet"):
         await object_set(world, owner=owner, set_id="second", apply_set=True).apply([config("b")])
 
 
