@@ -1,4 +1,4 @@
-"""Leader election with a Lease: pure rules, and the loop that follows them.
+"""Leader election with a Lease: pure rules, and the loop that applies them.
 
 Upstream: k8s.io/client-go/tools/leaderelection (v1.36)
 """

@@ -1,4 +1,4 @@
-"""Runs a `LeaderElector` in a thread, so that blocking code in the operator's event loop does not cost the lease.
+"""Runs a `LeaderElector` in a thread, so that blocking code in the operator's event loop does not lose the lease.
 
 Upstream: client-go renews in a goroutine of its own (k8s.io/client-go/tools/leaderelection/leaderelection.go, v1.36).
 Deviates: renewals stop when the operator's event loop is blocked for too long, so that a stuck leader is replaced.
@@ -31,7 +31,7 @@ _END_SECONDS = 3.0
 
 
 class ElectionThread(Closing):
-    """An election in a thread with its own event loop. A `Fence` for what needs the leadership.
+    """An election in a thread with its own event loop. A `Fence` for writes that need leadership.
 
     Call `run` once. `aclose` ends the thread; it never waits longer than a few seconds, and the thread never keeps the
     process from exiting.
@@ -50,25 +50,25 @@ class ElectionThread(Closing):
         self._elected = asyncio.Event()
         self._thread: threading.Thread | None = None
         self._last_heartbeat = 0.0
-        # Of the thread's loop.
+        # These belong to the event loop of the thread.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._cancelled = asyncio.Event()
         self._shutdown = asyncio.Event()
 
     # -------------------------------------------------------------- election and fence
     async def run(self) -> None:
-        """Start the thread and take part in the election until cancelled. See `LeaderElector.run`.
+        """Start the thread and run the election until cancelled. See `LeaderElector.run`.
 
         Raises:
             LeaderElectionLostError: the lease could not be renewed in time, or this event loop was blocked too long.
             UsageError: it was called before.
         """
         if self._thread is not None:
-            raise UsageError("an ElectionThread runs once: make a new one")
+            raise UsageError("an ElectionThread runs once: create a new one")
         self._main = asyncio.get_running_loop()
         self._main_thread = threading.get_ident()
         self._result: asyncio.Future[None] = self._main.create_future()
-        # After a cancellation the result is not read.
+        # Retrieve the exception: after a cancellation nothing else does.
         self._result.add_done_callback(lambda result: result.exception())
         self._thread_done: asyncio.Future[None] = self._main.create_future()
         self._loop = asyncio.SelectorEventLoop()
@@ -89,7 +89,7 @@ class ElectionThread(Closing):
         assert self._thread is not None
         try:
             self._thread.start()
-        except RuntimeError:  # the system has no more threads
+        except RuntimeError:  # the system cannot start another thread
             loop.close()
             self._thread_done.set_result(None)
             raise
@@ -112,7 +112,7 @@ class ElectionThread(Closing):
     def check(self, action: str) -> None:
         """See `opsdk.aio.fence.Fence`."""
         if self._elector is None:
-            raise LeaderElectionLostError(f"{action} was not sent: the election has not begun")
+            raise LeaderElectionLostError(f"{action} was not sent: the leader election has not started")
         self._elector.check(action)
 
     async def aclose(self) -> None:
@@ -123,17 +123,17 @@ class ElectionThread(Closing):
         self._call_in_thread_loop(self._shutdown.set)
         await asyncio.wait([self._thread_done], timeout=_END_SECONDS)
         if not self._thread_done.done():
-            log.error("the thread of the leader election is still in %s", place(self._thread.ident or 0))
+            log.error("the leader election thread did not stop, it is still in %s", place(self._thread.ident or 0))
         elif self._thread.ident is not None:
-            # Nothing is left of its function but the return: this waits for microseconds.
+            # The thread function is about to return, so this waits only for microseconds.
             self._thread.join(_END_SECONDS)
 
     def __repr__(self) -> str:
         return f"<ElectionThread {self._elector or 'not started'}>"
 
-    # -------------------------------------------------------------- between the loops
+    # -------------------------------------------------------------- communication between the loops
     def _heartbeat(self) -> None:
-        """Tell the thread that this event loop runs, as long as `run` does."""
+        """Report to the thread that this event loop is responsive, while `run` runs."""
         self._last_heartbeat = time.monotonic()
         self._heartbeat_timer = self._main.call_later(self._interval, self._heartbeat)
 
@@ -146,13 +146,13 @@ class ElectionThread(Closing):
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(function)
         except RuntimeError:
-            log.debug("the thread of the leader election has ended")
+            log.debug("the leader election thread has stopped")
 
     def _call_in_main_loop(self, function: Callable[[], object]) -> None:
         try:
             self._main.call_soon_threadsafe(function)
         except RuntimeError:
-            log.debug("the event loop of the operator has ended")
+            log.debug("the event loop of the operator is closed")
 
     def _set_result(self, error: BaseException | None) -> None:
         if self._result.done():
@@ -171,23 +171,23 @@ class ElectionThread(Closing):
         except BaseException as caught:  # noqa: BLE001 - handed to the event loop of `run`
             error = caught
         finally:
-            # Does not wait for threads that resolve names: they must not delay the end.
+            # Does not wait for resolver threads, which must not delay the end.
             self._loop.close()
             self._call_in_main_loop(partial(self._set_result, error))
             self._call_in_main_loop(lambda: None if self._thread_done.done() else self._thread_done.set_result(None))
 
     async def _serve(self) -> None:
         async with self._make_elector(_MainHook(self._hook, self._call_in_main_loop)) as elector:
-            # A replica whose event loop is blocked could not do the work of a leader.
+            # A replica with a blocked event loop cannot act as the leader.
             elector.may_acquire = self._is_main_alive
             self._elector = elector
             error = await self._run_elector(elector)
             self._call_in_main_loop(partial(self._set_result, error))
-            # The lease may still have to be released over this connection.
+            # Keep the connection: the release of the lease may need it.
             await self._shutdown.wait()
 
     async def _run_elector(self, elector: LeaderElector) -> BaseException | None:
-        """Run the elector until it ends, it is cancelled, or the other event loop is stuck. Returns the error."""
+        """Run the elector until it ends, is cancelled, or the operator's event loop is stalled. Returns the error."""
         running = asyncio.create_task(elector.run())
         elected = asyncio.create_task(elector.wait_elected())
         elected.add_done_callback(lambda task: None if task.cancelled() else self._call_in_main_loop(self._elected.set))
@@ -202,7 +202,7 @@ class ElectionThread(Closing):
             task.cancel()
         _, left = await asyncio.wait(tasks, timeout=_END_SECONDS)
         for task in left:
-            log.error("a request for the lease ignores its cancellation: it is left behind")
+            log.error("a lease request ignores its cancellation and is abandoned")
             task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - logged here
         if error is None and running.done() and not running.cancelled():
             error = running.exception()
@@ -217,17 +217,17 @@ class ElectionThread(Closing):
             began = time.monotonic()
             await asyncio.sleep(self._interval)
             if self.max_stall is None or time.monotonic() - began > 2 * self._interval + 1:
-                continue  # this thread did not run either, for example after SIGSTOP
+                continue  # this thread did not run either, as after SIGSTOP
             stalled = time.monotonic() - self._last_heartbeat
             if stalled > self.max_stall:
                 where = place(self._main_thread)
-                text = f"the event loop was blocked for {stalled:.0f} s in {where}, so renewals of the lease ended"
+                text = f"the event loop was blocked for {stalled:.0f} s in {where}, so renewals of the lease stopped"
                 log.critical("%s; another replica will take over\n%s", text, stack(self._main_thread))
                 return LeaderElectionLostError(f"leader election lost: {text}")
 
 
 class _MainHook(TelemetryHook):
-    """Passes records on in the event loop of `ElectionThread.run`."""
+    """Forwards records to the event loop of `ElectionThread.run`."""
 
     def __init__(self, hook: TelemetryHook, in_main: Callable[[Callable[[], object]], None]) -> None:
         self._hook = hook

@@ -31,7 +31,7 @@ _MIN_ATTEMPT_TIMEOUT = 1.0
 
 
 class LeaderElectionOptions(Options, frozen=True, kw_only=True):
-    """Lease and times of the election. Times are in seconds; the defaults are client-go's.
+    """The Lease and the durations of the election, in seconds. The defaults are client-go's.
 
     Attributes:
         name: the name of the Lease.
@@ -57,11 +57,11 @@ class LeaderElectionOptions(Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise UsageError("leader election needs the name of its lease: set leader_election_id")
+            raise UsageError("leader election needs a Lease name: set leader_election_id")
         if not self.namespace:
             raise UsageError("leader election needs a namespace: set leader_election_namespace (not in a cluster)")
         if not self.identity:
-            raise UsageError("leader election needs an identity that no other replica has")
+            raise UsageError("leader election needs an identity that is unique for each replica")
         if not self.lease_duration > self.renew_deadline > self.retry_period * 1.2 > 0:
             raise UsageError(
                 "leader election needs lease_duration > renew_deadline > retry_period * 1.2 > 0, not "
@@ -75,12 +75,12 @@ class LeaderElectionOptions(Options, frozen=True, kw_only=True):
 
     @property
     def recorded_duration(self) -> int:
-        """The duration in the Lease, in whole seconds: other replicas follow it."""
+        """The duration in the Lease, in whole seconds, which other replicas use."""
         return int(self.lease_duration)
 
     @property
     def longest_leadership(self) -> float:
-        """Seconds after a renewal when leadership ends in any case: before others may take the lease."""
+        """Seconds after a renewal when leadership always ends, before others may take the lease."""
         return self.recorded_duration * (1 - _EXPIRY_MARGIN)
 
     @property
@@ -171,7 +171,7 @@ class LeaderElectionRules:
         """Return when the observed lease expires without another renewal; 0 without an observation."""
         if self._observed is None:
             return 0.0
-        # The holder's own duration, as upstream (isLeaseValid): the holder may have other options.
+        # Use the duration in the Lease, as upstream (isLeaseValid): the holder may have different options.
         duration = self._observed.lease.spec.lease_duration_seconds or self.options.lease_duration
         return self._observed.observed_at + duration
 

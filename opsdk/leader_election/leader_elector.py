@@ -49,14 +49,14 @@ def default_identity() -> str:
 
 
 class LeaderElector:
-    """Takes part in an election until it is cancelled or loses the lease. A `Fence` for what needs the leadership.
+    """Takes part in an election until it is cancelled or loses the lease. A `Fence` for writes that need leadership.
 
     Args:
         client: reads and writes the Lease; it must not read from a cache.
         options: the Lease and the times.
         clock: source of time.
         hook: receives `Leadership` records.
-        explain: returns what the error of a lost lease adds, such as a blocked event loop; empty for nothing.
+        explain: returns text for the error of a lost lease, such as a blocked event loop; empty for none.
         recorder: writes Events about the Lease, "became leader" and "stopped leading". `run` opens it, the
             caller closes it.
 
@@ -129,7 +129,7 @@ class LeaderElector:
         self.rules.role = Role.LOST
 
     async def release(self) -> None:
-        """Release the lease if this replica holds it and the options ask for it.
+        """Release the lease if this replica holds it and `release_on_cancel` is set.
 
         Call it after everything that needs leadership has stopped. A failure is logged; the lease then expires.
         """
@@ -145,8 +145,8 @@ class LeaderElector:
                     if await self._write_released(lease):
                         return
             except (OpsdkError, TimeoutError) as error:
-                reason = str(error) or "no answer in time"
-                log.warning("cannot release the lease %s, it expires by itself: %s", self._lease_name, reason)
+                reason = str(error) or "the request timed out"
+                log.warning("cannot release the lease %s, it will expire: %s", self._lease_name, reason)
                 return
 
     async def _write_released(self, lease: Lease) -> bool:
@@ -172,7 +172,7 @@ class LeaderElector:
                 last_holder = self.rules.holder
                 log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
             jittered = self.options.retry_period * (1 + _JITTER * loop_random().random())
-            # client-go waits for its next try; a standby that wakes when the lease expires takes over sooner.
+            # client-go waits for its next try; a standby that wakes at the expiry takes over sooner.
             expires_in = self.rules.expires_at() - self._clock.now()
             await self._clock.sleep(min(jittered, expires_in) if expires_in > 0 else jittered)
 
@@ -191,7 +191,7 @@ class LeaderElector:
                 self.rules.role = Role.LOST
             if self.rules.check(self._now()) is Role.LOST:
                 raise LeaderElectionLostError(self._reason_of_loss())
-            # A try that took longer than a period is followed by the next one at once, as in client-go.
+            # After a try that took longer than a period, the next one starts immediately, as in client-go.
             await self._sleep_until(began + self.options.retry_period)
 
     async def _sleep_until(self, at: float) -> None:
@@ -213,7 +213,9 @@ class LeaderElector:
                 return await self._try_acquire_or_renew()
         except (OpsdkError, TimeoutError) as error:
             level = logging.WARNING if isinstance(error, TransportError | TimeoutError) else logging.ERROR
-            log.log(level, "cannot take or renew the lease %s: %s", self._lease_name, str(error) or "no answer in time")
+            log.log(
+                level, "cannot take or renew the lease %s: %s", self._lease_name, str(error) or "the request timed out"
+            )
             return _AttemptResult.FAILED
 
     async def _try_acquire_or_renew(self) -> _AttemptResult:

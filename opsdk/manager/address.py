@@ -15,7 +15,7 @@ def is_enabled(address: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches an address.
+    """Whether an address is a loopback address.
 
     >>> is_loopback("127.0.0.1:8080"), is_loopback("localhost:0"), is_loopback(":8080")
     (True, True, False)

@@ -1,4 +1,4 @@
-"""A runnable that may wait until the program has started."""
+"""A runnable that starts after a delay."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from opsdk.runnable import Runnable
 
 
 class DeferredRunnable:
-    """Makes and starts a runnable some time after the start, so that it does not delay the first reconciles.
+    """Creates and starts a runnable after a delay, so that it does not delay the first reconciles.
 
-    It runs on every replica, and is ready at once.
+    It runs on every replica, and is ready immediately.
 
     Args:
         make: returns the runnable; called after the delay.
-        delay: seconds; the default is longer than a start takes.
+        delay: seconds; the default is longer than a typical start.
         clock: source of time.
     """
 
@@ -29,7 +29,7 @@ class DeferredRunnable:
         return False
 
     async def start(self) -> None:
-        """Wait, then run. Raises what the runnable raises."""
+        """Wait, then run. Raises the error of the runnable."""
         await self._clock.sleep(self._delay)
         await self._make().start()
 

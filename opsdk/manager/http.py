@@ -27,9 +27,9 @@ class HttpServer:
     Args:
         name: for logs.
         address: ``host:port``.
-        endpoints: the first one that returns a response counts.
+        endpoints: the first response of one is sent.
         tls: makes the TLS context at the start; None for plain HTTP.
-        guard: called before the endpoints for every request; a response of it ends the request.
+        guard: called for every request before the endpoints; if it returns a response, that is sent.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class HttpServer:
             self._listening.set()
             await asyncio.get_running_loop().create_future()
         finally:
-            # Also after a cancellation during bind: the port must be released.
+            # Release the port also after a cancellation during bind.
             await finish(self._server.aclose(), name=f"{self.name}/close")
 
     async def wait_ready(self) -> None:

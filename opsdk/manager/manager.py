@@ -86,7 +86,7 @@ class _LeaderFence:
 
 
 class _WarmupRunnable:
-    """The warm-up of a runnable, as a runnable."""
+    """Runs the warm-up of a runnable."""
 
     def __init__(self, target: Warmup) -> None:
         self._target = target
@@ -176,7 +176,7 @@ class Manager:
         """Set the election. Raises `UsageError` after the start."""
         self._check_new("an election")
         self._election = election
-        # A warm-up starts tasks that go on while this replica leads, so it has the leader's fence.
+        # Tasks that a warm-up starts continue while this replica leads, so it has the leader's fence.
         self._fence = self._groups[Phase.LEADER].fence = self._warmups.fence = _LeaderFence(election)
 
     def _add_servers(self) -> None:
@@ -210,7 +210,7 @@ class Manager:
         return serving_certificate.self_signed_context(parse_address(o.metrics_bind_address)[0], clock=self._clock)
 
     def use_client(self, client: delegated.ReviewClient) -> None:
-        """Set the client that checks the readers of the metrics. Raises `UsageError` after the start."""
+        """Set the client that reviews metrics requests. Raises `UsageError` after the start."""
         self._check_new("the client for metrics_authentication")
         if self.options.metrics_authentication:
             self._authorization = metrics_authorization.MetricsAuthorization(client, clock=self._clock)
@@ -283,19 +283,19 @@ class Manager:
         return self._elected.is_set()
 
     async def wait_elected(self) -> None:
-        """Return when this replica leads; without an election, when HTTP servers, webhooks and caches are ready."""
+        """Wait until this replica leads; without an election, until HTTP servers, webhooks and caches are ready."""
         await self._elected.wait()
 
     async def wait_ready(self) -> None:
-        """Return when everything that runs on every replica is ready."""
+        """Wait until all runnables without leader election are ready."""
         await self._ready.wait()
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the stop begins, whatever its reason. It must not raise."""
+        """Call `callback` once when the stop begins, for any reason. It must not raise."""
         self._on_stop.append(callback)
 
     def stop(self) -> None:
-        """Begin to stop. `start` returns when everything has ended. Idempotent."""
+        """Begin to stop. `start` returns when all runnables have ended. Idempotent."""
         self._stop_requested.set()
         callbacks, self._on_stop = self._on_stop, []
         for callback in callbacks:
@@ -313,7 +313,7 @@ class Manager:
             UsageError: the manager was started before, or has no client for `metrics_authentication`.
         """
         if self._started:
-            raise UsageError("the manager was started already: make a new one")
+            raise UsageError("the manager was already started: create a new one")
         if self.options.metrics_authentication and self._authorization is None:
             raise UsageError("metrics_authentication needs a client: call use_client(cluster.uncached) first")
         self._started = True
@@ -324,7 +324,7 @@ class Manager:
         try:
             if await self._start_groups(Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES):
                 self._groups[Phase.OTHERS].start()
-                # What runs on every replica and is not ready does not keep this replica from leading.
+                # Unready runnables of the OTHERS group do not prevent leadership.
                 others = asyncio.get_running_loop().create_task(self._wait_others(), name="manager/others ready")
                 if self._election is None:
                     self._elected.set()
@@ -348,7 +348,7 @@ class Manager:
         self._ready.set()
 
     async def _stop_completely(self, *helpers: asyncio.Task[None] | None) -> None:
-        """Stop to the end, even if the task that called `start` is cancelled."""
+        """Stop completely, even if the task that called `start` is cancelled."""
         tasks = [task for task in helpers if task is not None]
         stopping = asyncio.get_running_loop().create_task(self._stop(tasks), name="manager/stop")
         interrupted: asyncio.CancelledError | None = None
@@ -373,7 +373,7 @@ class Manager:
         return True
 
     async def _wait_unless_stopping(self, waiting: Coroutine[object, None, None]) -> bool:
-        """Wait for `waiting`, but not longer than the manager runs. Returns False if the manager stops first."""
+        """Await `waiting`. Returns False if the manager stops first."""
         ready = asyncio.get_running_loop().create_task(waiting, name="manager/wait ready")
         ending = asyncio.get_running_loop().create_task(self._stop_requested.wait(), name="manager/wait ending")
         try:
@@ -401,7 +401,7 @@ class Manager:
             self._end_leadership()
             errors = (task.exception() for task in (running, elected) if task.done() and not task.cancelled())
             failure = next((error for error in errors if error is not None), None)
-            self._on_error(None, failure or LeaderElectionLostError("the election ended: the leader is unknown"))
+            self._on_error(None, failure or LeaderElectionLostError("the leader election ended unexpectedly"))
         finally:
             for task in (running, elected):
                 task.cancel()
@@ -411,7 +411,7 @@ class Manager:
         return (*self._groups.values(), self._warmups)
 
     def _end_leadership(self) -> None:
-        """Refuse the writes of everything that needs the leadership, also of what survives its cancellation."""
+        """Reject the writes of all runnables of the LEADER group, even if they ignore their cancellation."""
         self._elected.clear()
         if self._fence is not None:
             self._fence.leading = False
@@ -471,14 +471,16 @@ class Manager:
         if self._election is None:
             return
         if running := [*self._stop_failures, *(name for group in self._all_groups() for name in group.running())]:
-            log.warning("the lease is kept until it expires: still running are %s", ", ".join(running))
+            log.warning(
+                "the lease is not released and will expire, because runnables are still running: %s", ", ".join(running)
+            )
             return
         try:
             async with timeout(self._clock, _RELEASE_SECONDS):
                 await self._election.release()
         except Exception:
-            # The lease expires by itself; the exit of the program must not depend on its release.
-            log.exception("the lease could not be released")
+            # The lease expires anyway, so the exit must not depend on its release.
+            log.exception("cannot release the lease, it will expire")
 
     def __repr__(self) -> str:
         return f"<Manager: {', '.join(repr(g) for g in self._groups.values())}>"

@@ -1,4 +1,4 @@
-"""Authentication and authorization of the readers of the metrics endpoint.
+"""Authentication and authorization of requests to the metrics endpoint.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/metrics/filters/filters.go
 Deviates: a token that the API server refuses is 401; controller-runtime answers 500, because the review has an error.
@@ -19,7 +19,7 @@ log = SafeLogger(__name__)
 
 
 class MetricsAuthorization:
-    """Lets a request pass if its bearer token belongs to a user who may access the path.
+    """Allows a request if its bearer token belongs to a user with access to the path.
 
     The token is checked with a TokenReview, whose result holds for a minute. The user is checked with a
     SubjectAccessReview for the path and the method in lower case; a permission holds for 5 minutes, a denial for 30 s.
@@ -34,14 +34,14 @@ class MetricsAuthorization:
         self._auth = DelegatedAuth(client, clock=clock)
 
     async def check(self, request: HttpRequest) -> HttpResponse | None:
-        """Return None to let the request pass, or the response: 401, 403, or 500 if a review fails."""
+        """Return None to allow the request, or the response: 401, 403, or 500 if a review fails."""
         scheme, _, token = request.header("authorization").partition(" ")
         if scheme.lower() != "bearer" or not (token := token.strip()):
             return text_response("Unauthorized\n", status=401)
         try:
             user = await self._auth.user_of(token)
         except (OpsdkError, TimeoutError) as error:
-            log.error("the token of a reader of %s cannot be checked: %s", request.path, describe(error)[0])  # noqa: TRY400 - one line
+            log.error("cannot review the token of a request for %s: %s", request.path, describe(error)[0])  # noqa: TRY400 - one line
             return text_response("Authentication failed\n", status=500)
         if user is None:
             return text_response("Unauthorized\n", status=401)
@@ -50,7 +50,7 @@ class MetricsAuthorization:
             attributes = NonResourceAttributes(path=request.path, verb=request.method.lower())
             allowed = await self._auth.allows(user, attributes)
         except (OpsdkError, TimeoutError) as error:
-            log.error("the access of %s to %s cannot be checked: %s", name, request.path, describe(error)[0])  # noqa: TRY400 - one line
+            log.error("cannot review the access of %s to %s: %s", name, request.path, describe(error)[0])  # noqa: TRY400 - one line
             return text_response(f"Authorization for user {name} failed\n", status=500)
         return None if allowed else text_response(f"Authorization denied for user {name}\n", status=403)
 

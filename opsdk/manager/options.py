@@ -19,12 +19,12 @@ class ManagerOptions(Options, frozen=True, kw_only=True):
             the extra ``opsdk[tls]``.
         metrics_cert_file: PEM certificate chain of the metrics endpoint. It may be replaced while the manager runs.
         metrics_key_file: PEM private key of this certificate.
-        metrics_authentication: only users with permission read the metrics (see
+        metrics_authentication: authenticate and authorize metrics requests (see
             `opsdk.manager.metrics_authorization`). Needs `metrics_secure_serving`, unless the address is a loopback
             address: the tokens of the readers must not cross the network in clear text.
         debug_bind_address: ``host:port`` of ``/debug/`` (see `opsdk.manager.debug`); empty or ``"0"`` disables it. The
             pages need no authentication: bind them to a loopback address, and use ``kubectl port-forward``.
-        shutdown_timeout: seconds for everything to stop; None for no limit, 0 to cancel without waiting.
+        shutdown_timeout: seconds for all runnables to stop; None for no limit, 0 to cancel without waiting.
     """
 
     health_probe_bind_address: str = ""

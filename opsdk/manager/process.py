@@ -1,7 +1,7 @@
-"""Runs a program's event loop so that the process ends, whatever user code does.
+"""Runs a program's event loop so that the process exits even if user code hangs.
 
 ``asyncio.run`` waits without limit for tasks that ignore their cancellation, and for threads of ``asyncio.to_thread``;
-the interpreter waits for threads at its exit. `run_program` waits for a limited time, and logs what it leaves.
+the interpreter waits for threads at its exit. `run_program` waits for a limited time, and logs what it abandons.
 
 Upstream: controller-runtime returns from ``main`` after the shutdown timeout, and Go ends a process with its ``main``.
 """
@@ -41,7 +41,7 @@ class ExitGuard:
         self._timer: threading.Timer | None = None
 
     def arm(self) -> None:
-        """Start the time. Later calls do nothing. Works in a signal handler."""
+        """Start the timer. Later calls do nothing. Works in a signal handler."""
         if self._timer is None and self.seconds is not None:
             self._watched_thread = threading.main_thread().ident or 0
             self._timer = threading.Timer(self.seconds, self._on_timeout)
@@ -49,7 +49,7 @@ class ExitGuard:
             self._timer.start()
 
     def disarm(self) -> None:
-        """The process ends by itself."""
+        """Cancel the timer, because the process exits normally."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -64,10 +64,10 @@ class ExitGuard:
 
 
 def run_program(main: Coroutine[object, None, None]) -> None:
-    """Run `main` in a new event loop, and end the process if something of it would keep the interpreter from exiting.
+    """Run `main` in a new event loop, and exit the process if a thread would block the exit of the interpreter.
 
     Tasks that are left are cancelled, and have two seconds to end. Threads that `main` started have two seconds,
-    too. What does not end is logged with its name and place.
+    too. Abandoned ones are logged with name and position.
 
     * If only tasks are left, the function returns, or raises the error of `main`: they die with the loop.
     * If non-daemon threads are left, the process exits here: with status 0 if `main` returned and no task was left,
@@ -103,17 +103,17 @@ async def _cancel_remaining_tasks(loop: asyncio.AbstractEventLoop) -> list[async
         task.cancel()
     left = list(await wait_ended(tasks, _TASK_SECONDS))
     for task in left:
-        log.error("the task %r ignores its cancellation: it is left behind in %s", task.get_name(), _position(task))
+        log.error("the task %r ignores its cancellation and is abandoned in %s", task.get_name(), _position(task))
         task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - logged here with more detail
     closing = loop.create_task(loop.shutdown_asyncgens(), name="close generators")
     if await wait_ended((closing,), _TASK_SECONDS):
-        log.error("an asynchronous generator does not end")
+        log.error("an asynchronous generator ignores its cancellation")
     return left
 
 
 def _position(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack(limit=1)
-    return f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "an unknown place"
+    return f"{frames[0].f_code.co_filename}:{frames[0].f_lineno}" if frames else "an unknown position"
 
 
 def _wait_for_threads(before: Iterable[threading.Thread]) -> list[threading.Thread]:
@@ -128,13 +128,13 @@ def _wait_for_threads(before: Iterable[threading.Thread]) -> list[threading.Thre
 def _log_threads(threads: Iterable[threading.Thread], error: BaseException | None) -> None:
     for thread in threads:
         where, calls = place(thread.ident or 0), stack(thread.ident or 0)
-        log.error("the thread %r does not end: it is left behind in %s\n%s", thread.name, where, calls)
+        log.error("the thread %r does not end and is abandoned in %s\n%s", thread.name, where, calls)
     if error is not None:
-        log.critical("the program ends with an error", exc_info=error)
+        log.critical("the program exits with an error", exc_info=error)
 
 
 def _exit_now(status: int, last_words: Callable[[], None]) -> NoReturn:
-    """Log, flush, and end the process. Whatever hangs, it takes no longer than two seconds."""
+    """Log, flush, and exit the process within two seconds."""
 
     def flush() -> None:
         last_words()
@@ -143,7 +143,7 @@ def _exit_now(status: int, last_words: Callable[[], None]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
 
-    # Another thread may hold the lock of a log handler for ever.
+    # Another thread may never release the lock of a log handler.
     writer = threading.Thread(target=flush, name="last words", daemon=True)
     writer.start()
     writer.join(_FLUSH_SECONDS)

@@ -76,7 +76,7 @@ class RunnableGroup:
             self._start(runnable)
 
     def _start(self, runnable: Runnable) -> None:
-        # The caller may be a task of another group, whose fence must not be inherited.
+        # Do not inherit the fence of the caller, which may be a task of another group.
         context = copy_context()
         context.run(FENCE.set, self.fence)
         name = f"{self.name}/{runnable!r}"
@@ -90,14 +90,14 @@ class RunnableGroup:
         except asyncio.CancelledError:
             if self.state is GroupState.STOPPED:
                 raise
-            self._on_error(runnable, RuntimeError(f"{runnable!r} was cancelled by itself"))
+            self._on_error(runnable, RuntimeError(f"{runnable!r} was cancelled, but not by its group"))
         except BaseException as error:  # noqa: BLE001 - handed to the manager, which raises it
             self._on_error(runnable, error)
 
     async def wait_ready(self) -> None:
-        """Return when every runnable with `Ready` is ready or has ended.
+        """Wait until every runnable with `Ready` is ready or has ended.
 
-        A runnable that can never become ready is reported to `on_error`; the caller must then end the wait.
+        A runnable that cannot become ready is reported to `on_error`; the caller must then cancel the wait.
         """
         waited_for: set[int] = set()
         # Repeat for runnables that were added meanwhile.
@@ -111,7 +111,7 @@ class RunnableGroup:
         assert isinstance(runnable, Ready)
         running = [task for task, owner in self._tasks.items() if owner is runnable]
         if not running:
-            return  # It has ended, so it may never become ready. `_run` has reported its error.
+            return  # It has ended, so it cannot become ready. `_run` has reported its error.
         ready: asyncio.Task[None] = asyncio.create_task(_wait_ready(runnable), name=f"{runnable!r}/ready")
         try:
             await asyncio.wait([ready, *running], return_when=asyncio.FIRST_COMPLETED)
@@ -155,7 +155,7 @@ class RunnableGroup:
         return {t for t in tasks if not t.done()}
 
     def cancel_grace(self) -> None:
-        """End the wait of `stop` now, or before it begins."""
+        """End the wait of `stop` now; if called before, `stop` does not wait."""
         self._grace_cancelled.set()
 
     def running(self) -> list[str]:

@@ -30,19 +30,19 @@ def stop_on_signals(stop: Callable[[], None], *, on_signal: Callable[[], None] |
     received: list[int] = []
 
     def begin(name: str) -> None:
-        log.info("%s: stopping; a second signal ends the process at once", name)
+        log.info("received %s: stopping; a second signal exits the process immediately", name)
         stop()
 
     def handle(number: int, _: FrameType | None) -> None:
         received.append(number)
         name = signal.Signals(number).name
         if len(received) > 1:
-            # No log: the interrupted code may hold its lock. Not sys.exit: user code must not delay the exit.
-            os.write(2, f"{name} again: exiting at once\n".encode())
+            # No log: the interrupted code may hold its lock. No sys.exit: user code could delay the exit.
+            os.write(2, f"second signal ({name}): exiting immediately\n".encode())
             os._exit(1)
         if on_signal is not None:
             on_signal()
-        # Not add_signal_handler: its handlers wait for the event loop, which may be blocked.
+        # Do not use add_signal_handler: its handlers need the event loop, which may be blocked.
         loop.call_soon_threadsafe(begin, name)
 
     numbers = (signal.SIGTERM, signal.SIGINT)

@@ -1,6 +1,6 @@
 """Common steps of operators: owner references, finalizers, conditions, create-or-update, retries, storage migration.
 
-They hold no state of the cluster; controllers and queues belong elsewhere.
+They are stateless; controllers and queues are in other packages.
 
 Functions of the storage migration and of `names` are imported when they are first used. Type checkers read
 ``__init__.pyi``.

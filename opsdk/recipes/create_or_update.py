@@ -19,7 +19,7 @@ T = TypeVar("T", bound=TypedObject | Unstructured)
 
 
 class OperationResult(Enum):
-    """What was written."""
+    """The kind of write."""
 
     UNCHANGED = "unchanged"
     CREATED = "created"
@@ -31,15 +31,14 @@ class OperationResult(Enum):
 async def create_or_update(
     client: Client, obj: T, mutate: Callable[[T], None] | None = None, *, field_owner: str = ""
 ) -> OperationResult:
-    """Read the object that `obj` names, call `mutate` on it, and create or update it if that changed anything.
+    """Read the object, call `mutate` on it, and create or update it if `mutate` changed it.
 
     Afterwards `obj` has the server's state. Status changes are not written.
 
     Args:
         client: reads and writes.
         obj: names the object; its content is used when the object is created.
-        mutate: sets only the desired fields, and leaves the rest (which the server may have defaulted) alone. It must
-            not
+        mutate: sets only the desired fields, and keeps the others, which the server may have defaulted. It must not
             change name or namespace.
         field_owner: the field manager of the write.
 
@@ -62,7 +61,7 @@ async def create_or_update(
 async def create_or_patch(
     client: Client, obj: T, mutate: Callable[[T], None] | None = None, *, field_owner: str = ""
 ) -> OperationResult:
-    """As `create_or_update`, with merge patches, which do not conflict with changes of other fields.
+    """Like `create_or_update`, with merge patches, which do not conflict with changes of other fields.
 
     Also patches the status.
     """

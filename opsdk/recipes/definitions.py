@@ -32,7 +32,7 @@ async def create_crds(
     within: float = 60.0,
     clock: Clock = LOOP_CLOCK,
 ) -> list[Unstructured]:
-    """Apply the definitions of classes, all at once, and return them when all are established.
+    """Apply the definitions of classes concurrently, and return them when all are established.
 
     Call it before the controllers start, for programs that install their own kinds. It needs the permission to patch
     and get CustomResourceDefinitions. Repeated calls change nothing.
@@ -48,7 +48,7 @@ async def create_crds(
         clock: source of time.
 
     Raises:
-        NoMatchError: the server refuses the names of a definition.
+        NoMatchError: the server rejects the names of a definition.
         DeadlineError: a definition is not established in time.
         ApiError: the server rejected a definition.
     """
@@ -68,18 +68,18 @@ async def apply_definitions(
     poll_interval: float = POLL_SECONDS,
     clock: Clock = LOOP_CLOCK,
 ) -> list[Unstructured]:
-    """Apply definitions, all at once, and return them when all are established. As `create_crds`, for JSON trees.
+    """Apply definitions concurrently, and return them when all are established. Like `create_crds`, for JSON trees.
 
     Args:
         client: reads from and writes to the server.
         definitions: complete objects, as `crd_for` returns them.
         field_owner: the field manager.
         within: seconds for all of them.
-        poll_interval: seconds between two looks at a definition.
+        poll_interval: seconds between two reads of a definition.
         clock: source of time.
 
     Raises:
-        NoMatchError: the server refuses the names of a definition.
+        NoMatchError: the server rejects the names of a definition.
         DeadlineError: a definition is not established in time.
         ApiError: the server rejected a definition.
     """
@@ -119,7 +119,9 @@ async def _wait_one_established(
         if state.state is SummaryState.CURRENT:
             return definition
         if state.state is SummaryState.FAILED:
-            raise NoMatchError(f"the server refuses {name}: {state.message}; delete the other definition, or rename")
+            raise NoMatchError(
+                f"the server rejects {name}: {state.message}; delete the other definition, or rename this one"
+            )
         if clock.now() >= deadline:
-            raise DeadlineError(f"{name} is not established in time: {state.message}")
+            raise DeadlineError(f"{name} is not established before the deadline: {state.message}")
         await clock.sleep(poll_interval)

@@ -30,5 +30,5 @@ def contains_finalizer(obj: KubeObject, finalizer: str) -> bool:
 
 
 def is_deleting(obj: KubeObject) -> bool:
-    """Whether the object has a deletion timestamp. It exists until its last finalizer is removed."""
+    """Whether the object has a deletion timestamp. It is deleted after its last finalizer is removed."""
     return obj.metadata.deletion_timestamp is not None

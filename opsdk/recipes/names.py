@@ -31,7 +31,7 @@ def safe_concat_name(*parts: str) -> str:
 
 
 def guess_plural(kind: str) -> str:
-    """Return the plural of a kind, as controller-gen and norman guess it. Discovery knows the real one.
+    """Return the plural of a kind, as controller-gen and norman guess it. Use discovery for the actual plural.
 
     >>> [guess_plural(kind) for kind in ("Policy", "Gateway", "Ingress", "Mesh", "Pod", "Endpoints")]
     ['Policies', 'Gateways', 'Ingresses', 'Meshes', 'Pods', 'Endpoints']

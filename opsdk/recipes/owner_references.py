@@ -92,7 +92,7 @@ def _is_same_owner(a: OwnerReference, b: OwnerReference) -> bool:
 
 
 def _group(reference: OwnerReference) -> str:
-    # Not parsed: a malformed reference by another writer must not raise here.
+    # Do not parse: a malformed reference of another writer must not raise here.
     return reference.api_version.rpartition("/")[0]
 
 

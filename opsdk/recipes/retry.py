@@ -1,4 +1,4 @@
-"""Retries of a read-modify-write that conflicts with another writer.
+"""Retries a read-modify-write after conflicts with other writers.
 
 Upstream: k8s.io/client-go/util/retry/util.go (v1.36)
 """
@@ -27,7 +27,7 @@ async def retry_on_conflict(
     backoff: Backoff = DEFAULT_RETRY,
     clock: Clock = LOOP_CLOCK,
 ) -> R:
-    """Call `function` until it does not raise `ConflictError`. It must read the object anew at each call.
+    """Call `function` until it does not raise `ConflictError`. It must read the object again in each call.
 
     A reconciler rarely needs it: a conflict that escapes is retried with the next reconcile.
 

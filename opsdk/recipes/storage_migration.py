@@ -43,7 +43,7 @@ log = SafeLogger(__name__)
 R = TypeVar("R")
 
 DEFINITION = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-# Failed objects that the error names.
+# Maximum number of failed objects in the error message.
 _MAX_NAMED_FAILURES = 5
 
 
@@ -58,7 +58,7 @@ class MigrationOptions(Options, frozen=True, kw_only=True):
             of a new storage version by its own watch, and stores objects in the old one until then.
         attempts: number of times that a request is sent while it fails with a retryable error.
         backoff: delays between the attempts.
-        max_failures: rejected objects after which the migration ends; fewer are collected to the end.
+        max_failures: the migration stops after this many rejected objects; fewer are reported at the end.
         rounds: number of times that the migration starts again because the definition changed, or a list expired
             without a token to continue.
     """
@@ -79,15 +79,15 @@ class MigrationOptions(Options, frozen=True, kw_only=True):
 
 
 class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a migration is.
+    """The progress of a migration.
 
     Attributes:
         definition: the name of the definition.
         storage_version: the version in which the objects are stored afterwards; empty before the definition is read.
-        rewritten: objects that the server stored again.
-        unchanged: objects that were in the storage version already.
-        superseded: objects that another writer has stored meanwhile, in the storage version.
-        gone: objects that were deleted meanwhile.
+        rewritten: objects that the server rewrote.
+        unchanged: objects that were already in the storage version.
+        superseded: objects that another writer stored concurrently, in the storage version.
+        gone: objects that were deleted concurrently.
         failed: objects that the server rejects.
         restarts: how often the migration started again, or a list expired.
         remaining: objects after the last page, as the server estimates it; None if it does not.
@@ -107,7 +107,7 @@ class MigrationProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def objects(self) -> int:
-        """All objects that are done."""
+        """The number of processed objects."""
         return self.rewritten + self.unchanged + self.superseded + self.gone + self.failed
 
 
@@ -122,10 +122,10 @@ async def migrate_storage_version(
     """Rewrite every object of a custom resource, then set ``status.storedVersions`` to the storage version alone.
 
     Returns at once if ``status.storedVersions`` lists nothing else. The migration has no state: after a crash or a
-    cancellation call it again, objects that are done are not written again.
+    cancellation call it again; migrated objects are not written again.
 
-    It needs the rights ``get`` on customresourcedefinitions, ``patch`` on customresourcedefinitions/status, and
-    ``get``, ``list`` and ``patch`` on the custom resource. The right to the definition is checked before the first
+    It needs the permissions ``get`` on customresourcedefinitions, ``patch`` on customresourcedefinitions/status, and
+    ``get``, ``list`` and ``patch`` on the custom resource. Access to the definition is checked before the first
     write.
 
     Args:
@@ -138,7 +138,7 @@ async def migrate_storage_version(
     Raises:
         NotFoundError: the definition does not exist.
         NoMatchError: the server does not serve the kind.
-        ForbiddenError: a right is missing, or admission denies an object.
+        ForbiddenError: a permission is missing, or admission denies an object.
         StorageMigrationError: the definition is not ready, objects are rejected, or the definition keeps changing.
         ApiError: another request failed, after all attempts.
         TransportError: the server does not respond.
@@ -149,15 +149,17 @@ async def migrate_storage_version(
     """
     if isinstance(target, str):
         if "." not in target:
-            raise UsageError(f"{target!r} is not the name of a definition: write plural.group, or pass a class")
+            raise UsageError(
+                f"{target!r} is not the name of a CustomResourceDefinition: write plural.group, or pass a class"
+            )
         name = target
     else:
         kind = kind_of(target).gvk
         if not kind.group:
-            raise UsageError(f"{kind.kind} is not a custom resource: only objects of definitions are migrated")
+            raise UsageError(f"{kind.kind} is not a custom resource: only custom resources can be migrated")
         mappings = await client.mapper.mappings_for(kind.group_kind)
         if not mappings:
-            raise NoMatchError(f"the server does not serve {kind.group_kind}: install its definition")
+            raise NoMatchError(f"the server does not serve {kind.group_kind}: install its CustomResourceDefinition")
         resource = mappings[0].resource
         name = f"{resource.resource}.{resource.group}"
     migration = _Migration(client, name, options or MigrationOptions(), on_progress, clock)
@@ -167,7 +169,7 @@ async def migrate_storage_version(
 class StorageMigrator:
     """A runnable that keeps a custom resource in its storage version. It runs on the leader.
 
-    It looks at the definition at the start and then at an interval, and migrates when ``status.storedVersions`` lists
+    It reads the definition at the start and then periodically, and migrates when ``status.storedVersions`` lists
     another version. A migration that fails is logged and retried; it never stops the manager. ::
 
         @operator.setup
@@ -178,12 +180,12 @@ class StorageMigrator:
         client: see `migrate_storage_version`.
         target: see `migrate_storage_version`.
         options: see `migrate_storage_version`.
-        interval: seconds between two looks at the definition, and the longest wait after a failure.
+        interval: seconds between two reads of the definition, and the longest wait after a failure.
         clock: source of time.
 
     Attributes:
-        progress: of the last migration that had work to do; None before the first look succeeds.
-        last_error: of the last look, None if it succeeded.
+        progress: of the last migration that had objects to migrate; None before the first successful read.
+        last_error: of the last attempt; None if it succeeded.
     """
 
     def __init__(
@@ -222,7 +224,7 @@ class StorageMigrator:
                 wait = retries.next(self._clock.now())
                 log.warning("%r failed, next attempt in %.0f s: %s", self, wait, error)
             else:
-                # A look that finds no work leaves the figures of the last migration.
+                # Without work, keep the progress of the last migration.
                 if progress.objects or self.progress is None or not self.progress.finished:
                     self.progress = progress
                 self.last_error, wait = None, self._interval
@@ -276,7 +278,7 @@ class _Migration:
                 log.info("all objects of %s are stored in %s: %s", self._name, storage.version, progress)
                 return progress
             self._restarts += 1
-            log.warning("%s changed during the migration: starting again", self._name)
+            log.warning("%s changed during the migration: restarting", self._name)
         raise StorageMigrationError(
             f"{self._name} changed in each of {self._options.rounds} rounds: migrate again later"
         )
@@ -319,7 +321,7 @@ class _Migration:
             try:
                 page = await self.retry(partial(self.list_page, storage, token))
             except GoneError as error:
-                # Objects before the token are done. Those created since then are stored in the storage version.
+                # Objects before the token are migrated. Objects created since then are stored in the storage version.
                 token = "" if expired else error.continue_token
                 self._restarts += 1
                 if not token and self._restarts > self._options.rounds:
@@ -368,7 +370,7 @@ class _Migration:
 
     async def patch(self, obj: PartialObjectMetadata) -> ObjectOutcome:
         key, kind, before = key_of(obj), metadata_only(obj.gvk), obj.metadata.resource_version
-        # The precondition keeps the patch off an object of the same name that was created meanwhile.
+        # The precondition protects a recreated object with the same name from the patch.
         patch = merge_patch({"metadata": {"resourceVersion": before}})
         attempt = 0
         while True:
@@ -377,7 +379,7 @@ class _Migration:
             try:
                 written = await self.retry(partial(self._client.patch, obj, patch))
             except ConflictError:
-                # An admission webhook may answer with a conflict too, which proves no other writer.
+                # An admission webhook can also return a conflict, so it does not prove another writer.
                 current = await self.retry(partial(self._client.get_or_none, kind, key, uncached=True))
                 if current is None:
                     return ObjectOutcome.GONE

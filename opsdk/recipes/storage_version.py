@@ -1,4 +1,4 @@
-"""What a definition says about its storage version, and what the write of an object came to. Pure.
+"""The storage version of a CustomResourceDefinition, and the outcomes of object writes. Pure.
 
 Upstream: k8s.io/kubernetes/pkg/controller/storageversionmigrator/storageversionmigrator.go (v1.36)
 """
@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class ObjectOutcome(Enum):
-    """What the write of one object came to."""
+    """The outcome of the write of one object."""
 
     REWRITTEN = "rewritten"
     """The server stored the object again, in the storage version."""
@@ -36,7 +36,7 @@ class ObjectOutcome(Enum):
 
 
 def outcome_of(error: ApiError) -> ObjectOutcome | None:
-    """Return the outcome of a write that failed for good, or None if the error concerns every object.
+    """Return the outcome of a permanently failed write, or None if the error concerns every object.
 
     >>> outcome_of(NotFoundError("the object does not exist"))
     <ObjectOutcome.GONE: 'gone'>

@@ -1,4 +1,4 @@
-"""The state of an object in a few words: ready, in progress, failed or terminating. Pure.
+"""Computes the state of an object: current, in progress, failed or terminating. Pure.
 
 Upstream: sigs.k8s.io/cli-utils/pkg/kstatus/status/core.go; github.com/rancher/wrangler/pkg/summary
 """
@@ -19,7 +19,7 @@ Tree = Mapping[str, Any]
 
 
 class SummaryState(Enum):
-    """What an object is doing."""
+    """The state of an object."""
 
     CURRENT = "current"
     """The object is as its spec says, or has nothing to reconcile."""
@@ -36,7 +36,7 @@ class Summary(msgspec.Struct, frozen=True):
 
     Attributes:
         state: see `SummaryState`.
-        message: why, for people; "" if there is nothing to say.
+        message: the reason, human-readable; "" for none.
     """
 
     state: SummaryState
@@ -134,7 +134,7 @@ def _deployment(parts: _ObjectParts) -> Summary:
     updated, total = parts.status.get("updatedReplicas") or 0, parts.status.get("replicas") or 0
     available = parts.status.get("availableReplicas") or 0
     if "observedGeneration" not in parts.status and desired:
-        return _progress("the controller has not seen it yet")
+        return _progress("the controller has not observed it yet")
     if updated < desired:
         return _progress(f"{updated} of {desired} replicas are updated")
     if total > updated:
@@ -166,7 +166,7 @@ def _stateful_set(parts: _ObjectParts) -> Summary:
 def _daemon_set(parts: _ObjectParts) -> Summary:
     desired = parts.status.get("desiredNumberScheduled")
     if "observedGeneration" not in parts.status or desired is None:
-        return _progress("the controller has not seen it yet")
+        return _progress("the controller has not observed it yet")
     on_delete = _map(parts.spec.get("updateStrategy")).get("type") == "OnDelete"
     counts = (("updatedNumberScheduled", "updated"), ("numberAvailable", "available"), ("numberReady", "ready"))
     for field, verb in counts[1:] if on_delete else counts:
@@ -217,7 +217,7 @@ def _pod(parts: _ObjectParts) -> Summary:
             return Summary(SummaryState.FAILED, f"container {container.get('name')}: {waiting['reason']}")
     scheduled = _condition(parts.status, "PodScheduled")
     if scheduled.get("reason") == "Unschedulable":
-        return Summary(SummaryState.FAILED, scheduled.get("message") or "no node fits")
+        return Summary(SummaryState.FAILED, scheduled.get("message") or "the pod is unschedulable")
     ready = _condition(parts.status, "Ready")
     if ready.get("status") == "True":
         return _CURRENT
@@ -233,7 +233,7 @@ def _service(parts: _ObjectParts) -> Summary:
 def _persistent_volume_claim(parts: _ObjectParts) -> Summary:
     phase = parts.status.get("phase") or "Pending"
     if phase == "Lost":
-        return Summary(SummaryState.FAILED, "the volume of the claim is gone")
+        return Summary(SummaryState.FAILED, "the volume of the claim is lost")
     return _CURRENT if phase == "Bound" else _progress(f"the claim is {phase.lower()}")
 
 
@@ -253,7 +253,7 @@ def _custom_resource_definition(parts: _ObjectParts) -> Summary:
 
 
 def _by_conditions(parts: _ObjectParts) -> Summary:
-    """The rules for custom resources: an error beats progress, progress beats readiness."""
+    """Return the state of custom resources: errors take precedence over progress, progress over readiness."""
     for condition in _conditions(parts.status):
         if condition.get("type") in _ERROR_TYPES and condition.get("status") == "True":
             return Summary(SummaryState.FAILED, _message(condition))

@@ -36,7 +36,7 @@ class EventKey(NamedTuple):
 
 
 class Write(Enum):
-    """What to write."""
+    """The write for an Event."""
 
     CREATE = "create"
     SERIES = "series"
@@ -70,7 +70,7 @@ class EventCorrelator:
     def record(
         self, key: EventKey, references: Mapping[str, ObjectReference | None], now: datetime
     ) -> tuple[Write, Event]:
-        """Return the Event, and what to write."""
+        """Return the Event, and the write for it."""
         state = self._correlations.get(key)
         if state is None or (now - state.last).total_seconds() > _SERIES_SECONDS:
             event = self._new_event(key, references, now)
@@ -83,7 +83,7 @@ class EventCorrelator:
         if series is None:
             state.sent = count
             return Write.SERIES, state.event
-        # Only counted: `unsent` returns the count later, so that a loop does not write on each repetition.
+        # Only count it: `unsent` returns the count later, so that repetitions cause no write each.
         return Write.NOTHING, state.event
 
     def unsent(self) -> Iterator[tuple[EventKey, Event]]:
@@ -102,7 +102,7 @@ class EventCorrelator:
         regarding = references["regarding"] or ObjectReference()
         # Events about cluster-scoped objects are in the namespace "default", as in client-go.
         namespace = regarding.namespace or "default"
-        # Unique, although two Events may have the same timestamp.
+        # Unique, even if two Events have the same timestamp.
         self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e6) * 1000)
         name = (regarding.name or "event")[:236].rstrip("-.")
         if not _SUBDOMAIN.fullmatch(name):  # RBAC names may contain characters that Event names may not

@@ -1,4 +1,4 @@
-"""The recorder accepts Events at once, and writes them in the background.
+"""The recorder queues Events, and writes them in the background.
 
 Upstream: k8s.io/client-go/tools/events/event_recorder.go (v1.36)
 """
@@ -27,7 +27,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
-# Events that wait while the server is unreachable; more are dropped and counted (maxQueuedEvents in client-go).
+# Maximum number of queued Events; more are dropped and counted (maxQueuedEvents in client-go).
 _QUEUE_SIZE = 1000
 _TRIES = 12
 # Seconds between writes of a growing series (refreshTime in client-go).
@@ -115,7 +115,7 @@ class EventRecorder:
 
     def _put(self, write: Write, key: EventKey, event: Event, fence: Fence | None) -> None:
         if self._waiting >= _QUEUE_SIZE:
-            self._drop(f"more than {_QUEUE_SIZE} events are waiting")
+            self._drop(f"the queue of {_QUEUE_SIZE} Events is full")
             self._correlator.forget(key)
             return
         self._waiting += 1
@@ -128,7 +128,7 @@ class EventRecorder:
         return False
 
     def open(self) -> None:
-        """Start to write in the background."""
+        """Start writing in the background."""
         if not self._started and not self._closed:
             self._started = True
             self._tasks.start(self._count(), name="count")
@@ -136,11 +136,11 @@ class EventRecorder:
                 self._tasks.start(self._run(shard), name=f"write {number}")
 
     def refuse(self) -> None:
-        """Drop every Event from now on. For a recorder that was never opened; `aclose` writes what waits."""
+        """Drop all further Events. For a recorder that was never opened; `aclose` writes queued Events."""
         self._closed = True
 
     async def aclose(self, *, shutdown_timeout: float = 2.0) -> None:
-        """Write waiting Events for at most `shutdown_timeout` seconds, then stop. Idempotent.
+        """Write queued Events for at most `shutdown_timeout` seconds, then stop. Idempotent.
 
         Later Events are dropped.
         """
@@ -152,7 +152,7 @@ class EventRecorder:
                 async with timeout(self._clock, shutdown_timeout):
                     await self._idle.wait()
         except TimeoutError:
-            log.warning("%d events of %s were not written before the end", self._waiting, self.controller)
+            log.warning("%d Events of %s were not written before shutdown", self._waiting, self.controller)
         finally:
             await self._tasks.aclose()
             self.dropped += self._waiting
@@ -166,7 +166,7 @@ class EventRecorder:
             try:
                 await self._write(queued.write, queued.key, queued.event)
             except Exception as error:
-                log.exception("an event could not be written: a bug")
+                log.exception("writing an Event failed unexpectedly")
                 self._drop(repr(error))
             FENCE.reset(token)
             # Not in a `finally`: after a cancellation, `aclose` counts the Event as dropped.
@@ -218,7 +218,7 @@ class EventRecorder:
         self.dropped += 1
         # Log the 1st, 2nd, 4th, 8th and so on: many dropped events must not fill the log.
         if self.dropped & (self.dropped - 1) == 0:
-            log.warning("an event of %s is dropped (%d so far): %s", self.controller, self.dropped, reason)
+            log.warning("dropped an Event of %s (%d so far): %s", self.controller, self.dropped, reason)
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.critical("%s ended: %r", task, error, exc_info=error)

@@ -220,7 +220,7 @@ async def test_before_the_start() -> None:
     """Nobody leads, nothing is released, closing does nothing, and it runs once."""
     election = Election()
     assert not election.thread.is_leader
-    with pytest.raises(LeaderElectionLostError, match="not begun"):
+    with pytest.raises(LeaderElectionLostError, match="not started"):
         election.thread.check("a write")
     await election.thread.release()
     await election.thread.aclose()
@@ -259,7 +259,7 @@ async def test_a_thread_that_hangs_is_left(caplog: pytest.LogCaptureFixture) -> 
     await asyncio.gather(running, return_exceptions=True)
     await election.thread.aclose()
     assert time.monotonic() - began < 8
-    assert "the thread of the leader election is still in" in caplog.text
+    assert "the leader election thread did not stop, it is still in" in caplog.text
     election.server.blocks.set()
     await until(lambda: threads() == 0)
 

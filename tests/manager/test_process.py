@@ -98,7 +98,7 @@ def test_a_coroutine_that_swallows_its_cancellation() -> None:
     assert program.status == 1
     assert "ShutdownTimeoutError: failed waiting for all runnables to end within grace period of 1 s" in program.log
     assert "<Part deaf>" in program.log
-    assert "ignores its cancellation: it is left behind in" in program.log
+    assert "ignores its cancellation and is abandoned in" in program.log
     assert "was destroyed but it is pending" not in program.log
     assert program.seconds < 8
 
@@ -173,7 +173,7 @@ run_program(serve(sleeps))
 """
     program = Program(script).stop(signals=2)
     assert program.status == 1
-    assert "SIGTERM again: exiting at once" in program.log
+    assert "second signal (SIGTERM): exiting immediately" in program.log
     assert program.seconds < 2
 
 

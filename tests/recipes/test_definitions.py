@@ -72,7 +72,7 @@ def with_status(client: Client, **condition: Any) -> Client:
         (
             {"type": "Established", "status": "False", "reason": "Installing"},
             DeadlineError,
-            "is not established in time",
+            "is not established before the deadline",
         ),
     ],
 )

@@ -395,7 +395,9 @@ async def test_bad_targets() -> None:
     async with world(0) as here:
         with pytest.raises(NotFoundError, match=r'"cars.demo.opsdk.dev" not found'):
             await migrate_storage_version(here.client, "cars.demo.opsdk.dev")
-        with pytest.raises(NoMatchError, match=r"the server does not serve Car.example.com: install its definition"):
+        with pytest.raises(
+            NoMatchError, match=r"the server does not serve Car.example.com: install its CustomResourceDefinition"
+        ):
             await migrate_storage_version(here.client, unstructured("example.com/v1", "Car"))
         with pytest.raises(UsageError, match=r"write plural\.group, or pass a class"):
             await migrate_storage_version(here.client, "sites")

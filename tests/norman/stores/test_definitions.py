@@ -188,7 +188,7 @@ async def test_a_definition_that_is_not_established_is_named(k8s_client: Client)
     registry, schemas = imported()
     slow = with_status(k8s_client, type="Established", status="False", reason="Installing")
     start = asyncio.get_running_loop().time()
-    with pytest.raises(DeadlineError, match=r"pages\.example\.com is not established in time"):
+    with pytest.raises(DeadlineError, match=r"pages\.example\.com is not established before the deadline"):
         await assign_stores(slow, registry, schemas)
     assert 60 <= asyncio.get_running_loop().time() - start < 61
     assert [schema.store for schema in schemas] == [None, None]
