@@ -62,10 +62,10 @@ class FleetOptions(Options, frozen=True, kw_only=True):
         renew_deadline: the time for which renewals may fail.
         retry_period: the time between two renewals.
         load_factor: the limit of clusters per replica, see `opsdk.fleet.placement.place`.
-        drain_timeout: the time for running reconciles to finish before a cluster is handed over.
-        unreachable_timeout: an owner that cannot reach a cluster for this long invites other replicas to take it.
+        drain_timeout: the time for active reconciles to finish before a cluster is handed over.
+        unreachable_timeout: an owner that cannot reach a cluster for this long invites other replicas to take it over.
         cluster: options of managed clusters: caching and writes.
-        controller: options of the controllers of managed clusters that have none of their own.
+        controller: default options of the controllers of managed clusters.
         probe: see `ProbeOptions`.
     """
 
@@ -160,7 +160,7 @@ class Fleet:
 
     @property
     def clusters(self) -> Mapping[str, Cluster]:
-        """The managed clusters that this replica works for or warms up, by name."""
+        """The managed clusters that this replica owns, drains or warms up, by name."""
         return {name: m.cluster for name, m in self.runner.clusters.items() if m.cluster is not None}
 
     @property
@@ -169,7 +169,7 @@ class Fleet:
         return self.runner.ownership.owned()
 
     def conditions(self) -> dict[str, Condition]:
-        """Return the ``Ready`` conditions of the clusters that this replica works for."""
+        """Return the ``Ready`` conditions of the clusters that this replica owns, drains or warms up."""
         return {name: m.condition for name, m in self.runner.clusters.items() if m.condition is not None}
 
     # -------------------------------------------------------------- setup
@@ -230,7 +230,7 @@ class Fleet:
         controllers = []
         for declared in self._declared:
             options = declared.options.get("options") or self.options.controller
-            # An unreachable cluster must not end the operator.
+            # An unreachable cluster must not stop the operator.
             options = replace(options, sync_policy=options.sync_policy or SyncPolicy.RETRY)
             name = declared.options.get("name") or (declared.kind.name.lower() if declared.kind is not None else "")
             builder = ControllerBuilder[Any](

@@ -1,7 +1,7 @@
 """Reads the leases of a fleet, and decodes only those that have changed.
 
 Each member lists the leases every few seconds, and most of them are unchanged. An item with the same bytes as in
-the last list is the same lease: with 50 shards that saves nine tenths of the decoding time.
+the last list is not decoded again: with 50 shards, this saves 90 % of the decoding time.
 """
 
 from __future__ import annotations

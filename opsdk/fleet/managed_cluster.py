@@ -1,4 +1,4 @@
-"""One managed cluster on its replica: its clients, cache, controllers, and its state as a condition.
+"""One managed cluster on its replica: clients, cache, controllers, and its ``Ready`` condition.
 
 Each cluster has its own connections, informers, queues and workers. An unreachable, slow or forbidden cluster does not
 delay other clusters.
@@ -62,7 +62,7 @@ class ProbeOptions(Options, frozen=True, kw_only=True):
 
 
 class _WarmupRunnable:
-    """The warm-up of a controller, as a runnable."""
+    """Runs the warm-up of a controller."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -127,7 +127,7 @@ class ManagedCluster:
 
     # -------------------------------------------------------------- life cycle
     async def warmup(self) -> None:
-        """Fill the cache, and return when every controller's sources have synced."""
+        """Fill the cache, and return when the sources of all controllers have synced."""
         self._caches.fence = self._warmups.fence = FENCE.get()
         for controller in self._controllers:
             self._warmups.add(_WarmupRunnable(controller))
@@ -149,7 +149,7 @@ class ManagedCluster:
                 if ended.done():
                     ended.result()
         except asyncio.CancelledError:
-            # The controllers finish running reconciles; a second cancellation ends the wait.
+            # The controllers finish active reconciles; a second cancellation ends the wait.
             await self._workers.stop(None)
             raise
         finally:
@@ -166,13 +166,13 @@ class ManagedCluster:
 
     def _on_error(self, runnable: Runnable, error: BaseException) -> None:
         if self._failure.done():
-            log.warning("%r of cluster %s failed while it ended: %r", runnable, self.entry.name, error)
+            log.warning("%r of cluster %s failed while stopping: %r", runnable, self.entry.name, error)
         else:
             self._failure.set_exception(error)
 
     # -------------------------------------------------------------- state
     async def _probe(self) -> None:
-        """Probe the cluster in intervals, and report changes of its state."""
+        """Probe the cluster periodically, and report changes of its state."""
         while True:
             reason, message = await self._state()
             condition = Condition(

@@ -44,8 +44,8 @@ class Membership:
 
         Args:
             leases: all leases of the fleet.
-            requested_at: when the list was requested. What it shows was true at that time or later.
-            answered_at: when it arrived. A change in it happened before.
+            requested_at: when the list was requested. The list is not older than this time.
+            answered_at: when the response arrived. All changes in it happened before.
         """
         self._read_at = requested_at
         shown: set[str] = set()
@@ -57,7 +57,7 @@ class Membership:
             elif holder:
                 shown.add(holder)
                 self._observe(holder, lease, answered_at)
-        # A deleted lease may belong to a member that has yet to notice.
+        # The member of a deleted lease may not have observed the deletion yet.
         for holder in (holders | self._members.keys()) - shown - {""}:
             member = self._members.get(holder)
             if member is not None and not self.is_alive(holder):
@@ -76,7 +76,7 @@ class Membership:
             self._members[holder] = _ObservedMember(lease, version, answered_at, duration)
 
     def is_alive(self, identity: str) -> bool:
-        """Whether a member may still act, as far as the last list shows.
+        """Whether a member may still act, according to the last list.
 
         The lease was renewed at some time before `since`. Its holder stops before the duration has passed, unless a
         later renewal succeeds; that renewal would be in a list that was requested after the duration.

@@ -1,4 +1,4 @@
-"""Clusters that objects of the management cluster describe: Secrets with a kubeconfig, custom resources."""
+"""Cluster providers that follow objects of the management cluster: kubeconfig Secrets, custom resources."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T", bound=AnyObject)
 CONDITION_ANNOTATION = "fleet.opsdk.dev/condition"
 """The state of a cluster on its Secret: a condition as JSON, since Secrets have no status."""
 
-# Seconds before a failed description of a cluster is retried: it may depend on other objects.
+# Seconds before a failed configuration of a cluster is retried: it may depend on other objects.
 _RETRY_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
 
@@ -98,11 +98,11 @@ class ObjectClusters(ClusterProvider, Generic[T]):
             try:
                 (await cache.informer_for(self._kind)).add_handler(self._on_delta)
             except OpsdkError as error:
-                log.warning("cannot watch %s, which describe clusters, yet: %s", self._kind.gvk, error)
+                log.warning("cannot watch the cluster objects %s yet, will retry: %s", self._kind.gvk, error)
                 await self._clock.sleep(_RETRY_SECONDS)
 
     async def _process_changes(self, cache: Cache, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
-        """Describe each changed object, and report all clusters."""
+        """Compute the entry of each changed object, and report all clusters."""
         reader = Client(CachedReader(cache))
         await cache.wait_ready()
         clusters: dict[str, ClusterEntry] = {}
@@ -191,7 +191,7 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         try:
             await management.uncached.patch(secret, MergeFrom())
         except NotFoundError:
-            log.debug("the Secret of cluster %s is gone", name)
+            log.debug("the Secret of cluster %s does not exist any more", name)
 
 
 class ResourceClusters(ObjectClusters[T]):
@@ -233,8 +233,8 @@ class ResourceClusters(ObjectClusters[T]):
         except OpsdkError:
             raise
         except Exception as error:
-            log.exception("the function that describes clusters failed for %s", obj.metadata.name)
-            raise UsageError(f"the function that describes clusters raised {error!r}") from error
+            log.exception("the config function of the fleet failed for %s", obj.metadata.name)
+            raise UsageError(f"the config function of the fleet raised {error!r}") from error
 
     async def report(self, management: Cluster, name: str, condition: Condition) -> None:
         """See `ClusterProvider`."""

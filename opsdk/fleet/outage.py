@@ -1,7 +1,7 @@
-"""Outages: the owner of a shard cannot reach its cluster, and invites other members to take the shard. Pure.
+"""Outages: the owner of a shard cannot reach its cluster, and invites other members to take it over. Pure.
 
 The owner keeps the shard until another member is ready: it invites the others one after the other, and an
-invited member warms up. Only a member that reaches the cluster gets warm, so otherwise the shard does not move.
+invited member warms up. Only a member that reaches the cluster becomes warm, so otherwise the shard does not move.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def growing(timeout: float, repeats: int) -> float:
 
 
 class Outage:
-    """One period in which an owner does not reach a shard.
+    """One period in which an owner cannot reach a shard.
 
     Each other member is invited for one turn. After all turns a pause follows, and then another round. Turns and
-    pauses last `timeout` at first, and double with each round. A member that joins is invited also during a pause.
+    pauses last `timeout` at first, and double with each round. A joining member is also invited during a pause.
 
     Args:
         shard: the shard.
-        since: when it was first not reached, as `now` of the other calls, in seconds.
+        since: when it became unreachable, in seconds, on the clock of `now`.
         timeout: seconds until the first member is invited.
 
     >>> outage = Outage("eu", since=0.0, timeout=60.0)
@@ -66,7 +66,7 @@ class Outage:
             self._stand_in, self._turn_ends_at = "", now + growing(self._timeout, self._rounds)
         if not self._stand_in and now >= self._turn_ends_at:
             self._invited_members.clear()
-        # By weight: the shards of an owner without connectivity spread over all other members.
+        # Select by weight, so that the shards of an unreachable owner spread over all other members.
         free = [member for member in others if member not in self._invited_members]
         self._stand_in = max(free, key=lambda member: (weight(member, self.shard), member), default="")
         if self._stand_in:

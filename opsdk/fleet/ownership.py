@@ -1,4 +1,4 @@
-"""The loop of ownership: reads and writes the leases of a fleet, and runs the shards that this replica owns.
+"""The ownership loop: reads and writes the leases of a fleet, and runs the shards that this replica owns.
 
 `opsdk.fleet.ownership_rules` decides. The loop lists the leases every `retry_period`, and immediately after a lease
 changes.
@@ -91,7 +91,7 @@ class ShardFence:
 
 
 class Ownership:
-    """Shares shards between the replicas of a fleet. A Runnable for every replica.
+    """Distributes shards between the replicas of a fleet. A Runnable for every replica.
 
     The first cancellation of `start` hands every shard over; a second one cancels the work immediately. A replica that
     loses its lease cancels all work, and joins again with a new identity.
@@ -131,7 +131,7 @@ class Ownership:
         self._started = False
 
     def needs_leader_election(self) -> bool:
-        """Return False: every replica takes part."""
+        """Return False: every replica is a member."""
         return False
 
     # -------------------------------------------------------------- shards
@@ -149,9 +149,9 @@ class Ownership:
             self._runners[shard].restart()
 
     def reached(self, shard: str, *, is_reachable: bool) -> None:
-        """Report whether this replica reaches the target of a shard, such as a cluster.
+        """Report whether this replica can reach the target of a shard, such as a cluster.
 
-        An owner that does not for `OwnershipOptions.unreachable_timeout` invites other replicas to take the shard.
+        An owner that cannot for `OwnershipOptions.unreachable_timeout` invites other replicas to take the shard over.
         Without a report, it counts as reachable. A report for a shard that this replica does not own has no effect.
         """
         if self._rules is not None:
@@ -167,13 +167,13 @@ class Ownership:
 
     # -------------------------------------------------------------- life cycle
     async def start(self) -> None:
-        """Take part until cancelled; see the class.
+        """Run as a member until cancelled; see the class.
 
         Raises:
             UsageError: `start` was called before.
         """
         if self._started:
-            raise UsageError(f"{self!r} was started already: make a new one")
+            raise UsageError(f"{self!r} was already started: create a new one")
         self._started = True
         running = asyncio.get_running_loop().create_task(self._run(), name=f"{self!r}")
         interrupted: asyncio.CancelledError | None = None
@@ -188,7 +188,7 @@ class Ownership:
                 self._wake.set()
         if interrupted is not None:
             if not running.cancelled() and (failure := running.exception()) is not None:
-                log.warning("%r failed while it left: %r", self, failure)
+                log.warning("%r failed while leaving the fleet: %r", self, failure)
             raise interrupted
         running.result()
 
@@ -200,7 +200,7 @@ class Ownership:
                 try:
                     await self._run_member(default_identity())
                 except LeaderElectionLostError as error:
-                    log.warning("%r lost its lease and begins again with a new identity: %s", self, error)
+                    log.warning("%r lost its lease and rejoins with a new identity: %s", self, error)
         finally:
             watching.cancel()
             await wait_ended([watching], _CLOSE_SECONDS, self._clock)
@@ -208,7 +208,7 @@ class Ownership:
             await self._tasks.aclose()
 
     async def _run_member(self, identity: str) -> None:
-        """Take part with one identity until this replica has left. Raises `LeaderElectionLostError`."""
+        """Run as a member with one identity until this replica has left. Raises `LeaderElectionLostError`."""
         o = self.options
         options = LeaderElectionOptions(
             name=lease_name(o.name, LeaseRole.MEMBER, identity),
@@ -248,9 +248,9 @@ class Ownership:
                 async with timeout(self._clock, self.options.renew_deadline * _REQUEST_TIMEOUT_SHARE):
                     await self._client.delete(Lease, elector.options.name, namespace=elector.options.namespace)
             except (OpsdkError, TimeoutError) as error:
-                log.warning("cannot delete the lease of %s, it expires by itself: %s", elector.options.identity, error)
+                log.warning("cannot delete the lease of %s, it will expire: %s", elector.options.identity, error)
 
-    # -------------------------------------------------------------- rounds
+    # -------------------------------------------------------------- sync loop
     async def _sync_loop(self, elector: LeaderElector, rules: OwnershipRules) -> None:
         """List, decide and write, until this replica has left."""
         electing = asyncio.get_running_loop().create_task(elector.wait_elected(), name=f"{self!r}/wait elected")
@@ -277,7 +277,7 @@ class Ownership:
             if rules.leaving and not rules.states() and not self._runners and not self._stopping_runners:
                 if is_settled:
                     return
-                # Another leaving member may have handed a shard to this one meanwhile: list once more.
+                # Another leaving member may have handed a shard to this one, so list once more.
                 self._wake.set()
             await self._clock.sleep(_MIN_LIST_INTERVAL)
             await self._sleep_until_woken(began + self.options.retry_period)
@@ -323,7 +323,7 @@ class Ownership:
             is_new = not step.lease.metadata.resource_version
             written = await (self._client.create(step.lease) if is_new else self._client.update(step.lease))
         except (ConflictError, AlreadyExistsError, NotFoundError) as error:
-            log.debug("the lease of %s has changed: %s", step.shard or "a member", error)
+            log.debug("the lease of %s was changed concurrently: %s", step.shard or "a member", error)
             return False
         except OpsdkError as error:
             log.warning("cannot write the lease of %s: %s", step.shard or "a member", error)
@@ -331,23 +331,23 @@ class Ownership:
         rules.wrote(step.shard, written, requested_at=requested_at, answered_at=self._clock.now())
         return True
 
-    # -------------------------------------------------------------- work
+    # -------------------------------------------------------------- shard runners
     def _apply_step(self, step: OwnershipStep, elector: LeaderElector, rules: OwnershipRules) -> None:
-        """Begin or end the work for a shard."""
+        """Start, drain or stop the runner of a shard."""
         if step.kind is StepKind.WARM:
             self._runner(step.shard, elector, rules)
         elif step.kind is StepKind.OWN:
             log.info("%s owns %s", rules.identity, step.shard)
             self._runner(step.shard, elector, rules).own()
         elif step.kind is StepKind.DRAIN:
-            log.info("%s hands %s over", rules.identity, step.shard)
+            log.info("%s drains %s for the handover", rules.identity, step.shard)
             self._runners[step.shard].drain()
         elif stand_in := stand_in_of(step.lease):
             if holder_of(step.lease) == rules.identity:
-                log.warning("%s does not reach %s: it invites %s to take it", rules.identity, step.shard, stand_in)
+                log.warning("%s cannot reach %s: inviting %s to take it over", rules.identity, step.shard, stand_in)
         elif step.kind in (StepKind.LOSE, StepKind.COOL):
             if step.kind is StepKind.LOSE:
-                log.warning("%s lost %s: its work is cancelled", rules.identity, step.shard)
+                log.warning("%s lost %s: cancelling its runnable", rules.identity, step.shard)
             runner = self._stopping_runners[step.shard] = self._runners.pop(step.shard)
             self._tasks.start(runner.kill(), name=f"end {step.shard}")
 
@@ -392,7 +392,7 @@ class Ownership:
             try:
                 (await cache.informer_for(Lease)).add_handler(self._on_lease)
             except OpsdkError as error:
-                log.debug("cannot watch the leases of the fleet %s yet: %s", self.options.name, error)
+                log.debug("cannot watch the leases of the fleet %s yet, will retry: %s", self.options.name, error)
                 await self._clock.sleep(self.options.retry_period)
         await cache.start()
 

@@ -6,8 +6,8 @@ that `decide` returns. A shard moves in one of four ways:
 * It is free, or its holder is dead: the member that the placement names takes it.
 * Its holder is alive and another member is placed: that member warms up and writes itself as the preferred holder; the
   holder drains its work before it writes the new holder. The shard always has exactly one owner.
-* Its holder does not reach the shard's cluster: it invites other members one after the other. The one that gets warm
-  becomes the preferred holder, as above.
+** Its holder cannot reach the shard's cluster: it invites other members one after the other. The one that becomes
+  warm is the preferred holder, as above.
 * Its holder leaves: it drains, and hands the shard to the member that the placement names without it.
 
 Every write of a shard's lease is a compare-and-swap on its resourceVersion. Ownership counts only as long as the
@@ -48,7 +48,7 @@ from opsdk.options import Options
 
 # Leases of dead members and of removed shards are deleted after this many lease durations.
 _STALE_LEASE_DURATIONS = 10
-# A member that could not read for this many periods may have missed a lease in between.
+# A member without a read for this many periods may have missed a lease.
 _MAX_READ_GAP_PERIODS = 3
 # Unconfirmed ownership ends this fraction of the lease before others may take it, as in leader election.
 _MARGIN = 0.05
@@ -80,7 +80,7 @@ class OwnershipOptions(Options, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.name or not self.namespace:
-            raise UsageError("an ownership needs a name and a namespace for its leases")
+            raise UsageError("ownership needs a name and a namespace for its leases")
         if self.load_factor < 1:
             raise UsageError(f"load_factor is {self.load_factor:g}: it must be at least 1")
         if self.drain_timeout < 0:
@@ -249,7 +249,7 @@ class OwnershipRules:
             shard.state = ShardState.DRAINED
 
     def reached(self, name: str, *, is_reachable: bool, now: float) -> None:
-        """Report whether this member reaches a shard that it owns, at the time `now`. Without a report, it does."""
+        """Report whether this member can reach a shard that it owns, at the time `now`. Default: reachable."""
         shard = self._shards.get(name)
         if shard is None or shard.state is not ShardState.OWNED:
             return
@@ -261,7 +261,7 @@ class OwnershipRules:
             if now - shard.owned_at > growing(timeout, shard.retreats):
                 shard.retreats = 0
 
-    # -------------------------------------------------------------- questions
+    # -------------------------------------------------------------- state
     def refusal(self, name: str, now: float) -> str:
         """Return why a write for a shard must be rejected; empty if it is allowed. Changes nothing."""
         shard = self._shards.get(name)
@@ -314,7 +314,7 @@ class OwnershipRules:
             shard.state = ShardState.NONE
             return ()
         if state in _ACTIVE_STATES and (shard.lease is not None or self._read_at >= self._ownership_expires_at(shard)):
-            # Another member or none holds it, or one may have held it since: the work of this member ends.
+            # This member is not the holder, or another member may have been since: its work ends.
             return self._set_state(shard, ShardState.NONE, StepKind.LOSE)
         if state in _ACTIVE_STATES:
             # Its lease was deleted. Until it is written again, writes are rejected, and work continues.
@@ -332,7 +332,7 @@ class OwnershipRules:
         return ()
 
     def _cancel_warmup(self, shard: _Shard) -> Iterable[OwnershipStep]:
-        """End a warm-up, and the preference for this member: the holder would hand the shard to a cold member later."""
+        """End a warm-up, or remove this member as preferred holder: the shard must not go to a cold member."""
         if shard.state is not ShardState.NONE:
             return self._set_state(shard, ShardState.NONE, StepKind.COOL)
         if shard.lease is not None and preferred_holder_of(shard.lease) == self.identity:
@@ -356,13 +356,13 @@ class OwnershipRules:
         if shard.state is not ShardState.OWNED and self._read_at < shard.settles_at:
             return self._set_state(shard, ShardState.WARMING, StepKind.WARM) if shard.state is ShardState.NONE else ()
         if shard.state is not ShardState.OWNED:
-            # Also a shard that was just drained for another member, and came back to this one.
+            # This includes a shard that was drained for another member and is placed on this one again.
             shard.owned_at = self._read_at
             return self._set_state(shard, ShardState.OWNED, StepKind.OWN)
         return self._decide_owned(shard, target)
 
     def _decide_owned(self, shard: _Shard, target: str) -> Iterable[OwnershipStep]:
-        """Decide whether this member gives a shard up, and which member it invites if it does not reach the shard."""
+        """Decide whether this member releases a shard, and which member it invites if it cannot reach the shard."""
         is_wanted = target not in ("", self.identity) and preferred_holder_of(shard.lease) == target
         if self.leaving or shard.name not in self._names or is_wanted:
             if is_wanted and shard.outage is not None:
@@ -388,7 +388,7 @@ class OwnershipRules:
         return self._read_at >= since + self.options.lease_duration
 
     def _is_available(self, shard: _Shard, holder: str) -> bool:
-        """Whether no member may act for the shard."""
+        """Whether no member can still act for the shard."""
         if shard.vanished_at is not None and not shard.is_replaced:
             # The holder observes the deletion with its next read, or stops without one.
             return self._lease_duration_elapsed_since(shard.vanished_at)
@@ -410,7 +410,7 @@ class OwnershipRules:
         if self.identity != min(self.membership.candidates()) or self.leaving:
             return []
         after = self.options.lease_duration * _STALE_LEASE_DURATIONS
-        # The lease of a shard without a live holder has no state that a new one lacks.
+        # Delete the lease of a shard without a live holder: a new lease has the same state.
         leases = [
             shard.lease
             for shard in self._shards.values()

@@ -18,7 +18,7 @@ from opsdk.errors import UsageError
 
 
 def weight(member: str, shard: str) -> int:
-    """Return the weight of a member for a shard: 64 bits that look random, equal in every process.
+    """Return the weight of a member for a shard: a 64-bit hash, equal in every process.
 
     >>> weight("replica-0", "cluster-7") == weight("replica-0", "cluster-7")
     True
@@ -60,7 +60,7 @@ def place(members: Collection[str], shards: Collection[str], *, load_factor: flo
     limit = bound(len(set(members)), len(set(shards)), load_factor)
     loads = dict.fromkeys(sorted(members), 0)
     placed: dict[str, str] = {}
-    # In the order of the hash, not of the name: a new name must not shift the ones after it.
+    # Sort by hash, not by name: a new name must not move the ones after it.
     for shard in sorted(set(shards), key=lambda name: (weight("", name), name)):
         free = [member for member in loads if loads[member] < limit]
         chosen = max(free, key=lambda member: (weight(member, shard), member))

@@ -65,7 +65,7 @@ class ClusterProvider(ABC):
         """Run until cancelled.
 
         Call `on_change` with all clusters when they are known, and after each change. A cluster with a changed entry is
-        connected again.
+        reconnected.
 
         Args:
             management: the cluster of the operator.
@@ -77,7 +77,7 @@ class ClusterProvider(ABC):
 
 
 class StaticClusters(ClusterProvider):
-    """Clusters that code adds and removes at run time. Every replica must have the same.
+    """Clusters that the program adds and removes at run time. Every replica must have the same clusters.
 
     >>> clusters = StaticClusters({"eu": Config(host="https://eu.example.com")})
     >>> clusters.join("us", Config(host="https://us.example.com"))
@@ -143,7 +143,7 @@ class KubeconfigDirectory(ClusterProvider):
         """See `ClusterProvider`."""
         before: Clusters | None = None
         while True:
-            # The files are small and few; a thread would not follow virtual time.
+            # Read in the event loop: the files are small, and a thread does not follow virtual time.
             clusters = self._read()
             if clusters != before:
                 on_change(clusters)
@@ -163,7 +163,7 @@ class KubeconfigDirectory(ClusterProvider):
             if file.name.startswith("."):
                 continue
             if file.stem in clusters:
-                problem = f"{file.stem} is the name of several files in {self._path}: rename one"
+                problem = f"several files in {self._path} have the name {file.stem}: rename one"
                 clusters[file.stem] = ClusterEntry(name=file.stem, problem=problem)
                 continue
             clusters[file.stem] = self._entry(file)

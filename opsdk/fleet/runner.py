@@ -1,4 +1,4 @@
-"""Runs a fleet on one replica: follows its clusters, shares them with other replicas, reports their state."""
+"""Runs a fleet on one replica: follows the provider, distributes clusters between replicas, reports their state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FleetRunner:
 
     Attributes:
         ownership: the ownership of clusters by this replica.
-        clusters: the clusters that this replica works for or warms up, by name.
+        clusters: the clusters that this replica owns, drains or warms up, by name.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class FleetRunner:
         self._report_wanted = asyncio.Event()
 
     def needs_leader_election(self) -> bool:
-        """Return False: every replica takes part."""
+        """Return False: every replica is a member."""
         return False
 
     async def start(self) -> None:
@@ -82,14 +82,14 @@ class FleetRunner:
 
     # -------------------------------------------------------------- clusters
     async def _follow_provider(self) -> None:
-        """Run the provider, and restart it after a failure. Its last clusters remain meanwhile."""
+        """Run the provider, and restart it after a failure. Its last clusters are kept."""
         waits = _RETRY_BACKOFF.start()
         while True:
             try:
                 await self._provider.start(self._management, self._on_change)
-                log.error("%r has returned, but must run until it is cancelled; it is started again", self._provider)
+                log.error("%r has returned, but must run until it is cancelled; restarting it", self._provider)
             except Exception:
-                log.exception("%r failed; the fleet goes on with the clusters that it knows", self._provider)
+                log.exception("%r failed; the fleet continues with the known clusters", self._provider)
             await self._clock.sleep(waits.next(self._clock.now()))
 
     def _on_change(self, clusters: Clusters) -> None:
@@ -97,12 +97,12 @@ class FleetRunner:
         self.ownership.set_shards(clusters.keys())
         for name in clusters.keys() & before.keys():
             if clusters[name] != before[name]:
-                log.info("the configuration of cluster %s has changed: it is connected again", name)
+                log.info("the configuration of cluster %s has changed: reconnecting", name)
                 self.ownership.restart(name)
 
     def _make(self, name: str) -> ManagedCluster:
         """Return the runnable of a cluster."""
-        gone = ClusterEntry(name=name, problem="the provider does not name this cluster any more")
+        gone = ClusterEntry(name=name, problem="the provider no longer has this cluster")
         managed = self.clusters[name] = ManagedCluster(
             self._entries.get(name, gone),
             connect=self._connect,
@@ -116,7 +116,7 @@ class FleetRunner:
 
     # -------------------------------------------------------------- conditions
     def _on_condition(self, name: str, condition: Condition) -> None:
-        # Other errors of the server are the same on other replicas, so only an unreachable cluster moves.
+        # Other errors of the server also occur on other replicas, so only an unreachable cluster moves.
         self.ownership.reached(name, is_reachable=condition.reason != ClusterReason.UNREACHABLE.value)
         self._pending_conditions[name] = condition
         self._report_wanted.set()

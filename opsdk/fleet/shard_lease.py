@@ -1,6 +1,6 @@
 """The leases of a fleet: one for each member, one for each shard. Pure.
 
-A member renews one lease for everything that it owns: 1,000 shards cost as much as one lease. The
+A member renews one lease for all its shards, so renewals do not grow with the number of shards. The
 lease of a shard names its holder, and the member that is ready to take it over; it is written only on changes.
 
 Upstream: k8s.io/api/coordination/v1 (v1.36)

@@ -17,12 +17,12 @@ log = SafeLogger(__name__)
 
 # Back-off before a failed runnable is replaced.
 _RESTART_BACKOFF = Backoff(base=1.0, factor=2.0, cap=60.0, jitter=0.2, reset_after=300.0)
-# Seconds for cancelled work to end. Work that ignores the cancellation is abandoned: its writes are rejected.
+# Seconds for a cancelled runnable to end. One that ignores its cancellation is abandoned; its writes are rejected.
 _CANCEL_GRACE = 5.0
 
 
 class ShardRunnable(Protocol):
-    """The work for one shard on the replica that owns it. Its tasks inherit the fence of the shard."""
+    """The runnable of one shard on the replica that owns it. Its tasks inherit the fence of the shard."""
 
     async def warmup(self) -> None:
         """Fill the caches, then return. It is cancelled when the work begins, or does not begin on this replica."""
@@ -86,7 +86,7 @@ class ShardRunner:
         self._task.add_done_callback(lambda _: on_end(self))
 
     def own(self) -> None:
-        """Begin to work, also while the warm-up runs."""
+        """Start the runnable; cancels a running warm-up."""
         self._owned.set()
 
     def drain(self) -> None:
@@ -123,7 +123,9 @@ class ShardRunner:
                 await self._serve(runnable)
             except Exception:
                 wait = waits.next(self._clock.now())
-                log.exception("the work for %s failed: it begins again in %.0f s, if it has to", self.shard, wait)
+                log.exception(
+                    "the runnable of %s failed: restarting in %.0f s unless the shard is released", self.shard, wait
+                )
             finally:
                 if runnable is not None:
                     await finish(runnable.aclose(), name=f"shard {self.shard}/close")
@@ -169,10 +171,10 @@ class ShardRunner:
         if not await wait_ended([working], grace, self._clock):
             return
         if grace:
-            log.warning("the work for %s did not finish within %g s: it is cancelled", self.shard, grace)
+            log.warning("the runnable of %s did not drain within %g s: cancelling it", self.shard, grace)
         working.cancel()
         if await wait_ended([working], _CANCEL_GRACE, self._clock):
-            log.error("the work for %s ignores its cancellation: its writes are refused from now on", self.shard)
+            log.error("the runnable of %s ignores its cancellation: its writes are rejected from now on", self.shard)
 
     def __repr__(self) -> str:
         state = "draining" if self._draining else "owned" if self._owned.is_set() else "warming"

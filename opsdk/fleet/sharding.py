@@ -1,4 +1,4 @@
-"""Shards of the operator's own cluster: all replicas work at the same time, each on its share of the objects.
+"""Shards of the operator's own cluster: all replicas are active, each for its share of the objects.
 
 A shard is handled like a managed cluster: it has an owner, its own cache, and controllers behind its fence.
 """
@@ -22,8 +22,8 @@ class HashShards(ClusterProvider):
     """A fixed number of shards by the hash of namespace or uid.
 
     A server with the feature gate ShardedListAndWatch sends each shard only its objects. Any other server sends all
-    objects to each shard, and the client drops the rest before it stores anything: memory is shared between the
-    replicas, the traffic is not. `NamespaceShards` share both.
+    objects to each shard, and the client drops the rest before it stores anything: memory is divided between the
+    replicas, but traffic is not. `NamespaceShards` divide both.
 
     Args:
         count: number of shards, the same on every replica; several for each replica, so that they spread evenly.
