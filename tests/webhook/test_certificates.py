@@ -95,7 +95,7 @@ def test_a_certificate_that_must_not_be_served_has_a_reason() -> None:
     assert "does not parse" in fault(cert=b"junk")
     assert "does not parse" in fault(key=b"")
     assert "does not match" in fault(key=other.serving.key)
-    assert "signed by no CA" in fault(other.serving.cert, other.serving.key)
+    assert "not signed by a CA" in fault(other.serving.cert, other.serving.key)
     assert "has expired" in fault(now=NOW + 90 * DAY)
     assert "check the clock" in fault(now=NOW - DAY)
     assert "lacks the names extra" in serving_fault(bundle, (*NAMES, "extra"), NOW)

@@ -1,7 +1,7 @@
 """Finds and patches the ``caBundle`` fields of objects that refer to a webhook server. Pure.
 
-The JSON patch has ``test`` operations with the values that were read. It changes only ``caBundle``, and fails if another
- client changed the same ``clientConfig`` concurrently.
+The JSON patch has ``test`` operations with the values that were read. It changes only ``caBundle``, and fails if
+another client changed the same ``clientConfig`` concurrently.
 
 Upstream: github.com/cert-manager/cert-manager/pkg/controller/cainjector (the same task)
 """
