@@ -1,4 +1,4 @@
-"""Bodies: what a client sends becomes what a store gets, and what a store returns becomes what a client gets. Pure.
+"""Converts request bodies for stores, and objects of stores for clients. Pure.
 
 Upstream: github.com/rancher/norman/parse/builder/builder.go
 Deviates: an error inside a nested value keeps its code, and names the field with dots and indices (``ports.0.port``);
@@ -49,7 +49,7 @@ class BodyBuilder:
     """Builds objects of schemas.
 
     Args:
-        schemas: where nested schemas are found.
+        schemas: the registry of nested schemas.
         version: the version of nested schemas.
         edit: fields are prepared for an editor: those that cannot be updated are left out.
         export: fields are prepared for a copy: defaults and fields that cannot be created are left out.
@@ -135,7 +135,7 @@ class BodyBuilder:
 
     def _convert_reference(self, expression: TypeExpression, value: JsonValue, position: _ValueLocation) -> str:
         if position.operation.checks and isinstance(value, dict | list):
-            raise ErrorCode.INVALID_REFERENCE.error("write the id as a text", field_name=position.path)
+            raise ErrorCode.INVALID_REFERENCE.error("write the id as a string", field_name=position.path)
         text = to_text(value).strip()
         if position.operation.checks and text and expression.target:
             self.references.append(Reference(field_name=position.path, schema=expression.target, id=text))
@@ -158,7 +158,7 @@ class BodyBuilder:
 
 
 class _ValueLocation(NamedTuple):
-    """Where a value stands in a body."""
+    """The path and depth of a value in a body."""
 
     operation: Operation
     path: str = ""
@@ -180,7 +180,7 @@ def _check(field: Field, value: JsonValue, path: str) -> None:
 
 
 def _complete_input(schema: Schema, result: JsonObject, position: _ValueLocation) -> None:
-    """Set defaults, and check that what is required is there."""
+    """Set defaults, and check that required fields are present."""
     for name, field in schema.resource_fields.items():
         if field.default is not None and result.get(name, "") == "":
             result[name] = field.default
@@ -190,14 +190,14 @@ def _complete_input(schema: Schema, result: JsonObject, position: _ValueLocation
 
 
 def _prepare_edit(schema: Schema, result: JsonObject) -> None:
-    """Keep what an update accepts, and the name; an editor shows the rest from the schema."""
+    """Keep fields that an update accepts, and the name; an editor gets the others from the schema."""
     for name, field in schema.resource_fields.items():
         if not field.update and name != "name":
             result.pop(name, None)
 
 
 def _prepare_export(schema: Schema, result: JsonObject) -> None:
-    """Keep what a create needs to make the object again."""
+    """Keep the fields that are needed to recreate the object."""
     for name in list(result):
         field = schema.resource_fields.get(name)
         if field is None or not field.create or is_empty(result[name]) or field.default == result[name]:
@@ -207,7 +207,7 @@ def _prepare_export(schema: Schema, result: JsonObject) -> None:
 def nested_schemas(schemas: SchemaLookup, schema: Schema) -> Sequence[Schema]:
     """Return the schemas that a client needs to understand `schema`: nested fields, and inputs and outputs of actions.
 
-    Each stands before those that need it; `schema` is not among them.
+    Dependencies come first; `schema` itself is not included.
     """
     visited: dict[str, Schema] = {schema.full_type: schema}
     result: list[Schema] = []

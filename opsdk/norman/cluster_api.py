@@ -44,7 +44,7 @@ BUILT_IN_KINDS: Sequence[type[TypedObject]] = (
     Service, ServiceAccount, StatefulSet,
 )  # fmt: skip
 
-# An external object has a type of its own, and Namespace has finalizers twice. Rancher renames these fields too.
+# External objects have their own field `type`, and Namespace has finalizers twice. Rancher also renames these fields.
 _MAPPERS: Mapping[type, Mapper] = {
     NamespaceSpec: Drop(field="finalizers"),
     Secret: Move(source="type", to="kind"),
@@ -60,7 +60,7 @@ async def cluster_api(
     kinds: Sequence[type[TypedObject]] = BUILT_IN_KINDS,
     page: PageRenderer | None = None,
 ) -> AsyncIterator[NormanServer]:
-    """Yield a server of the kinds of a cluster, with the rights of each user.
+    """Yield a server of the kinds of a cluster, with the permissions of each user.
 
     Clients authenticate with tokens of the cluster. Requests impersonate their user, so RBAC decides, and the cluster's
     own user needs the verb ``impersonate`` and ``create`` on ``tokenreviews`` and ``subjectaccessreviews``.

@@ -2,7 +2,7 @@
 
 Upstream: github.com/rancher/norman/types/convert/convert.go, parse/builder/builder.go
 Deviates: dates must be RFC 3339 (norman stores any text and has the code InvalidDateFormat for handlers); lengths count
-characters, norman counts bytes; numbers beyond 64 bits are refused.
+characters, norman counts bytes; numbers beyond 64 bits are rejected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Timestamp = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Operation(Enum):
-    """What a value is converted for."""
+    """The operation that a value is converted for."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -81,7 +81,7 @@ def to_int(value: JsonValue) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{value!r} is not a number")  # noqa: TRY004 - the caller reports all bad values alike
     if not -_INT64 <= value < _INT64:
-        raise ValueError("the number does not fit into 64 bits")
+        raise ValueError("the number exceeds 64 bits")
     return value
 
 
@@ -120,7 +120,7 @@ def convert_simple(expression: TypeExpression, value: JsonValue, operation: Oper
             raise ErrorCode.INVALID_FORMAT.error(str(error)) from error
     if operation.checks and isinstance(value, dict):
         raise ErrorCode.INVALID_FORMAT.error(f"an object is not a value of the type {expression}")
-    # A text goes out as it is stored; one that comes in loses the space around it.
+    # Strings in output keep white space; all other text is stripped.
     text = to_text(value) if operation.is_list and expression.name == "string" else to_text(value).strip()
     if expression.name == "date":
         return _date(text, operation)
@@ -163,7 +163,7 @@ def _check_text(name: str, field: Field, text: str) -> None:
 
 
 def field_matches(field: Field, operation: Operation) -> bool:
-    """Whether an operation reads or writes a field. Passwords never go out."""
+    """Whether an operation reads or writes a field. Passwords are never returned."""
     if operation is Operation.CREATE:
         return field.create
     if operation is Operation.UPDATE:
@@ -174,7 +174,7 @@ def field_matches(field: Field, operation: Operation) -> bool:
 
 
 def is_empty(value: JsonValue) -> bool:
-    """Whether a value says nothing: null, an empty text, list or object."""
+    """Whether a value is null, or an empty string, list or object."""
     return value is None or value in ("", [], {})
 
 

@@ -1,4 +1,4 @@
-"""How an update changes what is stored. Pure.
+"""Merges an update into a stored object. Pure.
 
 Upstream: github.com/rancher/norman/types/convert/merge/merge.go
 Deviates: a null removes the field; norman stores the null, which the API server then drops.
@@ -23,7 +23,7 @@ def merge_update(
 
     Args:
         schema: the internal schema; None merges all objects field by field.
-        schemas: where nested schemas are found.
+        schemas: the registry of nested schemas.
         existing: the stored object.
         changes: the internal fields of the body.
         replace: fields that an update could set, and that are not in `changes`, are removed.
@@ -63,7 +63,7 @@ def _nested(schema: Schema | None, schemas: SchemaLookup, name: str) -> tuple[Sc
     expression = TypeExpression.parse(field.type)
     target = expression.target
     if not target:
-        # Entries of a map of objects are merged; those of scalars are what the client sends.
+        # Maps of objects are merged by entry; maps of scalars are replaced.
         return None, not (expression.is_map and expression.leaf.target)
     nested = schemas.schema(schema.version, target)
     return (nested.internal or nested) if nested is not None else None, False
@@ -88,7 +88,7 @@ def _merge_keys(existing: JsonObject, changes: JsonObject | None) -> JsonObject:
 
 
 def is_protected(key: str) -> bool:
-    """Whether only the server sets a label or annotation.
+    """Whether only the server may set a label or annotation.
 
     >>> is_protected("cattle.io/creator"), is_protected("field.cattle.io/creatorId"), is_protected("field.cattle.io/x")
     (True, True, False)

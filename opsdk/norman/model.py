@@ -1,7 +1,7 @@
-"""Schemas, the context of a request, and the ports between the rooms: mappers, stores, access control, URLs.
+"""Schemas, the context of a request, and the protocols of mappers, stores, access control and URLs.
 
 Upstream: github.com/rancher/norman/types/types.go, types/server_types.go
-Deviates: a store returns `ResourceList`, so that one which sorts and pages itself does not hand over all its objects;
+Deviates: a store returns `ResourceList`, so that a store with its own paging need not return all objects;
 a watch yields `ResourceEvent` instead of maps with the key ``.removed``.
 """
 
@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class Modifier(Enum):
-    """How a filter compares."""
+    """The comparison of a filter."""
 
     EQ = "eq"
     NE = "ne"
@@ -39,7 +39,7 @@ class SortOrder(Enum):
 
 
 class Scope(Enum):
-    """Where the objects of a schema live."""
+    """The scope of the objects of a schema."""
 
     NAMESPACE = "namespace"
     CLUSTER = ""
@@ -139,7 +139,7 @@ class QueryCondition(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         field: the external name; a dot separates the names of nested fields.
-        modifier: how to compare.
+        modifier: the comparison.
         values: the texts to compare with; one for EQ and NE, none for NULL and NOT_NULL.
     """
 
@@ -168,7 +168,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store lists or watches.
+    """The options of a list or watch.
 
     Attributes:
         conditions: all of them must hold.
@@ -186,7 +186,7 @@ class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageMarkers(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the pages around a page start: the id of an object, ``""`` for the start, None where there is no such page.
+    """Markers of the adjacent pages: the id of their first object, ``""`` for the start, None without such a page.
 
     Attributes:
         previous: of the page before.
@@ -202,11 +202,11 @@ class PageMarkers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceList(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a store.
+    """The result of a list.
 
     Attributes:
         items: external objects.
-        markers: set by a store that filtered, sorted and paged by itself; with None the caller does all three.
+        markers: set by a store that filters, sorts and pages itself; with None, the caller does all three.
     """
 
     items: Sequence[JsonObject]
@@ -214,19 +214,19 @@ class ResourceList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceEventType(Enum):
-    """What happened to an object."""
+    """The type of an event."""
 
     CHANGE = "resource.change"
     REMOVE = "resource.remove"
 
 
 class ResourceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that a store saw.
+    """A change of an object in a store.
 
     Attributes:
-        type: what happened.
+        type: the type of the change.
         data: the external object; after a removal its last state.
-        revision: where a later watch resumes, or empty for a store that cannot.
+        revision: the value of `since` that resumes after it; empty if the store cannot resume.
     """
 
     type: ResourceEventType
@@ -235,7 +235,7 @@ class ResourceEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceEvents(Protocol):
-    """The changes that a store yields, such as an asynchronous generator. Close it to end the watch."""
+    """An iterator over the changes of a store, such as an asynchronous generator. Close it to end the watch."""
 
     def __aiter__(self) -> AsyncIterator[ResourceEvent]:
         """Return itself."""
@@ -250,7 +250,7 @@ class ResourceEvents(Protocol):
         ...
 
 
-# ------------------------------------------------------------------ ports
+# ------------------------------------------------------------------ protocols
 class Mapper(Protocol):
     """Maps between the internal form of an object, as Kubernetes stores it, and the external one of clients."""
 
@@ -263,7 +263,7 @@ class Mapper(Protocol):
         ...
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Change the fields of a schema as the data changes. Raises `UsageError` for a field that it lacks."""
+        """Change the fields of a schema as the data changes. Raises `UsageError` for a missing field."""
         ...
 
 
@@ -288,7 +288,7 @@ class SchemaLookup(Protocol):
 
 
 class Store(Protocol):
-    """Where the objects of a schema are. All methods take and return external objects, which the caller owns."""
+    """Stores the objects of a schema. All methods take and return external objects, which the caller owns."""
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object. Raises `NormanError` NotFound."""
@@ -311,12 +311,12 @@ class Store(Protocol):
         ...
 
     def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
-        """Yield changes from now on, until closed. Ends by itself when the caller is too slow."""
+        """Yield changes from now on, until closed. Ends if the caller reads too slowly."""
         ...
 
 
 class AccessControl(Protocol):
-    """Decides what a client may do. The ``can_`` methods raise `NormanError` PermissionDenied."""
+    """Authorizes the requests of a client. The ``can_`` methods raise `NormanError` PermissionDenied."""
 
     async def can_list(self, context: ApiContext, schema: Schema) -> None:
         """Check a list."""
@@ -343,7 +343,7 @@ class AccessControl(Protocol):
         ...
 
     async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
-        """Return the namespaces that a list or a watch is about; None for all."""
+        """Return the namespaces of a list or a watch; None for all."""
         ...
 
     async def filter_list(
@@ -399,7 +399,7 @@ class UrlBuilder(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class RawResource:
-    """An object on its way to the client. Formatters change it.
+    """An object in a response. Formatters change it.
 
     Attributes:
         id: the id, or empty for an object without one.
@@ -420,7 +420,7 @@ class RawResource:
 
 @dataclass(slots=True, kw_only=True)
 class GenericCollection:
-    """A collection on its way to the client. Collection formatters change it.
+    """A collection in a response. Collection formatters change it.
 
     Attributes:
         schema: the schema of the objects.
@@ -450,7 +450,7 @@ class ApiContext:
     Attributes:
         request: the HTTP request.
         schemas: all schemas.
-        access: what the client may do.
+        access: the access control.
         urls: builds links.
         method: the HTTP method, after ``_method`` and ``?action=remove``.
         version: of the URL; None at the root.
@@ -460,7 +460,7 @@ class ApiContext:
         action: of the query, or empty.
         sub_context: the full path of the schema of the sub-context, and the id in the URL.
         response_format: ``json``, ``yaml`` or ``html``.
-        user: who sent the request, or None where the server does not authenticate.
+        user: the authenticated user, or None if the server does not authenticate.
         attributes: for handlers, formatters and access control.
     """
 
@@ -514,11 +514,11 @@ ErrorHandler = Callable[[ApiContext, Exception], HttpResponse | None]
 
 @dataclass(slots=True, kw_only=True)
 class Schema:
-    """A type of the API: its fields, methods, actions and filters, and what handles its requests.
+    """A type of the API: its fields, methods, actions and filters, and its request handlers.
 
     Attributes:
         id: the name in singular, such as ``catalog``.
-        version: where it is served.
+        version: the API version.
         plural_name: the name in URLs; guessed from the id if empty.
         base_type: the id of the schema that this one is a kind of; its own id if empty.
         description: one sentence for people.
@@ -530,14 +530,14 @@ class Schema:
         collection_methods: HTTP methods of the collection.
         collection_fields: by name.
         collection_actions: by name.
-        collection_filters: what a query may filter and sort by.
+        collection_filters: the fields that a query may filter and sort by.
         dynamic_schema_version: changes when the fields of a schema that was made at run time change.
         scope: whether objects have a namespace.
         status: the Kubernetes kind has a status subresource.
         enabled: returns False while the schema is switched off.
         internal: the fields as Kubernetes has them, or None.
         mapper: maps objects, or None.
-        store: where the objects are, or None.
+        store: the store of the objects, or None.
         action_handler: runs all actions.
         link_handler: serves ``/<type>/<id>/<link>``.
         list_handler: serves GET.
@@ -548,7 +548,7 @@ class Schema:
         collection_formatter: changes each collection before it is written.
         input_formatter: changes each body before it is checked.
         validator: checks each body.
-        error_handler: returns the response to an error.
+        error_handler: returns the response for an error.
         attributes: for stores and formatters, such as the GroupVersionResource.
     """
 

@@ -33,7 +33,7 @@ _MODIFIERS = {modifier.value: modifier for modifier in Modifier}
 
 
 def parse_query(schema: Schema, query: Query, *, default_limit: int = DEFAULT_LIMIT) -> QueryOptions:
-    """Return what a query wants of a collection. Filters and sort fields that the schema does not declare are ignored.
+    """Parse the query of a collection request. Filters and sort fields that the schema does not declare are ignored.
 
     >>> from opsdk.norman.model import ApiVersion, Filter
     >>> schema = Schema(id="book", version=ApiVersion(), collection_filters={"name": Filter()})
@@ -51,7 +51,7 @@ def parse_query(schema: Schema, query: Query, *, default_limit: int = DEFAULT_LI
 
 
 def apply_query(options: QueryOptions, items: Sequence[JsonObject]) -> ResourceList:
-    """Filter, sort and page the objects of a store that did not."""
+    """Filter, sort and page the objects of a store that does not do so itself."""
     matching = [item for item in items if matches(options, item)]
     if options.sort is not None:
         matching = sort_items(options.sort, matching)
@@ -59,7 +59,7 @@ def apply_query(options: QueryOptions, items: Sequence[JsonObject]) -> ResourceL
 
 
 def matches(options: QueryOptions, item: JsonObject) -> bool:
-    """Whether an object is in the collection that `options` describe."""
+    """Whether an object meets the conditions and namespaces of `options`."""
     if options.namespaces is not None and namespace_of(item) not in options.namespaces:
         return False
     return all(condition_holds(condition, item) for condition in options.conditions)

@@ -30,8 +30,8 @@ class SchemaRegistry:
 
     Attributes:
         hook: called with each schema before it is added, or None.
-        default_mappers: made anew for each imported schema, and run before its own mappers.
-        default_post_mappers: made anew for each imported schema, and run after its own mappers.
+        default_mappers: created for each imported schema, and run before its own mappers.
+        default_post_mappers: created for each imported schema, and run after its own mappers.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class SchemaRegistry:
     def add(self, schema: Schema) -> Schema:
         """Add a schema unless its id is taken; returns the one that is registered.
 
-        The schema must have an id and a version with a path; otherwise `raise_errors` says so.
+        The schema must have an id and a version with a path; otherwise `raise_errors` reports it.
         """
         if not self._prepare(schema):
             return schema
@@ -91,10 +91,10 @@ class SchemaRegistry:
         """Add mappers for a schema that is imported later. They run in this order from the internal form.
 
         Raises:
-            UsageError: the schema exists already, so its fields cannot follow the mapper.
+            UsageError: the schema already exists, so its fields cannot follow the mapper.
         """
         if schema_id in self._schemas.get(version.path, {}):
-            raise UsageError(f"{version.full_type(schema_id)} exists already: add its mappers before it is imported")
+            raise UsageError(f"{version.full_type(schema_id)} already exists: add its mappers before the import")
         self._mappers.setdefault((version.path, schema_id), []).extend(mappers)
 
     def add_error(self, error: UsageError) -> None:
@@ -208,7 +208,7 @@ class SchemaRegistry:
         if fields == schema.resource_fields:
             return
         self._drop_references(schema)
-        # A new dict: a request that runs now keeps the fields it began with.
+        # Create a new dict, so that running requests keep their fields.
         schema.resource_fields = fields
         self._add_references(schema)
 

@@ -96,7 +96,7 @@ class NormanSchemas(SchemaRegistry):
             cls: a dataclass, msgspec struct, TypedDict or pydantic model.
             customize: gets the schema after the import: for actions, handlers and stores.
             overrides: classes with fields that the external schema has too, or instead.
-            root: the objects are resources, with GET, POST, PUT and DELETE; by default those of Kubernetes kinds are.
+            root: the objects are resources, with GET, POST, PUT and DELETE; the default is True for Kubernetes kinds.
 
         Raises:
             UsageError: a type has no schema, another class has the id, or a mapper needs a field that is missing.

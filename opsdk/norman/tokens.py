@@ -1,4 +1,4 @@
-"""The bearer token of a request, or of a browser that signed in.
+"""Reads the bearer token of a request, or the login cookie of a browser.
 
 Upstream: github.com/rancher/norman has none; Rancher reads the cookie R_SESS.
 """

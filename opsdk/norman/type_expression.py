@@ -118,5 +118,5 @@ def _parse(text: str) -> TypeExpression:
         )
     element = _parse(text[start + 1 : -1])
     if container is Container.REFERENCE and (element.container is not None or element.name in SIMPLE_TYPES):
-        raise UsageError(f"the field type {text!r} does not parse: a reference points to the id of a schema")
+        raise UsageError(f"the field type {text!r} does not parse: write reference[ID] with the id of a schema")
     return TypeExpression(container=container, element=element)

@@ -1,4 +1,4 @@
-"""Connections to the cluster that act as the users of the API.
+"""Connections to the cluster that impersonate the users of the API.
 
 Upstream: github.com/rancher/steve/pkg/client/factory.go
 Deviates: the UID of the user is impersonated too.
@@ -32,7 +32,7 @@ class UserTransports(Closing):
     Args:
         config: of the program, whose user needs the permission ``impersonate`` on ``users``, ``groups``, and, for users
             that have them, ``uids`` and ``userextras``.
-        max_users: transports that are kept while nobody uses them. The one used longest ago is closed first.
+        max_users: unused transports that are kept. The least recently used one is closed first.
     """
 
     def __init__(self, config: Config, *, max_users: int = 100) -> None:
@@ -42,10 +42,10 @@ class UserTransports(Closing):
 
     @asynccontextmanager
     async def transport(self, user: User) -> AsyncIterator[Transport]:
-        """Give the transport of a user. It stays open while the block runs.
+        """Yield the transport of a user. It stays open while the block runs.
 
         Raises:
-            UnauthorizedError: the user has no name; such requests would be made with the rights of the program.
+            UnauthorizedError: the user has no name; such requests would have the permissions of the program.
         """
         if not user.name:
             raise UnauthorizedError("a user without name cannot be impersonated: authenticate the request")
@@ -65,7 +65,7 @@ class UserTransports(Closing):
     async def _close_idle(self) -> None:
         idle = [key for key, used in self._transports.items() if not used.uses]
         surplus = idle[: max(0, len(self._transports) - self._max_users)]
-        # All at once: while one closes, a request may begin to use another.
+        # Take all of them first: while one closes, a request may begin to use another.
         for used in [self._transports.pop(key) for key in surplus]:
             await used.transport.aclose()
 

@@ -121,7 +121,7 @@ def test_mappers_are_added_before_their_schema() -> None:
     """A mapper that comes after the schema would leave its fields behind, so it is refused."""
     registry = SchemaRegistry()
     registry.add(schema("catalog"))
-    with pytest.raises(UsageError, match="add its mappers before it is imported"):
+    with pytest.raises(UsageError, match="add its mappers before the import"):
         registry.add_mapper(V3, "catalog")
 
 

@@ -157,7 +157,7 @@ def test_a_mapper_after_the_import_is_an_error() -> None:
     """Its schema cannot follow any more; that holds for classes of fields too."""
     schemas = catalog_schemas()
     for cls in (Catalog, CatalogSpec):
-        with pytest.raises(UsageError, match="exists already: add its mappers before it is imported"):
+        with pytest.raises(UsageError, match="already exists: add its mappers before the import"):
             schemas.add_mapper_for(V3, cls, Drop(field="status"))
 
 

@@ -48,7 +48,7 @@ def test_every_text_parses_to_itself_or_is_refused(text: str) -> None:
 )
 def test_a_text_that_is_no_type_is_refused(text: str) -> None:
     """The error shows the forms that exist."""
-    with pytest.raises(UsageError, match=r"write string, int, map\[T\]|points to the id of a schema"):
+    with pytest.raises(UsageError, match=r"write string, int, map\[T\]|with the id of a schema"):
         TypeExpression.parse(text)
 
 

@@ -1,4 +1,4 @@
 """The client of a Norman API, and typed stubs for one.
 
-Here belongs what a program needs that calls such an API. Not here: clients of Kubernetes (`opsdk.client`).
+Contains the code for programs that call such an API. Not here: clients of Kubernetes (`opsdk.client`).
 """

@@ -1,8 +1,8 @@
 """A client that discovers the types of a Norman API.
 
 Upstream: github.com/rancher/norman/clientbase/common.go, ops.go
-Deviates: links are followed on the configured host only, so that a token never goes to another one; a subscription
-connects again by itself.
+Deviates: links are followed on the configured host only, so that a token is never sent to another host; a subscription
+reconnects automatically.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RECONNECT = Backoff(base=0.2, factor=2.0, cap=30.0, jitter=0.2)
 
 
 class SchemaInfo(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What a client knows of a type.
+    """A type of the API, as the client discovered it.
 
     Attributes:
         id: the type.
@@ -88,15 +88,15 @@ class NormanClient(Closing):
 
     @property
     def schemas(self) -> Mapping[str, SchemaInfo]:
-        """The types by id, known after `discover`."""
+        """The types by id; empty before `discover`."""
         return self._schemas
 
     async def discover(self) -> None:
-        """Read the types that this client may use. Raises `NormanError`, or `UsageError` if this is no Norman API."""
+        """Read the types that this client may use. Raises `NormanError`, or `UsageError` for another API."""
         response = await self._send("GET", self._path)
         url = response.headers.get("x-api-schemas")
         if not url:
-            raise UsageError(f"{self._path} is not a Norman API: its answer has no header X-API-Schemas")
+            raise UsageError(f"{self._path} is not a Norman API: its response has no header X-API-Schemas")
         data = _decode(await self._send("GET", url))
         schemas = msgspec.convert(data["data"], list[SchemaInfo])
         self._schemas = {schema.id: schema for schema in schemas}
@@ -151,7 +151,7 @@ class NormanClient(Closing):
         actions = obj.get("actions") or obj.get("actionLinks") or {}
         if name not in actions:
             offered = ", ".join(actions) or "none"
-            raise UsageError(f"{obj.get('id')} does not offer the action {name!r} now; it offers: {offered}")
+            raise UsageError(f"{obj.get('id')} does not offer the action {name!r}; it offers: {offered}")
         response = await self._send("POST", actions[name], body=data or {})
         return _decode(response) if response.body else None
 
@@ -171,9 +171,9 @@ class NormanClient(Closing):
         return _decode(await self._send("GET", _own_link(obj, name)))
 
     async def subscribe(self, *type_ids: str) -> AsyncGenerator[SubscribeEvent]:
-        """Yield changes of types (none: of all), from now on and for ever.
+        """Yield changes of the given types (none: all types), from now on, without end.
 
-        A connection that breaks is made again, and continues after the last event. An event named ``resync`` says that
+        A broken connection is reopened, and continues after the last event. An event named ``resync`` means that
         events were lost: list again. Needs the extra ``norman``.
         """
         for type_id in type_ids:
@@ -191,7 +191,7 @@ class NormanClient(Closing):
                         waits = _RECONNECT.start()
                         yield event
             except TransportError as error:
-                log.info("the subscription to %s ended, it is made again: %s", self._config.host, error)
+                log.info("the subscription to %s ended, reconnecting: %s", self._config.host, error)
             await self._clock.sleep(waits.next(self._clock.now()))
 
     async def aclose(self) -> None:
@@ -321,9 +321,9 @@ def _decode(response: RestResponse) -> JsonObject:
     try:
         data = msgspec.json.decode(response.body)
     except msgspec.DecodeError as error:
-        raise CodecError(f"the answer is not JSON: {error}") from error
+        raise CodecError(f"the response is not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise CodecError("the answer is not a JSON object")
+        raise CodecError("the response is not a JSON object")
     return data
 
 

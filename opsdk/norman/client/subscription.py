@@ -13,7 +13,7 @@ from opsdk.rest.tls import TlsContexts
 from opsdk.structured_merge.value import JsonObject
 
 _MAX_FRAME_BYTES = 8 << 20
-# The server pings each 5 s; three of them missing is a dead connection.
+# The server pings every 5 s; after three missing pings, the connection is dead.
 _SILENCE_SECONDS = 15.0
 
 
@@ -24,7 +24,7 @@ class SubscribeEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         name: ``resource.change``, ``resource.remove`` or ``resync``.
         resource_type: the type.
         data: the object; after a removal its last state.
-        revision: where the subscription continues.
+        revision: the value of ``since`` that resumes after this event.
     """
 
     name: str
@@ -37,9 +37,9 @@ async def frames(config: Config, request: RestRequest, headers: Mapping[str, str
     """Connect, and yield events until the connection ends. `headers` hold the credentials.
 
     Raises:
-        NormanError: the server refuses the subscription.
-        ConnectionLostError: the connection cannot be made or broke.
-        CodecError: a frame is not one of Norman.
+        NormanError: the server rejects the subscription.
+        ConnectionLostError: the connection cannot be opened, or is lost.
+        CodecError: a frame is not a Norman event.
     """
     import asyncio  # noqa: PLC0415 - with the library below
 
@@ -59,8 +59,8 @@ async def frames(config: Config, request: RestRequest, headers: Mapping[str, str
     except InvalidStatus as error:
         status = error.response.status_code
         if status < 500:
-            raise NormanError("the subscription was refused", status=status, code="Unknown") from error
-        raise ConnectionLostError(f"the server answered {status}") from error
+            raise NormanError("the server rejected the subscription", status=status, code="Unknown") from error
+        raise ConnectionLostError(f"the server responded with status {status}") from error
     except (ConnectionClosed, WebSocketException, OSError, TimeoutError) as error:
         raise ConnectionLostError(f"the subscription ended: {error}") from error
 

@@ -21,13 +21,13 @@ SKIPPED: Final = frozenset({"links", "actions", "managedFields"})
 
 
 class Unwrapped(msgspec.Struct, frozen=True, kw_only=True):
-    """An annotation without what stands around the type.
+    """An annotation without the wrappers of its type.
 
     Attributes:
         types: the types of the union, without None.
         nullable: None is one of them.
-        metadata: what stood in ``Annotated``, outermost first.
-        required: what Required or NotRequired says, or None.
+        metadata: the arguments of ``Annotated``, outermost first.
+        required: True for Required, False for NotRequired, or None.
     """
 
     types: Sequence[Any]
@@ -46,7 +46,7 @@ class ClassField(msgspec.Struct, frozen=True, kw_only=True):
         default: as JSON; None for none.
         required: the class has no default.
         description: one sentence, or empty.
-        metadata: what a library keeps apart from the annotation.
+        metadata: metadata that a library stores outside of the annotation.
     """
 
     name: str
@@ -77,7 +77,7 @@ def fields_of(cls: type) -> Sequence[ClassField]:
     none, attributes are turned to camelCase, and ``ID`` at the end to ``Id``.
 
     Raises:
-        UsageError: the class is of another sort, or an annotation cannot be resolved.
+        UsageError: the class is not supported, or an annotation cannot be resolved.
     """
     try:
         if is_pydantic(cls):
@@ -126,7 +126,7 @@ def unwrap(annotation: Any) -> Unwrapped:
     return Unwrapped(types=() if annotation is msgspec.UnsetType else (annotation,))
 
 
-# ------------------------------------------------------------------ sorts of classes
+# ------------------------------------------------------------------ kinds of classes
 def _of_struct(cls: type[msgspec.Struct]) -> Iterator[ClassField]:
     for each in msgspec.structs.fields(cls):
         yield ClassField(
@@ -182,7 +182,7 @@ def _of_pydantic(cls: Any) -> Iterator[ClassField]:
 
 
 def _default(cls: type, name: str, value: Any, factory: Any, nothing: object) -> JsonValue:
-    """Return a default as JSON; None for none, and for empty texts, lists and objects, which say nothing."""
+    """Return a default as JSON; None without a default, and for empty strings, lists and objects."""
     try:
         if factory is not nothing:
             value = factory()

@@ -105,7 +105,7 @@ class ClassImporter:
             cls: a dataclass, msgspec struct, TypedDict or pydantic model.
             customize: gets the schema after the import.
             overrides: classes with fields that the external schema has too, or instead.
-            root: the objects are resources, with GET, POST, PUT and DELETE; by default those of Kubernetes kinds are.
+            root: the objects are resources, with GET, POST, PUT and DELETE; the default is True for Kubernetes kinds.
 
         Raises:
             UsageError: a type has no schema, another class has the id, or a mapper needs a field that is missing.
@@ -157,7 +157,7 @@ class ClassImporter:
         try:
             # A class that has no schema may be described by the options.
             kind = explicit or self._type(schema, unwrapped.types)
-            # The server shows a reference that is not set as null; a client may send that back.
+            # The server returns null for an unset reference, and a client may send it back.
             is_optional_reference = TypeExpression.parse(kind).is_reference and not declared.required
             field = Field(
                 type=kind,
@@ -251,7 +251,7 @@ def _constrained(field: Field, constraint: Any) -> Field:
     if "le" in numbers or "lt" in numbers:
         changes["max"] = math.floor(numbers["le"]) if "le" in numbers else math.ceil(numbers["lt"]) - 1
     if field.type == "float":
-        # The limits of a field are whole numbers: none that refuses a valid value.
+        # Limits of a field are integers, rounded so that they accept every valid value.
         changes = {
             **({"min": math.floor(numbers.get("ge", numbers.get("gt", 0)))} if "min" in changes else {}),
             **({"max": math.ceil(numbers.get("le", numbers.get("lt", 0)))} if "max" in changes else {}),

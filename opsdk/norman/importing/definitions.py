@@ -56,7 +56,7 @@ def import_definition(
 
     Raises:
         UsageError: no version is served, an id is taken by another schema, or a mapper needs a field that is missing.
-            An import that fails changes nothing.
+            A failed import changes nothing.
     """
     tree = definition if isinstance(definition, dict) else to_tree(definition)
     name: str = tree["metadata"]["name"]
@@ -81,7 +81,7 @@ def import_definition(
     existing = registry.schema(version, schema.full_type)
     if existing is not None and existing.id == schema.id:
         if existing.attributes.get(DEFINITION) != name:
-            raise UsageError(f"{schema.full_type} exists already: import {name} with another schema_id")
+            raise UsageError(f"{schema.full_type} already exists: import {name} with another schema_id")
         if existing.dynamic_schema_version == schema.dynamic_schema_version:
             return existing
     previous = remove_definition(registry, version, name)
@@ -124,13 +124,13 @@ def _import(registry: SchemaRegistry, schema: Schema, served: JsonObject, custom
 def _served_version(tree: JsonObject, name: str) -> JsonObject:
     versions: list[JsonObject] = [each for each in tree["spec"].get("versions") or () if each.get("served")]
     if not versions:
-        raise UsageError(f"{tree['metadata']['name']} serves no version: set served of one")
+        raise UsageError(f"{tree['metadata']['name']} serves no version: set `served: true` for one version")
     stored = next((each for each in versions if each.get("storage")), versions[0])
     return next((each for each in versions if each["name"] == name), stored)
 
 
 def _dynamic_version(tree: JsonObject) -> str:
-    """Return a text that changes with the definition. A definition that no server has seen has no generation."""
+    """Return a text that changes with the definition. A definition that was never stored has no generation."""
     metadata = tree["metadata"]
     if metadata.get("uid") and metadata.get("generation"):
         return f"{metadata['uid']}/{metadata['generation']}"

@@ -1,4 +1,4 @@
-"""What an annotation says about a field.
+"""Options of a field in an annotation.
 
 Upstream: github.com/rancher/norman/types/reflection.go (applyTag)
 """
@@ -27,7 +27,7 @@ code_name='', dynamic_field=False, pointer=False)
         code_name: the name in code; by default the attribute.
         default: set on create where the body has no value; by default that of the class. Such a field is not required.
         nullable: null is a value.
-        not_nullable: null is no value.
+        not_nullable: null is not a value.
         no_create: a create must not set it.
         no_update: an update must not set it.
         write_only: never returned.
@@ -63,7 +63,7 @@ code_name='', dynamic_field=False, pointer=False)
     def applied_to(self, field: Field) -> Field:
         """Return a field with these options. Raises `UsageError` for options that exclude each other."""
         if self.nullable and self.not_nullable:
-            raise UsageError("a field cannot be nullable and not_nullable: leave one away")
+            raise UsageError("nullable and not_nullable are mutually exclusive: remove one")
         if self.type:
             TypeExpression.parse(self.type)
         kind = self.type or ("enum" if self.options and not field.type.endswith("enum]") else field.type)

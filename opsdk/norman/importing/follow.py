@@ -40,7 +40,7 @@ class DefinitionFollower:
         select: returns the version of a definition.
         schema_id: returns the id of the schema of a definition; an empty text for the default.
         customize: gets the schema of each kind after each import.
-        errors: name of a definition -> why its last import failed. Its schemas are then those before.
+        errors: name of a definition -> the error of its last import. Its previous schemas are kept.
     """
 
     registry: SchemaRegistry
@@ -69,7 +69,7 @@ class DefinitionFollower:
             import_definition(self.registry, version, definition, self.customize, schema_id=self.schema_id(definition))
         except UsageError as error:
             self.errors[name] = error
-            log.warning("cannot import the definition %s: %s", name, error)
+            log.warning("cannot import the CustomResourceDefinition %s: %s", name, error)
             return
         self.errors.pop(name, None)
         self._versions[name] = version
@@ -90,7 +90,7 @@ async def follow_definitions(
     *,
     schema_id: Callable[[JsonObject], str] = lambda definition: "",  # noqa: ARG005 - the default
 ) -> AsyncIterator[DefinitionFollower]:
-    """Import the definitions of a cluster, and follow their changes until the block ends. The schemas stay then.
+    """Import the definitions of a cluster, and follow their changes until the block ends. The schemas are kept.
 
     ::
 

@@ -106,7 +106,7 @@ class OpenApiImporter:
 
     def _nested(self, schema: Schema, name: str, node: JsonObject) -> Schema:
         stem = nested_id(schema.id, name)
-        # Two names may differ in other characters than letters and digits only.
+        # Two names may differ only in characters that are not letters or digits.
         schema_id = next(
             each for each in (stem, *(f"{stem}{number}" for number in range(2, 1000))) if each not in self._ids
         )
@@ -130,7 +130,7 @@ class OpenApiImporter:
 
 
 def _number_limits(node: JsonObject, *, is_whole: bool) -> Mapping[str, int]:
-    """Return the limits of a number: whole ones, that refuse no valid value."""
+    """Return the limits of a number as integers that accept every valid value."""
     limits: dict[str, int] = {}
     for name, bound, exclusive, step in (
         ("min", "minimum", "exclusiveMinimum", 1),

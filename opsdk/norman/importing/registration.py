@@ -1,4 +1,4 @@
-"""The end of an import: mappers, filters, and the place in the registry.
+"""Completes an import: runs mappers, sets filters, and adds the schema to the registry.
 
 Upstream: github.com/rancher/norman/types/reflection.go (importType, setupFilters)
 Deviates: every schema has an internal one; mappers are copied for each import, so that one may serve several schemas.
@@ -30,7 +30,7 @@ _MODIFIERS: Final[Mapping[str, tuple[Modifier, ...]]] = {
 
 
 def internal_copy(schema: Schema) -> Schema:
-    """Return the internal schema of a schema: the same fields, which no mapper changes."""
+    """Return the internal schema of a schema: the same fields, not changed by mappers."""
     return dataclasses.replace(schema, resource_fields=dict(schema.resource_fields), attributes=dict(schema.attributes))
 
 
@@ -55,7 +55,7 @@ def finish(registry: SchemaRegistry, schema: Schema, customize: Customize | None
     if customize is not None:
         customize(schema)
     if registry.add(schema) is not schema:
-        raise UsageError(f"{schema.full_type} exists already: give one of the two another id")
+        raise UsageError(f"{schema.full_type} already exists: give one of the two another id")
     return schema
 
 

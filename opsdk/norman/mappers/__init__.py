@@ -1,9 +1,9 @@
 """Mappers: between the objects of Kubernetes and those of a Norman API.
 
-Here belong the mappers of norman, their helpers and the type mapper. Not here: what builds schemas
+Contains the mappers of norman, their helpers and the type mapper. Not here: importers of schemas
 (`opsdk.norman.importing`). All mappers are pure: they change an object or a schema in place, and do no I/O.
 
-A mapper that learns from its schema (such as `Embed`) belongs to one schema. The importer copies the mappers that
+A mapper that stores data of its schema (such as `Embed`) belongs to one schema. The importer copies the mappers that
 `add_mapper` got, so that one instance may be added for several schemas.
 
 Names: `ApiGroupMapper`, `ChangeTypeMapper`, `ConditionMapper`, `EnumMapper`, `MetadataMapper`, `ObjectMapper` and

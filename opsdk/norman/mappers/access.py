@@ -1,7 +1,7 @@
 """Mappers that change only the declaration of fields, and no objects.
 
 Upstream: github.com/rancher/norman/types/mapper (access.go, changetype.go, enum.go, read_only.go, required.go)
-Deviates: `Access` refuses letters that it does not know.
+Deviates: `Access` rejects unknown letters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opsdk.norman.type_expression import TypeExpression
 
 
 class Access(BaseMapper, frozen=True, kw_only=True):
-    """Sets who may write fields. A letter that is missing is a right that is taken away.
+    """Sets the access of clients to fields. A missing letter denies that access.
 
     >>> from opsdk.norman.model import ApiVersion, Field
     >>> site = Schema(id="site", version=ApiVersion(), resource_fields={"name": Field(type="string")})
@@ -37,7 +37,9 @@ class Access(BaseMapper, frozen=True, kw_only=True):
         """Change the fields. Raises `UsageError` for unknown letters and missing fields."""
         for name, letters in self.fields.items():
             if unknown := set(letters) - set("cruo"):
-                raise UsageError(f"the access {letters!r} of {name} has the letters {sorted(unknown)}: use c, r, u, o")
+                raise UsageError(
+                    f"the access {letters!r} of {name} has the unknown letters {sorted(unknown)}: use c, r, u, o"
+                )
             if self.optional and name not in schema.resource_fields:
                 continue
             schema.resource_fields[name] = replace(

@@ -78,7 +78,7 @@ class FromCel:
         variables: dict[str, JsonValue] = {"self": dict(data)}
         for name in self._program.variables - {"self"}:
             if name in data:
-                # JSON does not tell 3 from 3.0, and CEL does not compare them where the type is double.
+                # JSON does not distinguish 3 and 3.0, and CEL cannot compare an int with a double.
                 variables[name] = float(data[name]) if _is_int(data[name]) and name in self._floats else data[name]
         result = self._program.run(variables, limit=PER_CALL_LIMIT)
         if result.error is None:

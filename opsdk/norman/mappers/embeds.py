@@ -21,7 +21,7 @@ from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-# Every object of the API has these; a field of the same name could not be shown.
+# Every object of the API has these fields, so another field with such a name cannot be shown.
 _RESERVED: Final = frozenset({"actions", "baseType", "id", "links", "type"})
 
 
@@ -64,7 +64,7 @@ class Embed:
             data.update((name, nested[name]) for name in self._embedded if name in nested)
 
     def to_internal(self, data: JsonObject) -> None:
-        """Collect the fields in a nested object. Without fields there is none."""
+        """Collect the fields in a nested object. Without fields, there is no nested object."""
         if not self._active:
             return
         nested = {name: data.pop(name) for name in self._embedded if name in data}

@@ -92,7 +92,7 @@ class SelfLink:
 
 
 class MetadataMapper(Mappers):
-    """For the schema of the metadata: friendly names, and rights (``NewMetadataMapper`` in norman).
+    """For the schema of the metadata: renames fields and sets their access (``NewMetadataMapper`` in norman).
 
     ``uid`` becomes ``uuid``, ``creationTimestamp`` ``created``, ``deletionTimestamp`` ``removed``. ``name`` is a DNS
     label that a create sets, and so is ``namespace``; labels and annotations can be updated. The rest is read-only.
@@ -117,15 +117,15 @@ class MetadataMapper(Mappers):
 
 
 class ObjectMapper(Mappers):
-    """What every object of Kubernetes needs (``Object`` in norman), and then your mappers.
+    """The mappers for every Kubernetes object (``Object`` in norman), followed by additional mappers.
 
-    The fields of ``metadata`` and ``spec`` stand at the top, ``status`` is read-only; ``kind``, ``apiVersion`` and
+    The fields of ``metadata`` and ``spec`` are top-level fields, ``status`` is read-only; ``kind``, ``apiVersion`` and
     finalizers are not shown, and ``namespace`` only for namespaced kinds. ``.selfLink`` is for the server.
 
     The whole ``spec`` stays nested if one of its fields has a name that is taken, such as ``name`` or ``type``. A
     `Move` for the schema of the spec gives the field another name, and the object is flat.
 
-    Lost outward: finalizers, and what the mappers of the metadata drop.
+    Lost outward: finalizers, and the fields that the metadata mappers drop.
 
     Args:
         mappers: run after the others outward.

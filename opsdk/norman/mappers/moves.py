@@ -178,7 +178,7 @@ class Copy(BaseMapper, frozen=True, kw_only=True):
 
 
 class Drop(BaseMapper, frozen=True, kw_only=True):
-    """Removes a field outward, and from the schema. The value is lost: inward there is nothing to set.
+    """Removes a field outward, and from the schema. The value is lost: inward, it is not restored.
 
     Attributes:
         field: the name.

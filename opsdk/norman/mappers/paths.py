@@ -120,7 +120,7 @@ def remove_value(data: JsonObject, path: Sequence[str], *, prune: bool = False) 
 def move_outward(data: JsonObject, source: Sequence[str], to: Sequence[str]) -> None:
     """Move a value to the external path; leave it where it is if a parent of `to` is no object."""
     value = get_value(data, source)
-    # The source goes first: it may be a parent of `to`.
+    # Remove the source first: it may be a parent of `to`.
     if value is not ABSENT and source != to:
         remove_value(data, source)
         if not put_value(data, to, value):
@@ -200,7 +200,7 @@ def claim_nested(schema: Schema, nested: Schema, schemas: SchemaLookup) -> None:
 
 
 def declare(schema: Schema, name: str, field: Field) -> None:
-    """Add a field to a schema. Raises `UsageError` if it has one of that name."""
+    """Add a field to a schema. Raises `UsageError` if the name is taken."""
     if name in schema.resource_fields:
         raise UsageError(f"field {name} already exists on schema {schema.id}: drop or move it first")
     schema.resource_fields[name] = field

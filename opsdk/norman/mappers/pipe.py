@@ -34,7 +34,7 @@ class Mappers:
             mapper.from_internal(data)
 
     def to_internal(self, data: JsonObject) -> None:
-        """Run all mappers in reverse order. The first error ends it."""
+        """Run all mappers in reverse order. Stops at the first error."""
         for mapper in reversed(self.mappers):
             mapper.to_internal(data)
 

@@ -19,7 +19,7 @@ _Step = Callable[[Mapper, JsonObject], None]
 
 
 class TypeMapper:
-    """Maps the objects of one schema. The importer makes it.
+    """Maps the objects of one schema. The importer creates it.
 
     Outward: first the objects in fields that have a schema; then ``type`` is set to the full path of the schema, the
     mappers run, and ``id`` is set to ``name`` or ``namespace:name``. Inward the same in reverse order; ``type`` and
@@ -103,7 +103,7 @@ class TypeMapper:
 
 
 def _apply(mapper: Mapper, expression: TypeExpression, value: JsonValue, step: _Step) -> None:
-    """Run a mapper for all objects in a value. Values of other types are left for the checks of the server."""
+    """Run a mapper for all objects in a value. Values of other types are not changed: the server validates them."""
     if expression.element is None:
         if isinstance(value, dict):
             step(mapper, value)

@@ -2,8 +2,8 @@
 
 Upstream: github.com/rancher/norman/types/mapper (annotation_field.go, label_field.go, base64.go, json_encode.go,
 set_value.go, pendingstatus.go)
-Deviates: a value that does not decode stays as it is, norman removes or breaks it; `JsonEncode` decodes lists too, and
-declares the field as json; `LabelField` and a constant of `SetValue` leave nothing behind inward.
+Deviates: a value that does not decode is kept, norman removes or corrupts it; `JsonEncode` decodes lists too, and
+declares the field as json; `LabelField` and a constant of `SetValue` are removed completely inward.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The flow of a request: URL, checks, handlers, formats, subscriptions.
+"""Request handling: URLs, checks, handlers, formats, subscriptions.
 
-Here belongs what stands between HTTP and a store. Not here: where objects are (`opsdk.norman.stores`).
+Contains the layers between HTTP and a store. Not here: stores of objects (`opsdk.norman.stores`).
 """

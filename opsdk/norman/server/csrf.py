@@ -1,4 +1,4 @@
-"""Protection of browsers against forged requests: a cookie that only pages of this origin can repeat in a header.
+"""CSRF protection: a cookie that only pages of this origin can copy into a header.
 
 Upstream: github.com/rancher/norman/api/validate.go, parse/browser.go
 """
@@ -21,7 +21,7 @@ def is_browser(request: HttpRequest, *, check_accept: bool) -> bool:
 
     Args:
         request: the request.
-        check_accept: only if it accepts every type too, as for a page.
+        check_accept: also require that it accepts every type, as for a page.
     """
     accept = request.header("accept").lower() or "*/*"
     return "mozilla" in request.header("user-agent").lower() and (not check_accept or "*/*" in accept)
@@ -51,12 +51,12 @@ def check_csrf(request: HttpRequest, method: str, *, secure: bool) -> str:
             raise ErrorCode.INVALID_CSRF_TOKEN.error("Invalid CSRF token")
     if token:
         return ""
-    # Not HttpOnly: the page repeats it. Lax, so that a link from another page still sends it.
+    # Not HttpOnly: the page reads it. Lax, so that links from other pages send it.
     return f"{COOKIE}={secrets.token_hex(16)}; Path=/; SameSite=Lax{'; Secure' if secure else ''}"
 
 
 def check_origin(request: HttpRequest, *hosts: str) -> None:
-    """Refuse the WebSocket of a page of another origin, with which a browser sends its cookies.
+    """Reject a WebSocket handshake of another origin, because browsers send cookies with it.
 
     Args:
         request: the handshake; clients other than browsers send no ``Origin``.
@@ -67,4 +67,4 @@ def check_origin(request: HttpRequest, *hosts: str) -> None:
     """
     origin = request.header("origin")
     if origin and origin.partition("://")[2].lower() not in {host.lower() for host in hosts}:
-        raise ErrorCode.PERMISSION_DENIED.error(f"a page of {origin} may not subscribe here")
+        raise ErrorCode.PERMISSION_DENIED.error(f"the origin {origin} may not subscribe to this server")

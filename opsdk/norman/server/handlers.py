@@ -20,11 +20,11 @@ from opsdk.structured_merge.value import JsonObject
 
 
 async def list_handler(context: ApiContext) -> RequestResult:
-    """Return a collection, an object, or what the link handler returns."""
+    """Return a collection, an object, or the result of the link handler."""
     schema = schema_of(context)
     store = store_of(schema)
     if not context.id:
-        # A page of the browser loads more rows as they scroll into view.
+        # The web page loads more rows on scrolling.
         limit = HTML_LIMIT if context.response_format == "html" else DEFAULT_LIMIT
         options = parse_query(schema, context.request.query, default_limit=limit)
         return await collection_of(context, schema, await store.list(context, schema, options), options)
@@ -40,7 +40,7 @@ async def create_handler(context: ApiContext) -> RequestResult:
     """Create an object from the body."""
     schema = schema_of(context)
     data = await read_and_check(context, schema, create=True)
-    # The first check saw the body as it was sent.
+    # Check again: the first check used the body as it was sent.
     await context.access.can_create(context, schema, data)
     return await resource_of(context, schema, await store_of(schema).create(context, schema, data), created=True)
 
@@ -65,9 +65,11 @@ async def action_handler(context: ApiContext, action: Action) -> RequestResult:
     if context.id:
         data = await store_of(schema).by_id(context, schema, context.id)
         resource = await resource_of(context, schema, data)
-        # A formatter takes an action away while the object does not offer it.
+        # A formatter removes an action that the object does not offer in its current state.
         if context.action not in resource.actions:
-            raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"{context.action} is not available for {context.id} now")
+            raise ErrorCode.ACTION_NOT_AVAILABLE.error(
+                f"{context.action} is not available for {context.id} in its current state"
+            )
     if schema.action_handler is None:
         raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"{schema.id} has no action handler")
     body = await read_body(context.request)

@@ -1,4 +1,4 @@
-"""What a client gets: objects with links and actions, and collections.
+"""Builds responses: objects with links and actions, and collections.
 
 Upstream: github.com/rancher/norman/api/writer/json.go
 """
@@ -28,8 +28,8 @@ async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, 
     Args:
         context: the request.
         schema: of the request; the object's own ``type`` counts first, as for a subtype.
-        data: what the store returned.
-        created: the answer to a create, which shows write-only fields once (passwords never).
+        data: the object of the store.
+        created: the response to a create, which shows write-only fields once (passwords never).
     """
     own_type = data.get("type")
     schema = (context.schemas.schema(schema.version, own_type) if isinstance(own_type, str) else None) or schema
@@ -75,7 +75,7 @@ async def collection_of(
 
 
 def resource_to_wire(context: ApiContext, resource: RawResource) -> JsonObject:
-    """Return the JSON of an object; without what is not a field if it is for an editor or an export."""
+    """Return the JSON of an object; only its fields if it is for an editor or an export."""
     if context.option("edit") == "true" or context.option("export") == "true":
         return dict(resource.values)
     data = dict(resource.values)

@@ -25,10 +25,10 @@ MAX_BODY_BYTES = 2 << 20
 MAX_YAML_BYTES = 256 << 10
 """The largest body in YAML: parsing 1 MiB of it holds up all other requests for seconds."""
 
-# The parser in C is five times faster; some platforms have no build of it.
+# The C parser is five times faster, but not available on all platforms.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# An alias repeats what its anchor holds, also under the key <<; a few lines of them describe gigabytes.
+# An alias repeats the value of its anchor, also under the key <<; a few lines can expand to gigabytes.
 _MAX_YAML_VALUES = 100_000
 
 
@@ -63,7 +63,7 @@ def _parse(raw: bytes, content_type: str) -> JsonValue:
             return _yaml(raw)
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
-        text = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        text = "the nesting is too deep" if isinstance(error, RecursionError) else str(error)
         raise ErrorCode.INVALID_BODY_CONTENT.error(f"Failed to parse body: {text}") from error
 
 
@@ -79,7 +79,7 @@ def _multipart(raw: bytes, content_type: str) -> JsonObject:
     head = f"Content-Type: {content_type}\r\n\r\n".encode()
     message = BytesParser(policy=HTTP).parsebytes(head + raw)
     if not message.is_multipart():
-        raise ValueError("the parts of the form cannot be told apart: check the boundary")
+        raise ValueError("the multipart form cannot be split: check the boundary in Content-Type")
     parts = [(part.get_param("name", header="content-disposition"), part) for part in message.iter_parts()]
     return _values((str(name), str(part.get_content()).removesuffix("\n")) for name, part in parts if name)
 
@@ -89,13 +89,13 @@ def _yaml(raw: bytes) -> JsonValue:
         raise ValueError(f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON")
     _check_yaml_size(raw)
     value = yaml.load(raw, Loader=_Loader)  # noqa: S506 - a safe one
-    # Dates become texts, and keys too; what JSON does not have is refused.
+    # Dates and keys become strings; types without a JSON form are rejected.
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _check_yaml_size(raw: bytes) -> None:
-    """Raise before anything is built: the parser takes minutes for a hundred thousand open brackets."""
-    sizes: dict[str, int] = {}  # number of values of each anchor, with what its aliases stand for
+    """Raise before any value is built: the parser takes minutes for a hundred thousand open brackets."""
+    sizes: dict[str, int] = {}  # number of values of each anchor, including expanded aliases
     open_collections: list[tuple[str, int]] = []
     total = 0
     for event in yaml.parse(raw, Loader=_Loader):

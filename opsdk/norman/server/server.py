@@ -1,4 +1,4 @@
-"""The server: schemas in, an ASGI application out.
+"""The server: an ASGI application for the schemas of a registry.
 
 Upstream: github.com/rancher/norman/api/server.go
 """
@@ -50,8 +50,8 @@ class NormanOptions(Options, frozen=True, kw_only=True):
     """Options of a `NormanServer`.
 
     Attributes:
-        authenticate: says who sent a request; requests of nobody get 401. None serves everyone.
-        page: makes the web page for browsers; None sends them JSON.
+        authenticate: returns the user of a request, or None for 401. None disables authentication.
+        page: renders the web page for browsers; None sends JSON.
         trust_forwarded: build links from the headers of proxies; switch it off where clients reach the server directly.
         roots: paths of other APIs of this server, for the list at ``/``.
     """
@@ -63,7 +63,7 @@ class NormanOptions(Options, frozen=True, kw_only=True):
 
 
 class NormanServer:
-    """Serves the schemas of a registry, also those that are added or removed later.
+    """Serves the schemas of a registry, including later additions and removals.
 
     ::
 
@@ -74,12 +74,12 @@ class NormanServer:
 
     Args:
         schemas: the schemas; the ones that are built in are added to them.
-        access: what clients may do.
+        access: the access control.
         options: see `NormanOptions`.
         clock: source of time.
 
     Raises:
-        UsageError: the schemas have mistakes; the message names them all.
+        UsageError: the schemas have errors; the message lists all of them.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class NormanServer:
 
     # ---------------------------------------------------------------- parse
     def _context(self, request: HttpRequest) -> ApiContext:
-        """Return a context that an error can be written with; it does not raise."""
+        """Return a context that suffices to write an error; does not raise."""
         urls = RequestUrls(request, trust_forwarded=self.options.trust_forwarded)
         return ApiContext(
             request=request,
@@ -229,13 +229,13 @@ class NormanServer:
             if response is not None:
                 return response
         norman = as_norman_error(error)
-        # Browsers log every 4xx as an error of the page; the script of the page reads the status in the body.
+        # Browsers log every 4xx as an error of the page, so the page reads the status in the body.
         status = 200 if request.header(PAGE_HEADER) else norman.status
         return await self._write(context, status, error_to_wire(norman))
 
 
 def _check_method(context: ApiContext) -> None:
-    """Refuse methods that the schema does not have."""
+    """Reject methods that the schema does not have."""
     method, schema = context.method, context.schema
     allowed: Sequence[str] = _METHODS
     if context.action and method == "POST":

@@ -2,7 +2,7 @@
 
 Upstream: github.com/rancher/norman/pkg/subscribe/handler.go
 Deviates: a frame has a revision where the store can resume; ``?since=REVISION`` continues after it, and a frame named
-``resync`` says that events were lost and the client must list again.
+``resync`` means that events were lost and the client must list again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpRespons
     if not wants_websocket(context.request):
         raise ErrorCode.NOT_FOUND.error("subscribe needs a WebSocket: send Connection: Upgrade and Upgrade: websocket")
 
-    # A proxy may have another name than this server.
+    # Behind a proxy, clients use another host name.
     check_origin(context.request, context.request.header("host"), urlsplit(context.urls.current()).netloc)
 
     async def run(socket: WebSocket, _: str) -> None:
@@ -58,7 +58,7 @@ async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpRespons
 
 
 class _Session:
-    """One subscriber. It ends when the client leaves, or when one of its watches ends; then the client comes again."""
+    """One subscriber. It ends when the client disconnects, or when a watch ends; then the client reconnects."""
 
     def __init__(self, context: ApiContext, schemas: Sequence[Schema], socket: WebSocket, clock: Clock) -> None:
         self._context = context
@@ -84,7 +84,7 @@ class _Session:
             await self._socket.close()
 
     async def _read(self) -> None:
-        # Clients say nothing on this socket; reading shows that they leave, and answers their pings.
+        # Clients send no data; reading detects a disconnect, and responds to pings.
         while await self._socket.receive() is not None:
             pass
 

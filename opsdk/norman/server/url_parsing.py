@@ -1,4 +1,4 @@
-"""Which version, sub-context, type, object and link a URL names. Pure.
+"""Parses URLs into version, sub-context, type, object and link. Pure.
 
 Upstream: github.com/rancher/norman/parse/parse.go
 Deviates: a sub-context path that names no schema, such as ``/v3/clusters/c1/yaml``, is a link of the object; norman
@@ -21,7 +21,7 @@ class ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: the longest version that matches; None at the root.
         sub_context: the full path of the schema of the sub-context, and the id in the URL.
-        sub_context_prefix: what stands between the path of the version and the type, such as ``/c1``.
+        sub_context_prefix: the part between the path of the version and the type, such as ``/c1``.
         type: the name of a schema, or empty.
         id: of an object, or empty.
         link: of an object, or empty.
@@ -36,7 +36,7 @@ class ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_url(schemas: SchemaLookup, path: str) -> ParsedUrl:
-    """Return the parts of a path. Repeated and trailing slashes do not count."""
+    """Return the parts of a path. Repeated and trailing slashes are ignored."""
     segments = [segment for segment in path.split("/") if segment]
     versions = _matching(schemas.versions(), segments)
     if not versions:

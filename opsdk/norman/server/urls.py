@@ -1,7 +1,7 @@
 """The URLs of links and actions, also behind proxies.
 
 Upstream: github.com/rancher/norman/urlbuilder/url.go
-Deviates: a forwarded host, protocol or prefix that is not one is ignored, and so is the comma-separated rest of each.
+Deviates: an invalid forwarded host, protocol or prefix is ignored, and only the first item of a list is used.
 """
 
 from __future__ import annotations
@@ -119,5 +119,5 @@ def _first(request: HttpRequest, name: str) -> str:
 
 
 def _host(text: str) -> str:
-    """Return a host with or without a port, or an empty text for anything else: it stands in links and pages."""
+    """Return a valid host with an optional port, or an empty text, because it is written into links and pages."""
     return text if _HOST.fullmatch(text) else ""

@@ -44,7 +44,7 @@ class PageRenderer(Protocol):
         ...
 
 
-# Every answer depends on rights and on the state right now.
+# Every response depends on permissions and on the current state.
 _EXPIRED = "Wed, 24 Feb 1982 18:42:00 GMT"
 
 
@@ -61,14 +61,14 @@ def response_format(request: HttpRequest) -> str:
 async def write(
     context: ApiContext, status: int, result: RequestResult, *, page: PageRenderer | None, schemas_url: str
 ) -> HttpResponse:
-    """Return the response for what a handler returned.
+    """Return the response for the result of a handler.
 
     Args:
         context: the request.
         status: of the response; 204 if there is no result.
-        result: what a handler returned.
-        page: makes the web page, or None where browsers get JSON.
-        schemas_url: where the client finds the schemas, or empty.
+        result: the result of a handler.
+        page: renders the web page, or None to send JSON to browsers.
+        schemas_url: the URL of the schemas, or empty.
     """
     if isinstance(result, HttpResponse):
         return result
@@ -97,7 +97,7 @@ def to_wire(context: ApiContext, result: RequestResult) -> JsonValue:
 
 
 def as_norman_error(error: Exception) -> NormanError:
-    """Return what a client is told about an exception; nothing of an unexpected one but that it happened."""
+    """Return the error for a client. An unexpected exception becomes an error without details."""
     if isinstance(error, NormanError):
         return error
     if isinstance(error, ApiError):
@@ -105,7 +105,7 @@ def as_norman_error(error: Exception) -> NormanError:
         return NormanError(error.message, status=error.code, code=code)
     if isinstance(error, TransportError):
         return ErrorCode.CLUSTER_UNAVAILABLE.error("the cluster cannot be reached")
-    return ErrorCode.SERVER_ERROR.error("internal error; the log of the server has more")
+    return ErrorCode.SERVER_ERROR.error("internal error; see the server log")
 
 
 def error_to_wire(error: NormanError) -> JsonObject:

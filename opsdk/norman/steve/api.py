@@ -1,4 +1,4 @@
-"""The API without HTTP: requests in, status and body out.
+"""The API without HTTP: maps requests to status and body.
 
 Upstream: github.com/rancher/apiserver/pkg/server/server.go, pkg/parse; github.com/rancher/steve/pkg/server
 """
@@ -62,7 +62,7 @@ class SteveOptions(Options, frozen=True, kw_only=True):
     """Options of the API.
 
     Attributes:
-        templates: what is special about some types.
+        templates: customizations of types.
         lists: limits of each list.
         max_users: access sets that are kept.
         project_label: the label of a Namespace with the id of its project.
@@ -79,9 +79,9 @@ class SteveRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         method: of HTTP.
-        path: the decoded segments behind the prefix.
-        user: who asks.
-        urls: for the links.
+        path: the decoded segments after the prefix.
+        user: the user of the request.
+        urls: builds the links.
         query: decoded parameters.
         content_type: of the body.
         body: JSON.
@@ -109,10 +109,10 @@ class SteveResponse(msgspec.Struct, frozen=True):
 
 
 class SteveApi(Closing):
-    """Every type of a cluster as a REST API. An async context manager over a started cluster.
+    """Serves every type of a cluster as a REST API. An async context manager over a started cluster.
 
     Reads of single objects and writes go to the cluster as the user; lists and watches come from a cache of the
-    program, of which each user gets the part that RBAC allows.
+    program, filtered by the RBAC permissions of each user.
 
     Args:
         cluster: its user must be allowed to impersonate, and to list and watch the types and RBAC.
@@ -120,10 +120,10 @@ class SteveApi(Closing):
         clock: source of time.
 
     Attributes:
-        access: the rights of users.
+        access: the access sets of users.
         catalog: the schemas for all users.
         lists: the cached lists.
-        transports: connections as the users.
+        transports: connections that impersonate the users.
     """
 
     def __init__(self, cluster: Cluster, options: SteveOptions | None = None, *, clock: Clock = LOOP_CLOCK) -> None:
@@ -150,7 +150,7 @@ class SteveApi(Closing):
         self._tasks.start(self.lists.keep(schemas), name="close lists")
 
     def schemas_for(self, user: User) -> tuple[AccessSet, Mapping[str, SteveSchema]]:
-        """Return the rights of a user, and the schemas that the user sees."""
+        """Return the access set of a user, and the schemas that the user sees."""
         access = self.access.access_for(user)
         schemas = self._visible.get(access.id)
         if schemas is None:
@@ -168,7 +168,7 @@ class SteveApi(Closing):
 
     # -------------------------------------------------------------- requests
     async def handle(self, request: SteveRequest) -> SteveResponse:
-        """Return the response of a request, also of one that fails."""
+        """Return the response to a request; errors become responses too."""
         try:
             return await self._route(request)
         except OpsdkError as error:
@@ -222,7 +222,7 @@ class SteveApi(Closing):
         The first call starts the cache of every type that the user may list and watch.
 
         Args:
-            user: who asks.
+            user: the user of the request.
             of: only these types.
         """
         schemas = [
@@ -237,7 +237,7 @@ class SteveApi(Closing):
         try:
             objects = await self.lists.of(schema)
         except CacheError as error:
-            log.warning("the objects of %s are not counted: %s", schema.id, error)
+            log.warning("cannot count the objects of %s: %s", schema.id, error)
             return None
         return await objects.counts(self.visible(user, schema, "list"))
 
@@ -289,7 +289,7 @@ class SteveApi(Closing):
         return page, objects.rows
 
     async def _uncached_page(self, target: Target, query: SteveQuery) -> tuple[IndexedPage, EncodedRows]:
-        """List types that cannot be watched, with the rights of the user."""
+        """List a type that cannot be watched, as the user."""
         decorate = decorator(target.schema)
         objects = IndexedList(decorate, self.options.lists)
         for tree in await self._store(target).list(target):
@@ -298,7 +298,7 @@ class SteveApi(Closing):
         return objects.page(replace(query, revision=None), VisibleObjects(everything=True)), EncodedRows(decorate, 0)
 
     def _filter_by_namespaces(self, query: SteveQuery) -> SteveQuery:
-        """Return the query with projectsornamespaces as filters: a Namespace is in no namespace."""
+        """Return the query with projectsornamespaces as name filters, because Namespaces are cluster-scoped."""
         selected = query.projects_or_namespaces
         if selected is None:
             return query
@@ -374,14 +374,14 @@ def _require_get(request: SteveRequest) -> None:
 
 def _allowed(request: SteveRequest, methods: Sequence[str]) -> None:
     if ("GET" if request.method == "HEAD" else request.method) not in methods:
-        listed = ", ".join(methods) or "nothing"
-        raise ErrorCode.METHOD_NOT_ALLOWED.error(f"{request.method} is not allowed here, but {listed}")
+        listed = ", ".join(methods) or "another resource"
+        raise ErrorCode.METHOD_NOT_ALLOWED.error(f"{request.method} is not allowed: use {listed}")
 
 
 def _namespace_and_name(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, str]:
-    """Return namespace and name of the segments behind the type."""
+    """Return namespace and name in the segments after the type."""
     if len(rest) > (_RESOURCE_LENGTH if schema.namespaced else 1):
-        raise ErrorCode.NOT_FOUND.error(f"a URL of {schema.id} has no segment {rest[-1]!r}")
+        raise ErrorCode.NOT_FOUND.error(f"unexpected path segment {rest[-1]!r} after {schema.id}")
     if schema.namespaced:
         return (rest[0] if rest else "", rest[1] if len(rest) == _RESOURCE_LENGTH else "")
     return "", rest[0] if rest else ""
@@ -394,5 +394,5 @@ def _body(request: SteveRequest) -> JsonObject:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body is not JSON: {error}") from error
     if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
-        raise ErrorCode.INVALID_BODY_CONTENT.error("the body is no object: send one with metadata")
+        raise ErrorCode.INVALID_BODY_CONTENT.error("the body is not an object: send one with metadata")
     return tree

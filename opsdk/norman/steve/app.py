@@ -1,4 +1,4 @@
-"""The HTTP server of the API: authentication, the API, WebSockets, and the Kubernetes API with the user's rights.
+"""The HTTP server of the API: authentication, the API, WebSockets, and the Kubernetes API as the user.
 
 Upstream: github.com/rancher/steve/pkg/server/router/router.go, pkg/proxy/proxy.go, pkg/auth/filter.go
 """
@@ -47,7 +47,7 @@ _RESPONSE_HEADERS = ("content-type", "warning", "retry-after", "audit-id")
 
 
 def token_review(cluster: Cluster) -> Authenticate:
-    """Return the authentication by the cluster of bearer tokens, and of browsers that signed in on a `WebPage`.
+    """Return an authenticator that uses TokenReviews, for bearer tokens and for browsers that signed in on a `WebPage`.
 
     The result of a review holds for ten seconds. The user of `cluster` needs ``create`` on ``tokenreviews``.
     """
@@ -64,7 +64,7 @@ class SteveApp:
     """Serves a `SteveApi`. `app` is the ASGI application.
 
     Paths below the prefix are the API; ``/api``, ``/apis``, ``/openapi`` and ``/version`` are those of the cluster,
-    with the rights of the user. Every request needs credentials. A browser without a bearer token repeats its
+    with the permissions of the user. Every request needs credentials. A browser without a bearer token repeats its
     cookie ``CSRF`` in the header ``X-API-CSRF`` of each write.
 
     Args:
@@ -99,7 +99,7 @@ class SteveApp:
             return await self._on_api(request, user)
         if any(request.path == path or request.path.startswith(f"{path}/") for path in _KUBERNETES_API_PATHS):
             return await self._proxy_to_cluster(request, user)
-        raise ErrorCode.NOT_FOUND.error(f"there is nothing at {request.path}: see {self._prefix}")
+        raise ErrorCode.NOT_FOUND.error(f"{request.path} does not exist: see {self._prefix}")
 
     # -------------------------------------------------------------- the API
     async def _on_api(self, request: HttpRequest, user: User) -> HttpResponse:
@@ -121,12 +121,12 @@ class SteveApp:
         answer = HttpResponse(response.status, body=response.body)
         if response.body:
             answer.add_header("content-type", "application/json")
-        # Clients find the types by it.
+        # Clients discover the types with this header.
         answer.add_header("x-api-schemas", f"{urls.base}/schemas")
         return answer
 
     def _urls(self, request: HttpRequest) -> SteveUrls:
-        """Return the URLs for the host that the client named. Forwarded headers are not read: anyone can send them."""
+        """Return the URLs for the host of the request. Forwarded headers are ignored: any client can send them."""
         root = f"{request.scheme}://{request.header('host')}"
         query = f"?{request.query.raw}" if request.query.raw else ""
         return SteveUrls(root, self._prefix, f"{root}{quote(request.path, safe=_PATH_SAFE)}{query}")
@@ -152,9 +152,11 @@ class SteveApp:
 
     # -------------------------------------------------------------- the cluster
     async def _proxy_to_cluster(self, request: HttpRequest, user: User) -> HttpResponse:
-        """Send a request to the cluster as the user. Watches and logs that are followed are streams."""
+        """Send a request to the cluster as the user. Watches and followed logs are streamed."""
         if {".", ".."} & set(request.path.split("/")):
-            raise ErrorCode.NOT_FOUND.error("a path has no dots as segments")  # they could leave the base path
+            raise ErrorCode.NOT_FOUND.error(
+                "the path must not have the segments . and .."
+            )  # they could escape the base path
         sent = RestRequest(
             request.method,
             quote(request.path, safe=_PATH_SAFE),
@@ -169,7 +171,7 @@ class SteveApp:
         heads: list[tuple[int, Mapping[str, str]]] = []
         chunks = self._stream_response(sent, user, heads)
         try:
-            await anext(chunks)  # a generator that has begun closes the connection, whatever happens
+            await anext(chunks)  # a started generator always closes the connection
         except ApiError as error:
             return json_response(_status(error), status=error.code)
         status, headers = heads[0]
@@ -192,7 +194,7 @@ class SteveApp:
 def _check_csrf(request: HttpRequest) -> str:
     """Return a ``Set-Cookie`` header, or an empty text. Raises `NormanError` InvalidCSRFToken."""
     if request.header("authorization").lower().startswith("bearer "):
-        return ""  # a page of another origin cannot send this header, unlike the password of a URL
+        return ""  # pages of other origins cannot send this header, unlike the password in a URL
     return check_csrf(request, request.method, secure=request.scheme == "https")
 
 

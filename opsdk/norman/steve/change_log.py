@@ -38,7 +38,7 @@ class ChangeLog:
     """The latest changes.
 
     Args:
-        size: how many are kept; the oldest ones are forgotten first.
+        size: the number of changes that are kept.
     """
 
     def __init__(self, size: int = 1000) -> None:
@@ -46,7 +46,7 @@ class ChangeLog:
         self._complete_since = 0
 
     def start(self, revision: int) -> None:
-        """Forget everything: the list begins at a revision."""
+        """Drop all changes: the list begins at a revision."""
         self._changes.clear()
         self._complete_since = revision
 
@@ -63,10 +63,10 @@ class ChangeLog:
         []
 
         Raises:
-            NormanError: the log does not reach back so far (410): list again.
+            NormanError: the revision is too old (410): list again.
         """
         if revision < self._complete_since:
-            message = f"the changes since revision {revision} are not kept any more: list again"
+            message = f"the revision {revision} is too old: list again"
             raise NormanError(message, status=410, code="Expired", field_name="resourceVersion")
         return [change for change in self._changes if change.revision > revision]
 

@@ -1,4 +1,4 @@
-"""The schemas of the types of a cluster, and the part of them that a user sees. Pure.
+"""The schemas of the types of a cluster, and the visible schemas of a user. Pure.
 
 Upstream: github.com/rancher/steve/pkg/schema/converter/discovery.go, k8stonorman.go, crd.go, pkg/schema/factory.go,
 collection.go
@@ -28,7 +28,7 @@ class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         name: for people.
         type: as in a CustomResourceDefinition.
-        json_path: where the value is; empty for the name.
+        json_path: the path of the value; empty for the name.
         field: the path that queries use.
     """
 
@@ -49,7 +49,7 @@ class SteveSchema(msgspec.Struct, frozen=True, kw_only=True):
         kind: the kind.
         resource: the plural of the Kubernetes API.
         namespaced: whether objects have namespaces.
-        verbs: that the cluster serves.
+        verbs: the verbs that the cluster serves.
         columns: of its table.
         crd: whether a CustomResourceDefinition defines it.
         access: where each verb is granted to the user; empty before `visible_schemas`.
@@ -137,7 +137,7 @@ def cluster_schemas(resources: Iterable[ApiResource], definitions: Iterable[Json
     """Return the schemas of a cluster by id.
 
     Args:
-        resources: what discovery found, the preferred version of each group first; it counts.
+        resources: the resources of discovery, the preferred version of each group first; it is used.
         definitions: the CustomResourceDefinitions, which have the columns and descriptions.
     """
     by_resource = {(d["spec"]["group"], d["spec"]["names"]["plural"]): d for d in definitions}
@@ -187,7 +187,7 @@ def _columns(definition: JsonObject | None, version: str) -> tuple[SteveColumn, 
 
 
 def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> dict[str, SteveSchema]:
-    """Return the schemas that a user may do something with, with their methods."""
+    """Return the schemas on which a user has any permission, with their methods."""
     visible = {}
     for identity, schema in schemas.items():
         granted = {verb: places for verb in schema.verbs if (places := _granted_places(schema, access, verb))}
@@ -212,7 +212,7 @@ def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> di
 
 
 def _granted_places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[AccessPlace]:
-    """Return where a verb is granted. A right in a namespace says nothing about cluster-scoped objects."""
+    """Return where a verb is granted. A grant in a namespace does not apply to cluster-scoped objects."""
     places = frozenset(access.places(verb, schema.group, schema.resource))
     if schema.namespaced:
         return places

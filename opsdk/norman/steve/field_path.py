@@ -1,4 +1,4 @@
-"""Paths of fields in queries, and the values that an object has there. Pure.
+"""Paths of fields in queries, and the values of an object at a path. Pure.
 
 Upstream: github.com/rancher/steve/pkg/stores/queryhelper/safesplit.go, pkg/stores/partition/listprocessor/processor.go
 Deviates: the rest of a path after ``metadata.labels.`` is one label, also with dots. A path through a list has the
@@ -23,15 +23,15 @@ Cell = Scalar | tuple[Scalar, ...] | None
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAPS = (("metadata", "labels"), ("metadata", "annotations"))
 _LABEL = 2
-# Texts of numbers begin below those of words. They count millionths, are never negative, and have one width.
+# Texts of numbers sort before those of words. They are numbers of millionths, never negative, with a fixed width.
 _MILLION = 10**6
 _LARGEST = 10**30
 
 
 def parse_path(text: str) -> FieldPath:
-    """Return the path that a text stands for.
+    """Parse a path.
 
-    Dots separate names; a name with other characters stands in brackets. Names may be empty only by mistake.
+    Dots separate names; a name with other characters is in brackets. Empty names are errors.
 
     >>> parse_path("metadata.labels[app.kubernetes.io/name]"), parse_path("metadata.fields[3]")
     (('metadata', 'labels', 'app.kubernetes.io/name'), ('metadata', 'fields', '3'))
@@ -76,12 +76,12 @@ def format_path(path: FieldPath) -> str:
     """
     parts = [f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{name}]" for name in path]
     if len(path) > _LABEL + 1 and path[:_LABEL] in _MAPS:
-        parts[_LABEL] = f"[{path[_LABEL]}]"  # after a dot, all the rest would be the label
+        parts[_LABEL] = f"[{path[_LABEL]}]"  # after a dot, the rest of the path would be the label
     return "".join(parts).removeprefix(".")
 
 
 def cell_at(tree: JsonObject, path: FieldPath) -> Cell:
-    """Return what an object has at a path.
+    """Return the value of an object at a path.
 
     >>> cell_at({"spec": {"containers": [{"image": "a"}, {"image": "b"}]}}, ("spec", "containers", "image"))
     ('a', 'b')

@@ -18,7 +18,7 @@ from opsdk.norman.steve.field_path import Cell, FieldPath, format_path, parse_pa
 
 
 class FilterOperator(Enum):
-    """How a condition compares. The value is its spelling."""
+    """The comparison of a condition. The value is its spelling."""
 
     EQUALS = "="
     """The value is this text; ``==`` is the same."""
@@ -65,7 +65,7 @@ class FilterCondition(msgspec.Struct, frozen=True):
 
     Attributes:
         path: the field.
-        operator: how it compares.
+        operator: the comparison.
         values: the texts to compare with: none for existence, several for IN and NOT_IN only, sorted.
     """
 
@@ -85,7 +85,7 @@ class FilterCondition(msgspec.Struct, frozen=True):
         return holds if positive is self else lambda cell: not holds(cell)
 
     def positive(self) -> FilterCondition:
-        """Return the condition that this one is the opposite of, or this one if it is positive."""
+        """Return the negation of a negative condition; a positive condition is returned unchanged."""
         operator = _POSITIVE.get(self.operator)
         return self if operator is None else FilterCondition(self.path, operator, self.values)
 
@@ -108,7 +108,7 @@ class OrFilter(tuple[FilterCondition, ...]):
 
 
 def _test(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[Cell], bool]:
-    """Return the test of a positive operator. Cells with one text, which most are, take the short way."""
+    """Return the test of a positive operator. Cells with one text, the usual case, take the fast path."""
     if operator is FilterOperator.EXISTS:
         return lambda cell: cell is not None
     compare = _comparison(operator, values)
@@ -257,7 +257,7 @@ class _Parser:
 
     def _skip_space(self) -> None:
         match = _SPACE.match(self._text, self._position)
-        assert match is not None  # it matches nothing too
+        assert match is not None  # an empty value also matches nothing
         self._position = match.end()
 
     def _expected(self, symbol: str) -> NormanError:

@@ -39,13 +39,13 @@ STATE: FieldPath = ("metadata", "state", "name")
 
 
 class IndexedListOptions(Options, frozen=True, kw_only=True):
-    """Limits of what a list keeps in memory.
+    """Memory limits of a list.
 
     Attributes:
         columns: fields that were filtered, sorted or counted by. 50,000 objects take 0.4 MB for each, and their texts.
         orders: sorted orders; 0.8 MB each.
         views: what one query and one user select of an order; 8 bytes for each of its objects.
-        snapshots: lists that further pages are taken from.
+        snapshots: lists from which further pages are read.
         snapshot_rows: objects in all snapshots; 8 bytes each, and the old states of changed objects.
         row_bytes: bytes of objects as JSON that were on a page, so that the next page does not encode them again.
     """
@@ -59,7 +59,7 @@ class IndexedListOptions(Options, frozen=True, kw_only=True):
 
 
 class SummaryEntry(msgspec.Struct, frozen=True):
-    """How often each value of a field occurs. Objects without value are not counted."""
+    """The number of objects for each value of a field. Objects without a value are not counted."""
 
     property: str
     counts: Mapping[str, int]
@@ -164,11 +164,11 @@ class IndexedList:
         return slot
 
     def remove(self, last: StoreEntry, *, missed: bool = False) -> None:
-        """Remove an object, if it is there.
+        """Remove an object, if it exists.
 
         Args:
             last: the last state, with the resource version of the deletion.
-            missed: nobody saw the deletion, so the revision of the list only grows by one.
+            missed: the deletion was not observed, so the revision of the list only grows by one.
         """
         if missed:
             self.revision += 1
@@ -210,7 +210,7 @@ class IndexedList:
         namespace: str = "",
         project_of: Callable[[str], str] = lambda _: "",
     ) -> Iterator[None]:
-        """Compute what `page` needs with the same arguments. Yields after each slice, so that other tasks can run."""
+        """Compute the data of `page` for the same arguments. Yields after each slice, so that other tasks can run."""
         self._check_fields(query)
         selection = self._selection(query, visible, namespace, project_of)
         if self._find_snapshot(selection, self._revision_of(query)) is None:
@@ -221,7 +221,7 @@ class IndexedList:
         paths = {*conditions, *(key.path for key in query.sort), *query.summary}
         if len(paths) > self._columns.limit:
             limit = self._columns.limit
-            raise query_error("filter", 0, f"the list reads {len(paths)} fields: name at most {limit} in one request")
+            raise query_error("filter", 0, f"the query uses {len(paths)} fields: use at most {limit} in one request")
 
     def _parts(self, query: SteveQuery, selection: _Selection) -> list[Derived]:
         return [self._view(query, selection), *(self._column(path) for path in query.summary)]
@@ -238,12 +238,12 @@ class IndexedList:
 
         Args:
             query: filters, order and page.
-            visible: what the user may see.
+            visible: the objects that the user may see.
             namespace: only objects of this one; empty for all.
             project_of: returns the project of a namespace, or an empty text.
 
         Raises:
-            NormanError: the revision or the continue token is not known any more (410) or not valid (400), or the
+            NormanError: the revision or the continue token is expired (410) or not valid (400), or the
                 query reads too many fields (400).
         """
         self._check_fields(query)
@@ -295,7 +295,7 @@ class IndexedList:
         if snapshot is not None:
             return snapshot
         if revision < self.revision:
-            message = f"revision {revision} is not kept any more: list again without revision and continue"
+            message = f"the revision {revision} is too old: list again without revision and continue"
             raise NormanError(message, status=410, code="Expired", field_name="revision")
         if revision > self.revision:
             message = f"unknown revision {revision}: the list is at {self.revision}, try again"
@@ -328,7 +328,7 @@ class IndexedList:
         return order
 
     def _view(self, query: SteveQuery, selection: _Selection) -> ListOrder | QueryView:
-        """Return what has the slots of a list; it may not be complete."""
+        """Return the view or order with the slots of a list; it may be incomplete."""
         order = self._order(query.sort)
         filters = [[(condition, self._column(condition.path)) for condition in item] for item in query.filters]
         visible, namespaces = selection.visible, selection.namespaces
@@ -421,7 +421,7 @@ def _token(query: SteveQuery) -> _Token | None:
     try:
         token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
-        raise query_error("continue", 0, "this is no token of a list: list again without it") from error
+        raise query_error("continue", 0, "the continue token is not valid: list again without it") from error
     if token.query != _checksum(query) or token.offset < 0:
-        raise query_error("continue", 0, "the token is of a list with another filter or order: list again without it")
+        raise query_error("continue", 0, "the continue token belongs to another filter or order: list again without it")
     return token

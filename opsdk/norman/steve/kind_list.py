@@ -28,12 +28,12 @@ from opsdk.norman.steve.indexed_list import Counts, IndexedList, IndexedListOpti
 from opsdk.norman.steve.query import SteveQuery
 from opsdk.norman.steve.rows import EncodedRows
 
-# Events that a slow client may have waiting. Then its watch ends, and it lists again.
+# Maximum number of queued events of a client. Above it, the watch ends, and the client lists again.
 _MAX_BACKLOG = 10_000
 
 
 class KindEventType(Enum):
-    """What a watch shows. The value is the name of the message."""
+    """The type of an event. The value is the name of the message."""
 
     CREATE = "resource.create"
     CHANGE = "resource.change"
@@ -49,7 +49,7 @@ class KindEvent(msgspec.Struct, frozen=True):
 
 
 class WatchScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a watch shows.
+    """The scope of a watch.
 
     Attributes:
         visible: the objects that the user may watch.
@@ -138,7 +138,7 @@ class KindList(Closing):
             self.objects.put(delta.entry)
         if delta.initial or delta.resync:
             return
-        # The revision of the list, which never goes back: a list after a gap has its objects in any order.
+        # The revision of the list never decreases: after a gap, a new list has its objects in any order.
         new = delta.new if delta.change is not DeltaType.DELETED else None
         change = Change(self.objects.revision, delta.old, new)
         self._log.add(change)
@@ -161,7 +161,7 @@ class KindList(Closing):
         return self.objects.page(query, visible, namespace=namespace, project_of=project_of)
 
     async def _wait_for(self, revision: int) -> None:
-        """Return when the list has a revision, or after the timeout."""
+        """Wait until the list has a revision, or for the timeout."""
         if self.objects.revision >= revision:
             return
         reached = asyncio.Event()
@@ -200,7 +200,7 @@ class KindList(Closing):
         """Iterate over events, until the list is closed.
 
         Args:
-            scope: what to show.
+            scope: the objects to watch.
             revision: begin after it; None begins now.
 
         Raises:
@@ -232,7 +232,7 @@ class KindList(Closing):
             del self._watch_events[ready]
 
     async def aclose(self) -> None:
-        """Stop to follow the informer, and end the watches. Idempotent. The informer stays with the cache."""
+        """Stop following the informer, and end the watches. Idempotent. The informer stays with the cache."""
         self._closed = True
         for ready in self._watch_events:
             ready.set()

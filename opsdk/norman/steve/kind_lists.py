@@ -1,4 +1,4 @@
-"""The indexed lists of all types that were asked for.
+"""The indexed lists of all requested types.
 
 Upstream: github.com/rancher/steve/pkg/sqlcache/informer/factory/informer_factory.go
 """
@@ -28,7 +28,7 @@ class _OpenList(msgspec.Struct):
 
 
 class KindLists(Closing):
-    """One `KindList` for each type, made on first use.
+    """One `KindList` for each type, created on first use.
 
     Args:
         cluster: a started cluster, whose user may list and watch the types.
@@ -59,7 +59,7 @@ class KindLists(Closing):
         return opened.objects
 
     async def keep(self, schemas: Mapping[str, SteveSchema]) -> None:
-        """Close the lists of types that are gone, or have other columns."""
+        """Close the lists of removed types, and of types with changed columns."""
         for gvk, opened in list(self._open_lists.items()):
             current = schemas.get(opened.schema.id)
             if current is None or (current.gvk, current.columns) != (gvk, opened.schema.columns):

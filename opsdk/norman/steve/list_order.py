@@ -15,22 +15,22 @@ from opsdk.norman.steve.column import Column
 from opsdk.norman.steve.field_path import FieldPath
 from opsdk.norman.steve.query import SortKey
 
-# A changed slot takes 20 us to be put into place: so many take 10 ms, which is the longest that other tasks wait.
+# Moving a changed slot takes 20 us: this many take 10 ms, the longest time that other tasks wait.
 _MANY_CHANGES = 500
-# If more than this share of all slots changed, sorting anew is faster.
+# Above this share of changed slots, a complete sort is faster.
 _LARGE_SHARE = 1 / 16
-# Looking for one slot takes 0.4 ms, looking at each one whether it changed 4 ms.
+# Searching one slot takes 0.4 ms; testing all slots for changes takes 4 ms.
 _FEW_CHANGES = 8
 # Slots in a slice of reading or sorting: about 4 ms.
 _SLICE = 8192
 
 
 class Derived(Protocol):
-    """What is computed from the objects of a list, and follows their changes."""
+    """Data that is computed from the objects of a list, and follows their changes."""
 
     @property
     def complete(self) -> bool:
-        """Whether every change is in it."""
+        """Whether it includes all changes."""
         ...
 
     def refresh(self) -> Iterator[None]:
@@ -49,7 +49,7 @@ class ChangedSlots:
     """The slots that changed since something was computed from them.
 
     Args:
-        count: all of these have to be looked at first.
+        count: the number of slots, all of which count as changed at first.
     """
 
     def __init__(self, count: int) -> None:
@@ -63,20 +63,20 @@ class ChangedSlots:
             later.add(slot)
 
     def take(self) -> set[int]:
-        """Return the slots, and begin anew."""
+        """Return the changed slots, and reset."""
         slots, self.slots = self.slots, set()
         return slots
 
     def are_many(self, count: int) -> bool:
-        """Whether to compute everything anew, with so many slots in all."""
+        """Whether a complete recomputation is faster, for this total number of slots."""
         return len(self.slots) > min(_MANY_CHANGES, count * _LARGE_SHARE)
 
     @contextmanager
     def computing(self) -> Iterator[set[int]]:
-        """Run a block that yields to other tasks, and looks at the slots that changed before it.
+        """Run a block that yields to other tasks, and processes the slots that changed before it.
 
-        What changes meanwhile is what changed at the end of the block. A block that raises has looked at nothing, and
-        several may run at once.
+        Changes during the block remain recorded after it. If the block raises, all its slots remain recorded.
+        Several blocks may run at the same time.
         """
         later: set[int] = set()
         self._pending_sets.append(later)
@@ -133,11 +133,11 @@ class ListOrder(DerivedSlots):
         self._texts: list[list[str]] = [[] for _ in sort]
 
     def uses(self, columns: Mapping[FieldPath, Column]) -> bool:
-        """Whether its columns are these, so that both follow the same events."""
+        """Whether it uses exactly these columns, so that both follow the same events."""
         return all(columns.get(key.path) is column for key, column in self._sort)
 
     def refresh(self) -> Iterator[None]:
-        """Put the slots that changed into place. Yields after each slice of slots."""
+        """Move the changed slots to their positions. Yields after each slice of slots."""
         yield from complete_all(
             [*([self._default_order] if self._default_order else ()), *(column for _, column in self._sort)]
         )
@@ -183,7 +183,7 @@ class ListOrder(DerivedSlots):
         return slots
 
     def insert(self, slots: list[int], slot: int) -> None:
-        """Put a slot into its place among slots that are in this order."""
+        """Insert a slot at its position into sorted slots."""
         low, high = 0, len(slots)
         while low < high:
             middle = (low + high) // 2
@@ -216,6 +216,6 @@ def without(slots: list[int], changed: Collection[int]) -> list[int]:
     if len(changed) > _FEW_CHANGES:
         return [slot for slot in slots if slot not in changed]
     for slot in changed:
-        with contextlib.suppress(ValueError):  # a new object has no place yet
+        with contextlib.suppress(ValueError):  # a new object has no position yet
             slots.remove(slot)
     return slots

@@ -47,7 +47,7 @@ class ProjectsOrNamespaces(msgspec.Struct, frozen=True):
 
     Attributes:
         names: names of namespaces and ids of projects.
-        exclude: the list is without them.
+        exclude: exclude them instead.
     """
 
     names: frozenset[str]
@@ -114,7 +114,7 @@ class SteveQuery(msgspec.Struct, frozen=True, kw_only=True):
         return urlencode(self.pairs())
 
     def selection(self) -> SteveQuery:
-        """Return the query without paging: what decides which objects are in the list, and their order."""
+        """Return the query without paging: only the parts that select and order objects."""
         return SteveQuery(
             filters=self.filters,
             sort=self.sort,
@@ -143,7 +143,7 @@ def parse_query(parameters: str | Iterable[tuple[str, str]]) -> SteveQuery:
     limit = _number(last, "limit", DEFAULT_LIMIT, least=-1)
     summary = _fields(last, "summary")
     if "summaryonly" in last and not summary:
-        raise query_error("summaryonly", 0, "it needs the parameter 'summary', which names the fields to count")
+        raise query_error("summaryonly", 0, "requires the parameter 'summary' with the fields to count")
     return SteveQuery(
         filters=tuple(parse_filter(text) for text in values.get("filter", ()) if text),
         sort=_sort(last.get("sort", "")),

@@ -1,4 +1,4 @@
-"""The part of a list that one query and one user select, in order, kept between requests. Pure."""
+"""The objects of a list that one query and one user select, in order, cached between requests. Pure."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class QueryView(DerivedSlots):
         self._contains = contains
 
     def uses(self, order: ListOrder, columns: Mapping[FieldPath, Column]) -> bool:
-        """Whether its order and columns are these, so that all follow the same events."""
+        """Whether it uses exactly this order and these columns, so that all follow the same events."""
         columns_used = [(condition.path, column) for item in self._filters for condition, column in item]
         return order is self._order and all(columns.get(path) is column for path, column in columns_used)
 
     def refresh(self) -> Iterator[None]:
-        """Look at the slots that changed. Yields between steps of a few milliseconds."""
+        """Process the changed slots. Yields between steps of a few milliseconds."""
         yield from complete_all([self._order, *(column for item in self._filters for _, column in item)])
         if self.complete:
             return
@@ -72,7 +72,7 @@ class QueryView(DerivedSlots):
     def _selector(self, item: ColumnFilter) -> Callable[[list[int]], list[int]]:
         def select(slots: list[int]) -> list[int]:
             first, *others = [column.select(condition) for condition, column in item]
-            # A column that has grown meanwhile is longer, by slots that are looked at later.
+            # A column that has grown has more slots, which are processed later.
             holds = [any(row) for row in zip(first, *others, strict=False)] if others else first
             return [slot for slot in slots if holds[slot]]
 

@@ -1,4 +1,4 @@
-"""Values that a list keeps between requests, up to a limit. Pure."""
+"""A cache with a limit that evicts the least recently used value. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class RecentlyUsed(OrderedDict[K, V]):
-    """The values that were used last. Only `use` and `keep` count as use.
+    """The most recently used values. Only `use` and `keep` count as use.
 
     `cachetools.LRUCache` takes each step of an iteration for a use, and an event visits all values.
 
@@ -34,7 +34,7 @@ class RecentlyUsed(OrderedDict[K, V]):
         return value
 
     def keep(self, key: K, value: V) -> V:
-        """Set a value, and return it. What was not used for longest goes, at the limit."""
+        """Set a value, and return it. At the limit, the least recently used value is evicted."""
         self[key] = value
         self.move_to_end(key)
         while len(self) > self.limit:

@@ -1,4 +1,4 @@
-"""How objects, collections and errors look in the API. Pure.
+"""Converts objects, collections and errors to the form of the API. Pure.
 
 Upstream: github.com/rancher/apiserver/pkg/writer/encoding.go, pkg/types/types.go;
 github.com/rancher/steve/pkg/resources/common/formatter.go, pkg/stores/partition/store.go (ToAPI)
@@ -63,7 +63,7 @@ class SteveUrls(msgspec.Struct, frozen=True):
 class ResourceLinks:
     """The id, links and actions of the objects of one type, for one user and one request.
 
-    The rights are looked up once, not for each object.
+    The permissions are looked up once, not for each object.
 
     Args:
         schema: the type.
@@ -81,7 +81,7 @@ class ResourceLinks:
         ]
 
     def of(self, namespace: str, name: str) -> JsonObject:
-        """Return the fields of the API for an object: links only for what the user may do.
+        """Return the fields of the API for an object: links only for permitted requests.
 
         >>> pod = SteveSchema(id="pod", plural_name="pods", group="", version="v1", kind="Pod", resource="pods",
         ...                   namespaced=True)
@@ -179,7 +179,7 @@ def with_data(body: JsonObject, data: Sequence[bytes]) -> bytes:
 
 
 def plain_collection(kind: str, data: Sequence[JsonObject], urls: SteveUrls) -> JsonObject:
-    """Return the body of a list of something that is no object of the cluster, such as schemas."""
+    """Return the body of a list of items that are not cluster objects, such as schemas."""
     links = {"self": urls.current}
     body: JsonObject = {"type": "collection", "links": links, "actions": {}, "resourceType": kind}
     return {**body, "count": len(data), "data": list(data)}

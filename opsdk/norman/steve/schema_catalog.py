@@ -1,7 +1,7 @@
 """The schemas of a live cluster, read again when CustomResourceDefinitions or APIServices change.
 
 Upstream: github.com/rancher/steve/pkg/controllers/schema/schemas.go
-Deviates: an event is followed at once, and again two seconds later; steve waits for these.
+Deviates: schemas are read at once after an event, and again two seconds later; steve waits two seconds.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class SchemaCatalog(Closing):
         try:
             await self.refresh()
         except OpsdkError as error:
-            log.warning("the schemas stay as they are, because discovery fails: %s", error)
+            log.warning("discovery failed, keeping the previous schemas: %s", error)
             self._changed.set()
 
     async def refresh(self) -> None:
-        """Read discovery now. Schemas of groups that do not respond stay as they were."""
+        """Read discovery now. Schemas of groups that do not respond are kept."""
         discovered = await Discovery(self._cluster.transport).fetch()
         entries = self._definitions.entries() if self._definitions is not None else ()
         read = cluster_schemas(discovered.resources, [msgspec.json.decode(entry.data) for entry in entries])
@@ -112,7 +112,7 @@ class SchemaCatalog(Closing):
         return lambda: self._listeners.pop(token, None) and None
 
     async def aclose(self) -> None:
-        """Stop to follow the cluster. Idempotent."""
+        """Stop following the cluster. Idempotent."""
         for registration in self._registrations:
             registration.remove()
         await self._tasks.aclose()

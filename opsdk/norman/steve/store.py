@@ -1,4 +1,4 @@
-"""The store of a type: reads and writes single objects with the rights of the user.
+"""The store of a type: reads and writes single objects as the user.
 
 Upstream: github.com/rancher/steve/pkg/stores/proxy/proxy_store.go
 """
@@ -31,14 +31,14 @@ _PATCHES = (
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request is about.
+    """The target of a request.
 
     Attributes:
-        user: who asks; the cluster authorizes this user.
+        user: the user of the request, whom the cluster authorizes.
         schema: the type.
         namespace: empty for cluster-scoped objects.
         name: empty for a collection.
-        query: of the request; the parameters of Kubernetes' writes are passed on.
+        query: of the request; parameters of Kubernetes writes are forwarded.
     """
 
     user: User
@@ -49,7 +49,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SteveStore(Protocol):
-    """Reads and writes the objects of a type. A `SchemaTemplate` may name another than the cluster's."""
+    """Reads and writes the objects of a type. A `SchemaTemplate` may replace the cluster's store."""
 
     async def get(self, target: Target) -> JsonObject:
         """Return an object."""
@@ -72,7 +72,7 @@ class SteveStore(Protocol):
         ...
 
     async def delete(self, target: Target) -> JsonObject | None:
-        """Delete an object. Return it if it is still there."""
+        """Delete an object. Return it if it still exists."""
         ...
 
 
@@ -121,12 +121,12 @@ class ClusterStore:
         return await self._send("PUT", "update", target, msgspec.json.encode(body))
 
     async def patch(self, target: Target, content_type: str, body: bytes) -> JsonObject:
-        """See `SteveStore`. Raises `NormanError` (415) for a media type that is no patch."""
+        """See `SteveStore`. Raises `NormanError` (415) for a media type that is not a patch."""
         kind = content_type.partition(";")[0].strip().lower()
         if kind in ("", "application/json"):
             kind = _PATCHES[0]
         if kind not in _PATCHES:
-            message = f"{kind!r} is no patch: send one of {', '.join(_PATCHES)}"
+            message = f"{kind!r} is not a patch type: send one of {', '.join(_PATCHES)}"
             raise NormanError(message, status=415, code="InvalidFormat")
         return await self._send("PATCH", "patch", target, body, content_type=kind)
 

@@ -23,7 +23,7 @@ NOTIFICATIONS = "resource.changes"
 _PING_SECONDS = 30.0
 _DEBOUNCE_MS = 5000
 _MAX_WATCHES = 500
-# Objects that wait for a client which does not read.
+# Maximum number of queued objects for a slow client.
 _MAX_WAITING = 100
 
 
@@ -52,7 +52,7 @@ class SubscribeFrame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What identifies the watch."""
+        """The identity of the watch."""
         return (self.resource_type, self.namespace, self.id, self.selector, self.mode, str(self.debounce_ms))
 
     def message(
@@ -142,7 +142,7 @@ class SubscribeSession:
         if frame.stop:
             self._stop(frame.key)
         elif len(self._watches) >= _MAX_WATCHES:
-            reason = f"a session has at most {_MAX_WATCHES} watches: stop some"
+            reason = f"a session has at most {_MAX_WATCHES} watches: stop one first"
             self._control(frame.message("resource.error", data={"error": reason}))
         elif frame.key not in self._watches:
             task = group.create_task(self._watch(frame), name=f"subscribe/{frame.resource_type}")
@@ -212,7 +212,7 @@ class SubscribeSession:
             self._control({"name": "ping", "data": {"version": self._version}})
 
     def _control(self, message: JsonObject) -> None:
-        """Append a message that is not counted, so that it needs no room."""
+        """Append a control message, which does not count against the queue limit."""
         self._outgoing.put_nowait((message, False))
 
     async def _put(self, message: JsonObject) -> None:

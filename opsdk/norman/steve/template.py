@@ -1,4 +1,4 @@
-"""SchemaTemplates: what is special about some types.
+"""SchemaTemplates: customizations of types.
 
 Upstream: github.com/rancher/steve/pkg/schema/collection.go (Template)
 """
@@ -32,8 +32,8 @@ class SchemaTemplate(msgspec.Struct, frozen=True, kw_only=True):
         group: with a kind, or alone for all kinds of the group.
         kind: of the objects.
         customize: changes the schema.
-        formatter: changes each resource. Those of special templates run before those of general ones.
-        store: reads and writes objects. The most special template decides.
+        formatter: changes each resource. Those of more specific templates run first.
+        store: reads and writes objects. The most specific template takes precedence.
         actions: handlers by name.
     """
 
@@ -59,7 +59,7 @@ class SchemaTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaTemplates:
-    """All templates, the most special ones first.
+    """All templates, the most specific ones first.
 
     >>> SchemaTemplates([SchemaTemplate(kind="Pod", customize=lambda schema: schema)])
     <SchemaTemplates: 1>

@@ -37,7 +37,7 @@ class UserWatches:
 
     Args:
         api: a started API.
-        user: who watches.
+        user: the user.
         urls: for the links.
     """
 
@@ -82,7 +82,7 @@ class UserWatches:
     async def _events(
         self, schema: SteveSchema, objects: KindList, scope: WatchScope, revision: int, *, notify: bool
     ) -> AsyncGenerator[SubscriptionEvent, None]:
-        # With the rights of now: the watch ends when they change.
+        # Uses the current permissions: the watch ends when they change.
         encode = self._api.encoder(objects.rows, Target(user=self._user, schema=schema), self._urls)
         async for event in objects.watch(scope, revision=revision):
             data: JsonObject | msgspec.Raw = {} if notify else msgspec.Raw(encode(event.entry))
@@ -90,7 +90,7 @@ class UserWatches:
 
     # -------------------------------------------------------------- counts and schemas
     async def _counts(self) -> AsyncGenerator[SubscriptionEvent, None]:
-        """Send the counts of types whose objects come or go, at most every five seconds.
+        """Send the counts of types when objects are created or deleted, at most every five seconds.
 
         A change of the schemas ends the watch, so that it begins again with all types.
         """
@@ -136,7 +136,7 @@ class UserWatches:
                 remove()
 
     async def _schemas(self) -> AsyncGenerator[SubscriptionEvent, None]:
-        """Send the schemas that appear, change and disappear."""
+        """Send created, changed and removed schemas."""
         wake = asyncio.Event()
         remove = self._api.catalog.listen(lambda _: wake.set())
         previous: Mapping[str, SteveSchema] = self._api.schemas_for(self._user)[1]
@@ -163,5 +163,5 @@ class UserWatches:
 
 def _revision(frame: SubscribeFrame) -> int:
     if not frame.resource_version.isdecimal():
-        raise query_error("resourceVersion", 0, f"{frame.resource_version!r} is no resource version")
+        raise query_error("resourceVersion", 0, f"{frame.resource_version!r} is not a resource version")
     return int(frame.resource_version)

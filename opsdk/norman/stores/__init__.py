@@ -1,5 +1,5 @@
-"""Stores: where the objects of schemas are.
+"""Stores of the objects of schemas.
 
-Here belong stores and their wrappers. Not here: HTTP (`opsdk.norman.server`), the forms of objects
+Contains stores and their wrappers. Not here: HTTP (`opsdk.norman.server`), the forms of objects
 (`opsdk.norman.mappers`).
 """

@@ -1,4 +1,4 @@
-"""Several stores as one collection: clusters, or other back ends, with one order and one way of paging."""
+"""Combines several stores, such as clusters, into one collection with one order and paging."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class AggregateStore:
 
     Args:
         backends: the stores by name. A name has no tilde.
-        field: the field that says where an object is; a create must set it. It is added to every object.
-        partial: leave out back ends that fail.
+        field: the field with the back end of an object; a create must set it. It is added to every object.
+        partial: omit failed back ends.
     """
 
     def __init__(self, backends: Mapping[str, Store], *, field: str = "clusterId", partial: bool = False) -> None:
@@ -60,7 +60,7 @@ class AggregateStore:
         items: list[JsonObject] = []
         for name, result in zip(names, lists, strict=True):
             if isinstance(result, OpsdkError) and self._partial:
-                log.warning("%s of %s are left out: %s", schema.plural_name, name, result)
+                log.warning("omitting %s of the back end %s: %s", schema.plural_name, name, result)
             elif isinstance(result, BaseException):
                 raise result
             else:
@@ -88,7 +88,7 @@ class AggregateStore:
         return None if data is None else self._add_backend(name, data)
 
     async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
-        """Yield the changes of all back ends. Ends when the watch of one of them ends, so that nothing is missed."""
+        """Yield the changes of all back ends. Ends when the watch of one of them ends, so that no event is missed."""
         everything = replace(options, conditions=(), since="")
         async with AsyncExitStack() as stack:
             watches = []

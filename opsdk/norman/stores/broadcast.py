@@ -1,4 +1,4 @@
-"""Events for many subscribers: bounded for each, with a log for those that come back.
+"""Broadcasts events to subscribers, with a bounded queue for each, and a log for resuming.
 
 Upstream: github.com/rancher/norman/pkg/broadcast/generic.go
 Deviates: a subscriber may resume after a revision; norman's subscribers list again.
@@ -27,8 +27,8 @@ LOG_SIZE = 1000
 class Broadcaster:
     """Sends each event to all subscribers, in order.
 
-    A revision is the name of the log and the number of the event. A revision of another log, such as that of the
-    process before, and one that has left the log, are gone.
+    A revision is the name of the log and the number of the event. A revision of another log, such as that of an earlier
+    process, or one that has left the log, is too old.
 
     Args:
         on_idle: called when the last subscriber has left.
@@ -64,14 +64,14 @@ class Broadcaster:
         """Yield the events after `since`, or from this call on. Ends when the subscriber is too slow, and on `end`.
 
         Raises:
-            NormanError: Gone; events after `since` are not in the log any more.
+            NormanError: Gone; `since` is too old.
         """
         subscription = _Subscription(self._events_after(since) if since else [], self._discard)
         self._queues.add(subscription)
         return subscription
 
     def end(self) -> None:
-        """End all subscriptions, after the events that they have."""
+        """End all subscriptions after their queued events."""
         queues, self._queues = self._queues, set()
         for subscription in queues:
             subscription.end()
@@ -86,12 +86,12 @@ class Broadcaster:
         name, _, number = since.rpartition("-")
         oldest = self._number - len(self._log)
         if name != self._name or not number.isdecimal() or not oldest <= int(number) <= self._number:
-            raise ErrorCode.GONE.error("events after this revision are gone: list again")
+            raise ErrorCode.GONE.error("the revision is too old: list again")
         return list(self._log)[int(number) - oldest :]
 
 
 class _Subscription:
-    """The events that wait for one subscriber."""
+    """The queued events of one subscriber."""
 
     def __init__(self, events: list[ResourceEvent], on_close: Callable[[_Subscription], None]) -> None:
         self._events = deque(events)
@@ -100,9 +100,9 @@ class _Subscription:
         self._wake = asyncio.Event()
 
     def put(self, event: ResourceEvent) -> bool:
-        """Add an event. Returns False, and ends the subscription, if too many wait."""
+        """Add an event. Returns False, and ends the subscription, if the queue is full."""
         if len(self._events) >= QUEUE_SIZE:
-            # What waits is dropped too: the subscriber lists again, and must not take old events for new ones.
+            # Drop queued events too: the subscriber lists again, and must not apply old events after that.
             self._events.clear()
             self.end()
             return False

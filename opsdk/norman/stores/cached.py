@@ -47,8 +47,8 @@ class CachedStore(ProxyStore, Closing):
     see `Projections`. A read shows at least the last write through the same cluster. A watch resumes after
     `ResourceEvent.revision` while this store lives.
 
-    The cache is read with the rights of the cluster's own user. Check the rights of clients before, as `RbacAccess`
-    does. The cluster must run; the first request waits until the cache is filled.
+    The cache is read with the permissions of the cluster's own user. Check the permissions of clients before, as
+    `RbacAccess` does. The cluster must run; the first request waits until the cache is filled.
 
     Args:
         cluster: the cluster. Close the store before it.
@@ -152,7 +152,7 @@ async def _entries(cached: CachedKind, namespaces: Sequence[str] | None) -> list
     for namespace in namespaces if namespaces is not None else [""]:
         selected += [(informer, namespace) for informer in cached.informers_of(namespace)]
     for informer, _ in selected:
-        # What an own write left unknown, such as a delete of many objects.
+        # The result of an own write may be unknown, such as a delete of many objects.
         await informer.read_unknown()
     return [entry for informer, namespace in selected for entry in informer.store.entries(namespace)]
 

@@ -1,4 +1,4 @@
-"""The values that lists of a cache are filtered and sorted by, known_values for each cached object. Pure.
+"""The values by which lists of a cache are filtered and sorted, kept for each cached object. Pure.
 
 Decoding and mapping an object takes a hundred times longer than comparing a value. So each state of an object is mapped
 once for its values, and again only when it is on the page that a client gets.
@@ -23,7 +23,7 @@ class Projections:
     """The values of the objects of one schema.
 
     Args:
-        schema: the fields of its filters, its references and the namespace are known_values from the start.
+        schema: the fields of its filters, its references and the namespace are kept from the start.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -32,7 +32,7 @@ class Projections:
         self._values: dict[ObjectKey, tuple[StoreEntry, JsonObject]] = {}
 
     def need(self, options: QueryOptions) -> None:
-        """Keep the fields of a query too. A field that is new drops all values: the next list maps each object."""
+        """Keep the fields of a query too. A new field drops all values, so the next list maps each object."""
         names = {condition.field.partition(".")[0] for condition in options.conditions}
         if options.sort is not None:
             names.add(options.sort.name)
@@ -41,7 +41,7 @@ class Projections:
             self._values.clear()
 
     def rows(self, entries: Iterable[StoreEntry]) -> Iterator[tuple[JsonObject, bool]]:
-        """Yield the values of objects, and whether an object had to be mapped for them.
+        """Yield the values of objects, and whether the object was mapped for them.
 
         The values of an object have its id. They belong to this class: do not change them.
         """
@@ -56,7 +56,7 @@ class Projections:
             yield values, True
 
     def retain(self, cached: CachedKind) -> None:
-        """Forget objects that have left the cache, when they are many."""
+        """Drop the values of objects that have left the cache, when there are many."""
         stores = [informer.store for informer in cached.informers.values()]
         if len(self._values) > 2 * sum(map(len, stores)) + 100:
             self._values = {

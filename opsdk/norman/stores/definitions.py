@@ -1,8 +1,8 @@
-"""Makes the CustomResourceDefinitions of schemas, and gives the schemas stores.
+"""Creates the CustomResourceDefinitions of schemas, and assigns stores to the schemas.
 
 Upstream: github.com/rancher/norman/store/crd/init.go (Factory, BatchCreateCRDs, AssignStores)
 Deviates: the definitions are applied with server-side apply, so that a later version of a program can change its own;
-the kinds can have structural schemas; names that are taken are an error at once, and not after 60 seconds.
+the kinds can have structural schemas; rejected names are an error at once, not after 60 seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIELD_OWNER: Final = "opsdk-norman"
 
 _DEFINITION: Final = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
-# Kubernetes declares these by itself, and norman adds the others to each object.
+# Kubernetes declares some of these, and norman adds the others to each object.
 _NOT_DECLARED: Final = frozenset({"apiVersion", "kind", "metadata", "id", "type", "links", "actions"})
 
 _TYPES: Final[Mapping[str, JsonObject]] = {
@@ -58,8 +58,8 @@ async def assign_stores(
 ) -> list[Unstructured]:
     """Create the definitions of schemas, wait until the server serves them, and give each schema a `ProxyStore`.
 
-    Call it before the server of the API starts. A definition that another program made stays as it is; its schema gets
-    a store too. No schema gets a store if one definition fails.
+    Call it before the server of the API starts. A definition of another program is not changed; its schema also gets
+    a store. No schema gets a store if one definition fails.
 
     >>> async def start(cluster: Cluster, registry: SchemaRegistry, version: ApiVersion) -> None:
     ...     sites = registry.schema(version, "sites")
@@ -67,7 +67,7 @@ async def assign_stores(
 
     Args:
         client: creates the definitions; needs the permission to get and patch them.
-        schemas: where nested schemas are found.
+        schemas: the registry of nested schemas.
         assigned: the schemas; each version has a group.
         client_for: the client of the stores for each request, such as `ImpersonatingClients`; default: `client`.
         structural: see `definition_for`.
@@ -79,7 +79,7 @@ async def assign_stores(
 
     Raises:
         UsageError: a schema has no group.
-        NoMatchError: the server refuses the names of a definition; the message has its name.
+        NoMatchError: the server rejects the names of a definition; the message has its name.
         DeadlineError: a definition is not established in time; the message has its name.
         ApiError: the server rejected a definition.
     """
@@ -102,7 +102,7 @@ async def create_definitions(
     within: float = 60.0,
     clock: Clock = LOOP_CLOCK,
 ) -> list[Unstructured]:
-    """Create the definitions of schemas, and return them when all are established: looks each 0.5 s.
+    """Create the definitions of schemas, and return them when all are established; polls every 0.5 s.
 
     Arguments and errors are those of `assign_stores`.
     """
@@ -118,7 +118,7 @@ async def create_definitions(
         version = gvk_of_schema(schema).version
         if version not in {each["name"] for each in to_tree(definition)["spec"]["versions"] if each["served"]}:
             raise NoMatchError(
-                f"{definition.metadata.name} does not serve the version {version}: another program made the"
+                f"{definition.metadata.name} does not serve the version {version}: another program created the"
                 f" definition; import its own version, or delete it"
             )
     return definitions
@@ -135,9 +135,9 @@ def definition_for(schema: Schema, schemas: SchemaLookup, *, structural: bool = 
 
     Args:
         schema: the schema.
-        schemas: where nested schemas are found.
+        schemas: the registry of nested schemas.
         structural: declare the internal fields with their types and limits, so that the API server checks and prunes
-            objects. Without, as in norman, the kind takes any fields: changes of the schema need no new definition.
+            objects. Otherwise, as in norman, the kind accepts any fields.
 
     Raises:
         UsageError: the schema has no group.
@@ -173,7 +173,7 @@ def definition_for(schema: Schema, schemas: SchemaLookup, *, structural: bool = 
 
 
 def _is_own(existing: Unstructured | None) -> bool:
-    """Whether a definition is missing, or was made here: those of other programs stay as they are."""
+    """Whether a definition is missing or was created by this package. Those of other programs are not changed."""
     return existing is None or any(entry.manager == FIELD_OWNER for entry in existing.metadata.managed_fields)
 
 
@@ -203,7 +203,7 @@ def _field(field: Field, schema: Schema, schemas: SchemaLookup, parents: frozens
     if field.nullable:
         node["nullable"] = True
         if "enum" in node:
-            # Kubernetes checks null against the enum too.
+            # Kubernetes also validates null against the enum.
             node["enum"] = [*node["enum"], None]
     if field.description:
         node["description"] = field.description
@@ -220,6 +220,6 @@ def _type(expression: TypeExpression, schema: Schema, schemas: SchemaLookup, par
         return dict(_TYPES.get(expression.name, {"type": "string"}))
     nested = schemas.schema(schema.version, expression.target)
     if nested is None or nested.full_type in parents:
-        # A structural schema cannot contain itself.
+        # A structural schema cannot be recursive.
         return {"type": "object", PRESERVE: True}
     return _object(nested.internal or nested, schemas, root=False, parents=parents)

@@ -7,7 +7,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class DelegatingStore:
-    """Passes every verb to a store. Override what differs.
+    """Delegates every method to a store. Override the methods that differ.
 
     Args:
         store: the store.

@@ -14,7 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class EmptyStore:
-    """Lists nothing, finds nothing, and refuses writes with MethodNotAllow. Override what a store supports."""
+    """Lists nothing, finds nothing, and rejects writes with MethodNotAllow. Override the supported methods."""
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Raise `NormanError` NotFound."""

@@ -1,4 +1,4 @@
-"""Several asynchronous iterators as one."""
+"""Merges asynchronous iterators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _End(msgspec.Struct, frozen=True):
 
 
 async def fan_in(sources: Sequence[AsyncIterator[T]]) -> AsyncGenerator[T, None]:
-    """Yield the items of all sources as they come, those of each in its order.
+    """Yield the items of all sources as they arrive, in order for each source.
 
     It ends, or raises, with the first source that does, so that a reader of watches misses nothing. The caller closes
     the sources.

@@ -1,4 +1,4 @@
-"""A store in the memory of the process: for tests, and for objects that need not outlive it."""
+"""A store in the memory of the process: for tests, and for objects that may be lost at its end."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class MemoryStore:
     The id of a new object is the field `id_field`, or a random one if the object lacks it.
 
     Args:
-        id_field: the field that an object is named by; empty for random ids.
+        id_field: the field with the id of an object; empty for random ids.
     """
 
     def __init__(self, id_field: str = "name") -> None:
         self._id_field = id_field
-        # Encoded: decoding is five times faster than a deep copy, and callers own what they get.
+        # Objects are stored encoded: callers own their copies, and decoding is five times faster than a deep copy.
         self._objects: dict[str, bytes] = {}
         self._changes = Broadcaster()
 
@@ -48,7 +48,7 @@ class MemoryStore:
         object_id = to_text(data.get(self._id_field)) if self._id_field else ""
         object_id = object_id or loop_uuid4()
         if object_id in self._objects:
-            raise ErrorCode.NOT_UNIQUE.error(f"{schema.id} {object_id} exists already", field_name=self._id_field)
+            raise ErrorCode.NOT_UNIQUE.error(f"{schema.id} {object_id} already exists", field_name=self._id_field)
         return self._save(schema, object_id, data)
 
     async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:

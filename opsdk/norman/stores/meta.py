@@ -22,7 +22,7 @@ _WIRE_FIELDS = (
 
 
 class SchemaStore(EmptyStore):
-    """The schemas of the version of the request that the client may list or get, with the methods that it may use."""
+    """The schemas of the version of the request that the client may list or get, with the permitted methods."""
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return a schema by its id in any letter case."""
@@ -34,7 +34,7 @@ class SchemaStore(EmptyStore):
         return await describe(context, requested)
 
     async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
-        """Return all schemas that the client may use, and those that they need."""
+        """Return all schemas that the client may use, and their dependencies."""
         return ResourceList(items=[await describe(context, visible) for visible in await self._visible(context)])
 
     async def _visible(self, context: ApiContext) -> Sequence[Schema]:

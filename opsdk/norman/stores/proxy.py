@@ -40,7 +40,7 @@ CREATOR_LABEL = "cattle.io/creator"
 
 _CONFLICT_TRIES = 5
 _TIMEOUT_TRIES = 3
-# The server ends the watch then; rights that were taken away end with it.
+# The server ends the watch then, so that revoked permissions take effect.
 _WATCH_SECONDS = 30 * 60
 
 ClientFor = Callable[[ApiContext], Client]
@@ -79,7 +79,7 @@ class ProxyStore:
             except ForbiddenError:
                 if options.namespaces is None:
                     raise
-                # The right was taken away after the namespaces were found.
+                # The permission was revoked after the namespaces were found.
                 continue
             trees += [to_tree(obj) for obj in objects]
         return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
@@ -106,7 +106,7 @@ class ProxyStore:
         return self._external(context, schema, to_tree(created))
 
     async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
-        """Merge the fields into the stored object, and try again after a conflict.
+        """Merge the fields into the stored object, and retry after a conflict.
 
         ``?_replace=true`` removes the fields that an update could set and that the body lacks.
 
@@ -175,7 +175,7 @@ class ProxyStore:
     async def _read(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         client, key = self._client_for(context), object_key(schema, object_id)
         try:
-            # Not from a cache: a read after a write, and the base of an update, must be current.
+            # Do not read from a cache: a read after a write, and the base of an update, must be current.
             obj = await _retry_timeouts(lambda: client.get(self.kind, key, uncached=True))
         except NotFoundError as error:
             raise not_found(object_id) from error
@@ -217,7 +217,7 @@ def external_form(schema: Schema, tree: JsonObject) -> JsonObject:
 
 
 def object_key(schema: Schema, object_id: str) -> ObjectKey:
-    """Return namespace and name of an id. Raises `NormanError` NotFound for an id that no object of the schema has."""
+    """Return namespace and name of an id. Raises `NormanError` NotFound for an id of the wrong form."""
     namespace, colon, name = object_id.partition(":")
     if not colon:
         namespace, name = "", object_id
@@ -242,7 +242,7 @@ def not_found(object_id: str) -> NormanError:
 
 
 async def _retry_timeouts(read: Callable[[], Awaitable[T]]) -> T:
-    """Await a read, and try twice again if no answer comes in time."""
+    """Await a read, and retry it twice after a timeout."""
     for _ in range(_TIMEOUT_TRIES - 1):
         try:
             return await read()

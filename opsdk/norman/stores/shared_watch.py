@@ -27,15 +27,15 @@ LINGER_SECONDS = 30.0
 
 
 class SharedWatchStore(DelegatingStore, Closing):
-    """Passes all verbs to a store, and shares its watches.
+    """Delegates all methods to a store, and shares its watches.
 
-    The upstream watch has no conditions; subscribers with equal namespaces share one. Each subscriber gets what its own
-    query and rights allow, because the server filters the events (`opsdk.norman.stores.wrapper`).
+    The upstream watch has no conditions; subscribers with equal namespaces share one. Each subscriber gets
+    only events of its query and permissions, because the server filters the events (`opsdk.norman.stores.wrapper`).
 
     Args:
         store: the store.
         key: subscribers with equal keys share a watch. The default is one watch for all; a store that watches with
-            the rights of the client needs the user as the key.
+            the permissions of the client needs the user as the key.
         clock: source of time.
     """
 
@@ -79,7 +79,7 @@ class SharedWatchStore(DelegatingStore, Closing):
 
 
 class _SharedWatch:
-    """An upstream watch and its subscribers. It ends with its lifetime, or a while after its last subscriber left."""
+    """An upstream watch and its subscribers. It ends after its lifetime, or a while after its last subscriber left."""
 
     def __init__(self, clock: Clock, forget: Callable[[], object]) -> None:
         self.broadcaster = Broadcaster(self._on_idle)

@@ -23,7 +23,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-# PostgreSQL refuses index entries of more than 2,700 bytes.
+# PostgreSQL rejects index entries of more than 2,700 bytes.
 _MAX_ID_BYTES: Final = 2_000
 
 Change = Callable[[SqlObject | None], JsonObject]
@@ -34,11 +34,11 @@ class SqlStoreOptions(Options, frozen=True, kw_only=True):
     """Options of a `SqlStore`.
 
     Attributes:
-        id_field: the field that an object is named by; empty for random ids.
+        id_field: the field with the id of an object; empty for random ids.
         revision_field: the field with the revision of an object. An update whose data has another revision than
             the stored object is a Conflict. Empty for no such field.
-        poll_interval: seconds between two looks for the writes of other processes, while there are watches.
-        keep_changes: changes that a watch can have missed when it resumes.
+        poll_interval: seconds between polls for writes of other processes, while there are watches.
+        keep_changes: number of logged changes from which a watch can resume.
     """
 
     id_field: str = "name"
@@ -110,7 +110,7 @@ class SqlStore(Closing):
 
         def change(existing: SqlObject | None) -> JsonObject:
             if existing is not None:
-                raise ErrorCode.NOT_UNIQUE.error(f"{schema.id} {object_id} exists already", field_name=field)
+                raise ErrorCode.NOT_UNIQUE.error(f"{schema.id} {object_id} already exists", field_name=field)
             return self._stored_form(data) | {"id": object_id, "type": schema.full_type}
 
         return await self._write(schema, WriteVerb.CREATE, object_id, change)
@@ -137,17 +137,17 @@ class SqlStore(Closing):
     async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
         """Yield the writes of all processes, from the database's log.
 
-        A slow reader holds up nobody. One that falls behind the log by more than `SqlStoreOptions.keep_changes` ends.
-        While the database cannot be reached, a watch that has begun waits.
+        A slow reader does not block others. One that falls behind the log by more than `SqlStoreOptions.keep_changes`
+        ends. While the database cannot be reached, a watch that has begun waits.
 
         Raises:
-            NormanError: Gone; the log does not reach back to `options.since`.
+            NormanError: Gone; `options.since` is too old.
         """
         collection = await self._prepared(schema)
         position = await self._database.run(TransactionMode.READ, collection.position)
         if options.since:
             position = LogPosition.parse(options.since)
-            # Raises here, and not at the first change.
+            # Raise here, not at the first change.
             await self._changes_after(collection, position)
         wake = self._add_watch(collection)
         try:
@@ -157,12 +157,12 @@ class SqlStore(Closing):
                     batch = await self._changes_after(collection, position)
                 except NormanError as error:
                     if error.status == ErrorCode.CLUSTER_UNAVAILABLE.status:
-                        # The log keeps what happens meanwhile.
+                        # The log keeps changes during this time.
                         await self._clock.sleep(self._options.poll_interval)
                         continue
                     if error.status != ErrorCode.GONE.status:
                         raise
-                    log.warning("a watch of %s is too slow: it ends", schema.id)
+                    log.warning("ending a watch of %s: its reader is too slow", schema.id)
                     return
                 for change in batch:
                     position = LogPosition(position.epoch, change.revision)
@@ -235,15 +235,15 @@ class SqlStore(Closing):
             wake.set()
 
     async def _poll(self, collection: SqlCollection) -> None:
-        """Wake the watches when another process has written. One query serves all of them."""
+        """Notify the watches after a write of another process. One query serves all of them."""
         last_seen: LogPosition | None = None
         while True:
             await self._clock.sleep(self._options.poll_interval)
             try:
                 position = await self._database.run(TransactionMode.READ, collection.position)
             except NormanError as error:
-                # The log keeps what happens meanwhile.
-                log.warning("cannot look for changes of %s: %s", self._name, error)
+                # The log keeps changes during this time.
+                log.warning("cannot poll for changes of %s: %s", self._name, error)
                 continue
             if position != last_seen:
                 last_seen = position

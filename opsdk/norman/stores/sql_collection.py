@@ -1,7 +1,7 @@
-"""One collection of objects in a database: what runs inside of the transactions of a `SqlStore`. Blocking.
+"""One collection of objects in a database, used inside of the transactions of a `SqlStore`. Blocking.
 
-Writers hold the lock of the collection's row, so each sees the object as the writer before left it, also from another
-process. Readers see one snapshot and wait for nobody.
+Writers hold the lock of the collection's row, so each reads the result of the previous writer, also of another process.
+Readers use one snapshot and do not wait.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PRUNE_EVERY = 100
 
 
 class WriteVerb(Enum):
-    """What a write does with an object."""
+    """The operation of a write."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -59,11 +59,11 @@ class SqlChange(msgspec.Struct, frozen=True):
 
 
 class LogPosition(msgspec.Struct, frozen=True):
-    """A place in the log of changes.
+    """A position in the log of changes.
 
     Attributes:
-        epoch: names the log.
-        revision: the last change before the place.
+        epoch: the identity of the log.
+        revision: the last change before the position.
     """
 
     epoch: str
@@ -71,7 +71,7 @@ class LogPosition(msgspec.Struct, frozen=True):
 
     @staticmethod
     def parse(since: str) -> LogPosition:
-        """Return the place that a client sent. Raises `NormanError` Gone for one of another store."""
+        """Parse the position that a client sent. Raises `NormanError` Gone for one of another store."""
         epoch, _, revision = since.rpartition("-")
         if not revision.isdecimal() or len(revision) > 18:
             raise gone()
@@ -82,12 +82,12 @@ class LogPosition(msgspec.Struct, frozen=True):
 
 
 def gone() -> Exception:
-    """Return the error for a place that has left the log."""
-    return ErrorCode.GONE.error("events after this revision are gone: list again")
+    """Return the error for a position that has left the log."""
+    return ErrorCode.GONE.error("the revision is too old: list again")
 
 
 class SqlCollection:
-    """A collection and its fields that are filtered and sorted by.
+    """A collection and its indexed fields.
 
     Args:
         number: of the collection.
@@ -113,7 +113,7 @@ class SqlCollection:
         collection = cls(number, keep_changes)
         missing = sorted(set(names) - set(collection._fields(connection)))
         if missing:
-            # The lock: no writer adds an object without the new fields.
+            # Take the lock, so that no writer adds an object without the new fields.
             connection.execute(
                 update(collections).where(collections.c.number == number).values(revision=collections.c.revision)
             )
@@ -180,7 +180,7 @@ class SqlCollection:
         return LogPosition(row.epoch, row.revision)
 
     def changes_after(self, connection: Connection, position: LogPosition) -> list[SqlChange]:
-        """Return up to 100 changes after a place. Raises `NormanError` Gone if the log does not reach back to it."""
+        """Return up to 100 changes after a position. Raises `NormanError` Gone if it has left the log."""
         collection = connection.execute(select(collections).where(collections.c.number == self._number)).one()
         if position.epoch != collection.epoch or not collection.pruned <= position.revision <= collection.revision:
             raise gone()
@@ -203,11 +203,11 @@ class SqlCollection:
         object_id: str,
         change: Callable[[SqlObject | None], JsonObject],
     ) -> SqlObject:
-        """Write an object under the lock of the collection, and log the change. Returns what is stored, or was.
+        """Write an object under the lock of the collection, and log the change. Returns the stored or deleted object.
 
         Args:
             connection: in a transaction of `TransactionMode.WRITE`.
-            verb: what to do.
+            verb: the operation.
             object_id: of the object.
             change: returns the new object; gets the one that is stored, or None. Raises to store nothing.
         """
@@ -272,7 +272,7 @@ class SqlCollection:
             batch = {row.number: msgspec.json.decode(row.data) for row in rows[start : start + _BATCH]}
             self._index(connection, batch, own)
         if connection.dialect.name == "postgresql":
-            # Its planner takes tables without statistics for small ones, and sorts them instead of reading an index.
+            # Without statistics, the planner assumes small tables, and sorts them instead of reading an index.
             connection.execute(text("ANALYZE norman_objects, norman_order_keys, norman_digests"))
 
     def _index(self, connection: Connection, data: Mapping[int, JsonObject], names: Mapping[str, int]) -> None:
@@ -297,7 +297,7 @@ class SqlCollection:
 
     @staticmethod
     def _start(connection: Connection, selection: SqlSelection, marker: str) -> Anchor | None:
-        """Return the place of a marker; None for the begin. An id without object has one in the order of the ids."""
+        """Return the position of a marker; None for the start. In the order of ids, a missing id has a position too."""
         if not marker:
             return None
         row = connection.execute(selection.anchor(marker)).one_or_none()

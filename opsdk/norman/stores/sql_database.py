@@ -39,7 +39,7 @@ class SqlOptions(Options, frozen=True, kw_only=True):
 
 
 class TransactionMode(Enum):
-    """What a transaction does."""
+    """The mode of a transaction."""
 
     READ = "read"
     """It sees one state of the database."""
@@ -57,7 +57,7 @@ class SqlDatabase(Closing):
 
     Args:
         url: as SQLAlchemy takes it: ``sqlite:////var/lib/shop.db``, ``sqlite:///:memory:`` for tests, or
-            ``postgresql+psycopg://user:password@host/database``. Other databases are refused.
+            ``postgresql+psycopg://user:password@host/database``. Other databases are errors.
         options: see `SqlOptions`.
 
     Raises:
@@ -90,11 +90,11 @@ class SqlDatabase(Closing):
     async def run(self, mode: TransactionMode, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction, in a thread, and commit it.
 
-        A cancelled caller leaves the transaction to end by itself: it is stored wholly or not at all.
+        If the caller is cancelled, the transaction still ends: it is committed or rolled back as a whole.
 
         Raises:
-            NormanError: what `work` raises, or what the database answers (see `norman_error`). Nothing was stored,
-                unless the message says otherwise.
+            NormanError: the error of `work`, or of the database (see `norman_error`). Nothing was stored, unless the
+                message says otherwise.
         """
         if self._closed:
             raise ErrorCode.CLUSTER_UNAVAILABLE.error("the database is closed: the server is stopping")
@@ -151,7 +151,7 @@ class SqlDatabase(Closing):
             raise ArgumentError(f"{self._url.drivername} is neither sqlite nor postgresql")
         return create_engine(
             self._url,
-            # A plan for any value of a filter takes each value for a rare one.
+            # A custom plan for each value: a generic plan assumes that every value is rare.
             connect_args={"options": f"-c lock_timeout={round(timeout * 1000)} -c plan_cache_mode=force_custom_plan"},
             pool_size=self._options.threads * 2,
             max_overflow=0,
@@ -165,13 +165,13 @@ class SqlDatabase(Closing):
 
 
 def _configure_sqlite(connection: Any, _: object) -> None:
-    # The driver begins no transactions by itself, so that reads get one too: https://docs.sqlalchemy.org, pysqlite.
+    # Disable the driver's own transactions, so that reads also get one: https://docs.sqlalchemy.org, pysqlite.
     connection.isolation_level = None
     cursor = connection.cursor()
     # Readers then do not wait for the writer. The mode is a property of the file; to set it needs a lock.
     if cursor.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
         cursor.execute("PRAGMA journal_mode = WAL")
-    # A commit is on the disk when the client gets its answer.
+    # A commit is on the disk before the response to the client.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()

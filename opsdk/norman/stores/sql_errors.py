@@ -10,7 +10,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 
-_UNKNOWN_OUTCOME = "a write that was under way may be stored: read the object, then try again"
+_UNKNOWN_OUTCOME = "the write may have been stored: read the object, then try again"
 
 _SQLITE = {
     "SQLITE_BUSY": (ErrorCode.CLUSTER_UNAVAILABLE, "another process holds the lock of the database: try again"),
@@ -23,16 +23,16 @@ _SQLITE = {
         "the file of the database cannot be opened: check path and permissions",
     ),
     "SQLITE_CORRUPT": (ErrorCode.SERVER_ERROR, "the file of the database is damaged: restore a backup"),
-    "SQLITE_NOTADB": (ErrorCode.SERVER_ERROR, "the file is no SQLite database: check the path"),
+    "SQLITE_NOTADB": (ErrorCode.SERVER_ERROR, "the file is not a SQLite database: check the path"),
 }
 
 # Classes of SQLSTATE, the first two characters.
 _POSTGRESQL = {
     "08": (ErrorCode.CLUSTER_UNAVAILABLE, f"the connection to the database is lost; {_UNKNOWN_OUTCOME}"),
     "25": (ErrorCode.SERVER_ERROR, "the database is read-only: connect to the primary server"),
-    "28": (ErrorCode.SERVER_ERROR, "the database refuses the user: check the credentials of its URL"),
+    "28": (ErrorCode.SERVER_ERROR, "the database rejected the user: check the credentials in its URL"),
     "3D": (ErrorCode.SERVER_ERROR, "the database does not exist: create it, or check its URL"),
-    "40": (ErrorCode.CONFLICT, "another write went before this one: try again"),
+    "40": (ErrorCode.CONFLICT, "a concurrent write was committed first: try again"),
     "42": (ErrorCode.SERVER_ERROR, "the user of the database may not use or create its tables: grant the rights"),
     "53": (ErrorCode.SERVER_ERROR, "the database has no disk space, memory or connections left: nothing was stored"),
     "55": (ErrorCode.CLUSTER_UNAVAILABLE, "another process holds a lock of the database: try again"),
@@ -44,21 +44,21 @@ _POSTGRESQL = {
 
 
 def norman_error(error: SQLAlchemyError) -> NormanError:
-    """Return the error that a client gets. The text of the driver is its cause, for the log."""
+    """Return the error for a client. The driver's error is its cause, for the log."""
     if isinstance(error, PoolTimeoutError):
         return ErrorCode.CLUSTER_UNAVAILABLE.error("all connections to the database are in use: try again")
     cause = error.orig if isinstance(error, DBAPIError) else None
     if isinstance(cause, sqlite3.Error):
         # Extended codes, such as SQLITE_IOERR_WRITE, begin with the primary one.
         name = "_".join(str(getattr(cause, "sqlite_errorname", "")).split("_")[:2])
-        code, message = _SQLITE.get(name, (ErrorCode.SERVER_ERROR, f"the database refuses the request: {cause}"))
+        code, message = _SQLITE.get(name, (ErrorCode.SERVER_ERROR, f"the database rejected the request: {cause}"))
         return code.error(message)
     state = getattr(cause, "sqlstate", None)
     if state is None and cause is not None:
-        # The driver has no answer of the server.
+        # The driver has no response of the server.
         return ErrorCode.CLUSTER_UNAVAILABLE.error(f"the database cannot be reached; {_UNKNOWN_OUTCOME}")
     code, message = _POSTGRESQL.get(
-        str(state)[:2], (ErrorCode.SERVER_ERROR, f"the database refuses the request: {error}")
+        str(state)[:2], (ErrorCode.SERVER_ERROR, f"the database rejected the request: {error}")
     )
     return code.error(message)
 

@@ -21,7 +21,7 @@ Expression: TypeAlias = ColumnElement[Any]
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """The place of an object in an order.
+    """The position of an object in an order.
 
     Attributes:
         id: of the object.
@@ -70,7 +70,7 @@ class SqlSelection:
         fields: the fields with order keys and digests, and their numbers.
 
     Attributes:
-        rest: what the database cannot decide, because no values of a field are stored: conditions, and the order.
+        rest: conditions and order that the database cannot evaluate, because no values of a field are stored.
     """
 
     def __init__(self, collection: int, options: QueryOptions, fields: Mapping[str, int]) -> None:
@@ -88,7 +88,7 @@ class SqlSelection:
                 undecided.append(condition)
             else:
                 self._conditions.append(clause)
-        # A sort looks up the whole name, a condition the nested field.
+        # A sort uses the whole name, a condition the nested field.
         sorts = self._sort.name == "id" or (self._field is not None and "." not in self._sort.name)
         complete = sorts and not undecided
         self.rest: QueryOptions | None = (

@@ -22,7 +22,7 @@ from sqlalchemy import (
     text,
 )
 
-# SQLite gives numbers by itself only to INTEGER keys; these hold 64 bits.
+# SQLite generates numbers only for INTEGER keys, which have 64 bits.
 _NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
 
 metadata: Final = MetaData()
@@ -32,7 +32,7 @@ collections: Final = Table(
     metadata,
     Column("number", _NUMBER, primary_key=True),
     Column("name", String(255), nullable=False, unique=True),
-    # Names the log: revisions of a database that was made anew are not those of the one before.
+    # Identifies the log: revisions of a recreated database differ from those of the previous one.
     Column("epoch", String(32), nullable=False),
     # Each write adds one, under the lock of this row: revisions have no gaps, and commit in their order.
     Column("revision", BigInteger, nullable=False),

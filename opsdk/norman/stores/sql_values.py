@@ -1,4 +1,4 @@
-"""The values of an object that a database filters and sorts by. Pure."""
+"""Computes the values by which a database filters and sorts objects. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_KEY_BYTES: Final = 512
 
 
 class FieldValues(msgspec.Struct, frozen=True):
-    """What is stored of one field of one object.
+    """The stored values of one field of one object.
 
     Attributes:
         key: orders objects as `opsdk.norman.query.sort_key` does.
@@ -86,7 +86,7 @@ def digest_of(text: str) -> bytes:
 
 
 def encode_text(text: str) -> bytes:
-    """Return UTF-8; its bytes are ordered as the code points. Lone surrogates of a URL are no error."""
+    """Return UTF-8; its bytes are ordered as the code points. Lone surrogates of a URL are accepted."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""Stores that change or hide what another store returns.
+"""Stores that change or hide objects of another store.
 
 Upstream: github.com/rancher/norman/store/transform/transform.go, store/subtype/subtype_store.go
 """
@@ -34,7 +34,7 @@ StreamTransformer = Callable[[ApiContext, Schema, ResourceEvent], ResourceEvent 
 
 
 class TransformStore(DelegatingStore):
-    """Transforms what a store returns. A hidden object is not found, cannot be changed and is in no list.
+    """Transforms the objects of a store. A hidden object is not found, cannot be changed and is not listed.
 
     Lists are filtered, sorted and paged after the transformation, so that pages stay full.
 
@@ -112,7 +112,7 @@ class TransformStore(DelegatingStore):
 
 
 class SubtypeStore(TransformStore):
-    """The objects of a store whose field says that they are of one subtype, as objects of a schema of their own.
+    """Shows the objects of one subtype, by the value of a field, as objects of their own schema.
 
     Several schemas share a store so: each lists, creates and changes its own objects only.
 

@@ -20,9 +20,9 @@ from opsdk.norman.user_transports import UserTransports, user_of_info
 
 
 class ImpersonatingClients(Closing):
-    """Makes a client for each request, which impersonates the user of the request.
+    """Creates a client for each request that impersonates the user of the request.
 
-    Kubernetes then decides what a request may do, and its audit log names the user. Use it as the client of a
+    Kubernetes authorizes each request as that user, and names the user in its audit log. Use it as the client of a
     `ProxyStore`, and close it at the end. The connections of a user stay open while a request or a watch uses them.
 
     Args:
@@ -54,7 +54,7 @@ class ImpersonatingClients(Closing):
 
 
 class _UserExecutor:
-    """Holds the transport of a user for each operation, so that it is not closed meanwhile."""
+    """Holds the transport of a user for each operation, so that it is not closed during the operation."""
 
     def __init__(self, cluster: Cluster, transports: UserTransports, user: User) -> None:
         self.scheme, self.mapper = cluster.scheme, cluster.mapper

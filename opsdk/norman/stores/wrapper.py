@@ -26,7 +26,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class StoreWrapper(DelegatingStore):
-    """Restricts a store to the sub-context of the request and to what the client may see, and applies the query.
+    """Restricts a store to the sub-context of the request and to visible objects, and applies the query.
 
     An object of another sub-context is not found. An object that is created gets the id of the sub-context.
 
@@ -101,7 +101,7 @@ def _within(context: ApiContext, schema: Schema, options: QueryOptions) -> Query
 
 
 async def _allowed(context: ApiContext, schema: Schema, options: QueryOptions) -> QueryOptions:
-    """Add the namespaces that the client may list, so that the store does not read the others."""
+    """Add the namespaces that the client may list, so that the store does not read others."""
     namespaces = await context.access.list_namespaces(context, schema)
     if namespaces is None or options.namespaces is not None:
         return options

@@ -1,7 +1,7 @@
 """The web page: browse, create, edit and watch the objects of every schema.
 
-Here belong templates, static files, and what turns results into HTML. Not here: what a client may see
-(`opsdk.norman.server`), which the page only shows.
+Contains templates, static files, and the rendering of results as HTML. Not here: access control
+(`opsdk.norman.server`).
 
 ``static/htmx.min.js`` is htmx 2.0.11 as published, with its licence beside it.
 """

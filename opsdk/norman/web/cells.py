@@ -1,4 +1,4 @@
-"""What the page shows of fields and schemas: columns, cells, inputs of forms. Pure."""
+"""Computes columns, cells and form inputs of fields and schemas. Pure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the field.
-        text: what is shown.
-        title: the whole value, where `text` is a part of it.
+        text: the displayed text.
+        title: the whole value, if `text` is truncated.
         kind: a CSS class: ``text``, ``number``, ``date``, ``state``, ``flag``, ``data`` or ``reference``.
         target: the id of the schema that a reference points to, or empty.
     """
@@ -87,7 +87,7 @@ def columns_of(schema: Schema) -> Sequence[str]:
 
 
 def filters_of(schema: Schema) -> Sequence[str]:
-    """Return the columns that a person filters by: those with text, numbers or a choice."""
+    """Return the columns with a filter input: those with text, numbers or options."""
     return [
         name
         for name in columns_of(schema)
@@ -96,7 +96,7 @@ def filters_of(schema: Schema) -> Sequence[str]:
 
 
 def cells_of(schema: Schema, values: JsonObject) -> Sequence[Cell]:
-    """Return the cells of an object; the milliseconds beside a date are for programs."""
+    """Return the cells of an object, without the ``TS`` fields that repeat dates in milliseconds."""
     fields = schema.resource_fields
     return [
         cell_of(schema, name, value)
@@ -139,7 +139,7 @@ def inputs_of(schemas: SchemaLookup, schema: Schema, values: JsonObject, *, crea
 
 
 class _FormDumper(yaml.SafeDumper):
-    """Writes null as nothing, so that a person can fill in the value."""
+    """Writes null as an empty value, so that users can fill it in."""
 
 
 _FormDumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", ""))

@@ -39,7 +39,7 @@ from opsdk.structured_merge.value import JsonObject
 PREFIX = "/norman-ui/"
 """Where static files and the login are served."""
 
-# Scripts and styles come from this server only; nothing of the page is evaluated.
+# Scripts and styles are loaded from this server only, and eval is disabled.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'self'"
@@ -71,7 +71,7 @@ class WebPage:
         self._templates.globals.update(cell_of=cell_of, columns_of=columns_of, to_text=to_text, quote=quote)
 
     async def before(self, request: HttpRequest) -> HttpResponse | None:
-        """Return static files and answers to the login; None for every other path."""
+        """Return static files and responses of the login form; None for every other path."""
         if not request.path.startswith(PREFIX):
             return None
         name = request.path.removeprefix(PREFIX)
@@ -79,7 +79,7 @@ class WebPage:
             return await self._set_token(request) if request.method == "POST" else self._login_form(request)
         if name == "logout":
             expired = f"{TOKEN_COOKIE}=; Path=/; Max-Age=0"
-            return HttpResponse(303, [("location", _referer_path(request)), ("set-cookie", expired)])
+            return HttpResponse(303, [("location", _return_path(request)), ("set-cookie", expired)])
         data = _static(name)
         if data is None:
             return text_response("not found\n", status=404)
@@ -110,7 +110,7 @@ class WebPage:
             return await self._resource(context, status, result)
         wire: JsonObject = result if isinstance(result, dict) else {}
         if status == 401 and self._login:
-            # Not the form itself: browsers log a page with the status 401 as an error.
+            # Redirect instead of sending the form with 401, which browsers log as an error.
             url = context.urls.relative_to_root(f"{PREFIX}login?back={quote(context.request.path)}")
             return HttpResponse(303, [("location", url)])
         return await self._html(
@@ -181,7 +181,7 @@ class WebPage:
         return [] if target is None else list(inputs_of(context.schemas, target, {}, create=True))
 
     def _live(self, context: ApiContext, schema: Schema) -> HttpResponse:
-        # All changes of the type: an object that stops to match the filters must leave the table.
+        # Subscribe to all changes of the type: an object that no longer matches the filters must leave the table.
         options = QueryOptions(since=context.request.header("last-event-id"))
         filtered = QueryOptions(conditions=parse_query(schema, context.request.query).conditions)
 
@@ -243,7 +243,7 @@ class WebPage:
             title=self._title,
             prefix=PREFIX,
             csrf=COOKIE,
-            back=_referer_path(request),
+            back=_return_path(request),
             types=[],
         )
         return HttpResponse(200, list(_PAGE_HEADERS), text.encode())
@@ -254,7 +254,7 @@ class WebPage:
         token = to_text((await read_body(request)).get("token")).strip()
         secure = "; Secure" if request.scheme == "https" else ""
         cookie = f"{TOKEN_COOKIE}={quote(token, safe='')}; Path=/; HttpOnly; SameSite=Strict{secure}"
-        return HttpResponse(303, [("location", _referer_path(request)), ("set-cookie", cookie)])
+        return HttpResponse(303, [("location", _return_path(request)), ("set-cookie", cookie)])
 
 
 def _columns(collection: object) -> list[str]:
@@ -270,7 +270,7 @@ def _next_rows(collection: GenericCollection) -> str:
 
 
 def _curl(context: ApiContext) -> str:
-    """Return the command that reads what the page shows."""
+    """Return the curl command for the content of the page."""
     words = ["curl", "-H", "Accept: application/json"]
     if context.user is not None:
         words += ["-H", "Authorization: Bearer $TOKEN"]
@@ -279,8 +279,8 @@ def _curl(context: ApiContext) -> str:
     return " ".join(quoted)
 
 
-def _referer_path(request: HttpRequest) -> str:
-    """Return the path of this server that the browser came from."""
+def _return_path(request: HttpRequest) -> str:
+    """Return the path of this server in the query parameter ``back``."""
     # Quoted: browsers drop tabs and read a backslash as a slash, so "/<tab>/host" would leave this server.
     path = quote(request.query.get("back"), safe="/?&=%:@!$'()*+,;~")
     return path if path.startswith("/") and not path.startswith("//") else "/"

@@ -45,7 +45,7 @@ def test_each_option(options: FieldOptions, expected: Field) -> None:
 def test_not_nullable() -> None:
     """It removes null from the values, and excludes nullable."""
     assert not FieldOptions(not_nullable=True).applied_to(Field(type="int", nullable=True)).nullable
-    with pytest.raises(UsageError, match="leave one away"):
+    with pytest.raises(UsageError, match="mutually exclusive"):
         FieldOptions(not_nullable=True, nullable=True).applied_to(FIELD)
     with pytest.raises(UsageError, match="does not parse"):
         FieldOptions(type="array[").applied_to(FIELD)

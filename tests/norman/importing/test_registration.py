@@ -47,7 +47,7 @@ def test_a_taken_id_is_an_error() -> None:
     """The schema that is there stays."""
     registry = SchemaRegistry()
     first = finish(registry, schema(a="int"))
-    with pytest.raises(UsageError, match="/v3/schemas/site exists already"):
+    with pytest.raises(UsageError, match="/v3/schemas/site already exists"):
         finish(registry, schema(b="int"))
     assert registry.schema(V3, "site") is first
 

@@ -199,7 +199,7 @@ async def test_names_that_are_taken_are_an_error_at_once(k8s_client: Client) -> 
     """The error has the name of the definition."""
     registry, schemas = imported()
     refused = with_status(k8s_client, type="NamesAccepted", status="False", message="Page is taken")
-    with pytest.raises(NoMatchError, match=r"refuses pages\.example\.com: .*Page is taken"):
+    with pytest.raises(NoMatchError, match=r"rejects pages\.example\.com: .*Page is taken"):
         await assign_stores(refused, registry, schemas)
 
 

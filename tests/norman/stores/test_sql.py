@@ -349,7 +349,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     """The error names the reason."""
     (tmp_path / "books.db").write_text("not a database, " * 100)
     async with stores(tmp_path) as (store,):
-        with pytest.raises(NormanError, match="no SQLite database"):
+        with pytest.raises(NormanError, match="not a SQLite database"):
             await store.list(api_context(), BOOK, QueryOptions())
 
 
