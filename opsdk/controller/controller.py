@@ -386,9 +386,11 @@ class Controller:
         now, processing = self._clock.now(), self.queue.core.processing()
         self._reported_slow &= processing.items()
         for item, started in processing.items() - self._reported_slow:
-            seconds = now - started
-            if seconds < _SLOW_RECONCILE:
+            # The sum, as in the timer below: by rounding, `now - started` may be less than the limit when the timer is
+            # due. In virtual time it would then be due for ever.
+            if started + _SLOW_RECONCILE > now:
                 continue
+            seconds = now - started
             self._reported_slow.add((item, started))
             log.warning(
                 "controller %s: the reconcile of %s runs for %.0f s; until it ends, its worker takes nothing else "

@@ -34,6 +34,7 @@ from opsdk.sources import Channel, ChannelSource, EventSource, KindSource
 from opsdk.telemetry.context import current
 from opsdk.telemetry.records import Reconciled, Record, TelemetryHook, Workers
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
+from opsdk.testing.loop import VirtualLoop
 
 A = Request("ns", "a")
 Reconcile = Callable[[Request], Awaitable[Any]]
@@ -819,6 +820,27 @@ async def test_a_reconcile_that_hangs_is_named(caplog: pytest.LogCaptureFixture)
         running.channel.send(Request("ns", "stuck"))
         await asyncio.sleep(61)
         assert "ns/stuck runs for 60 s" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_slow_reconcile_is_named_once_from_any_start(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The timer is due exactly a minute after the start. By rounding, their difference may be less than a minute.
+
+    Virtual time then stood still.
+    """
+
+    async def slow(_: Request) -> None:
+        await asyncio.sleep(70)
+
+    async def main() -> None:
+        await asyncio.sleep(random.Random(seed).random() * 10)
+        async with Running(slow) as running:
+            running.channel.send(Request("ns", "stuck"))
+            await asyncio.sleep(100)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+    assert caplog.text.count("ns/stuck runs for 60 s") == 1
 
 
 async def test_requeue_after_takes_a_timedelta() -> None:
