@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import cast
 
+import msgspec
+
 from opsdk.loading import on_first_use
 from opsdk.telemetry.records import (
     CertificateRead,
     Leadership,
     LoopStalled,
     Queued,
+    QueueHooks,
     QueueView,
     Reconciled,
     ReconcileOutcome,
@@ -197,24 +200,37 @@ class PrometheusHook(TelemetryHook):
     def record(self, record: Record) -> None:
         """Update the metrics of one record."""
         match record:
-            case Queued():
-                name = record.controller
-                self._queues[name] = record.queue
-                match record.event:
-                    case "added":
-                        self._adds.inc(name, name)
-                    case "retried":
-                        self._retries.inc(name, name)
-                    case "taken":
-                        self._waited.observe(record.seconds, name, name)
-                    case "finished":
-                        self._worked.observe(record.seconds, name, name)
             case Reconciled():
                 self._record_reconcile(record)
             case Requested():
                 self._record_request(record)
+            case Queued():
+                self._record_queue(record)
             case _:
                 self._record_rare(record)
+
+    def queue_hooks(self, controller: str, queue: QueueView) -> QueueHooks:
+        """Return the series of the queue. Each reconcile has three events."""
+        self._queues[controller] = queue
+        return _QueueSeries(
+            added=self._adds.series(controller, controller).inc,
+            retried=self._retries.series(controller, controller).inc,
+            taken=self._waited.series(controller, controller).observe,
+            finished=self._worked.series(controller, controller).observe,
+        )
+
+    def _record_queue(self, record: Queued) -> None:
+        """Count an event that another hook passes on."""
+        hooks = self.queue_hooks(record.controller, record.queue)
+        match record.event:
+            case "added":
+                hooks.added()
+            case "retried":
+                hooks.retried()
+            case "taken":
+                hooks.taken(record.seconds)
+            case "finished":
+                hooks.finished(record.seconds)
 
     def _record_rare(self, record: Record) -> None:
         match record:
@@ -245,7 +261,7 @@ class PrometheusHook(TelemetryHook):
             return
         self._webhook_load.set(record.in_flight, name)
         # Create every series at zero, so that alerts on its rate work.
-        self._webhook_seconds.create(name)
+        self._webhook_seconds.series(name)
         for code in ("200", "500"):
             self._webhook_requests.inc(name, code, by=0)
 
@@ -269,7 +285,7 @@ class PrometheusHook(TelemetryHook):
             self._total.inc(name, result.value, by=0)
         for metric in (self._errors, self._terminal, self._panics, self._timeouts):
             metric.inc(name, by=0)
-        self._seconds.create(name)
+        self._seconds.series(name)
         self._limit.set(record.limit, name)
         self._queues[name] = record.queue
 
@@ -311,6 +327,15 @@ class PrometheusHook(TelemetryHook):
             depth[label] = depth.get(label, 0) + count
         for label, count in depth.items():
             self._depth.set(count, name, name, label)
+
+
+class _QueueSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """The series of one queue. Its fields are the methods of `QueueHooks`."""
+
+    added: Callable[[], None]
+    retried: Callable[[], None]
+    taken: Callable[[float], None]
+    finished: Callable[[float], None]
 
 
 class _WithoutCreated:

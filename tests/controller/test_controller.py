@@ -14,10 +14,11 @@ from typing import Any, Self
 import pytest
 from flowkit import THING, WIDGET, World, owner
 
+from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
 from opsdk.controller.declaration import ReconcilerForm, inspect_reconciler
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.reconcile import RECONCILE_ID, Result
+from opsdk.controller.reconcile import Result
 from opsdk.errors import (
     CacheSyncError,
     ConflictError,
@@ -531,8 +532,8 @@ async def test_a_reconcile_knows_its_names() -> None:
     """Each attempt has an id of its own; log lines inside carry controller, object and id, and nothing outside."""
     seen: list[tuple[str, dict[str, str]]] = []
 
-    async def reconcile(_: Request) -> None:
-        seen.append((RECONCILE_ID.get(), dict(current())))
+    async def reconcile(_: Request, ctx: Context) -> None:
+        seen.append((ctx.reconcile_id, dict(current())))
         if len(seen) == 1:
             raise ValueError
 
@@ -542,7 +543,7 @@ async def test_a_reconcile_knows_its_names() -> None:
     assert len({i for i, _ in seen}) == 2
     for reconcile_id, fields in seen:
         assert fields == {"controller": "c", "namespace": "ns", "name": "a", "reconcileID": reconcile_id}
-    assert RECONCILE_ID.get() == ""
+    assert "reconcileID" not in current()
 
 
 async def test_a_raising_hook_stops_no_worker() -> None:
