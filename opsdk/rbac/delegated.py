@@ -6,7 +6,7 @@ Upstream: k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Hashable
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -46,6 +46,25 @@ class ReviewClient(Protocol):
         ...
 
 
+async def send_review(client: ReviewClient, review: O, clock: Clock) -> O:
+    """Return a review with its status. A retryable failure is retried; 5 attempts of at most 10 s each.
+
+    Raises:
+        OpsdkError: the last attempt failed, or the failure is not retryable.
+        TimeoutError: an attempt took too long. It is not retried.
+    """
+    waits = _BACKOFF.start()
+    for number in range(1, _TRIES + 1):
+        try:
+            async with timeout(clock, _TIMEOUT):
+                return await client.create(review)
+        except OpsdkError as error:
+            if not error.retryable or number == _TRIES:
+                raise
+            await clock.sleep(waits.next(clock.now()))
+    raise AssertionError  # the last attempt returns or raises
+
+
 class DelegatedAuth:
     """Lets the API server decide who a token belongs to, and what a user may do.
 
@@ -79,7 +98,7 @@ class DelegatedAuth:
         # The token itself must not stay in memory.
         key = hashlib.sha256(token.encode()).digest()
         if key not in self._users:
-            review = await self._create(lambda: TokenReview(spec=TokenReviewSpec(token=token)))
+            review = await send_review(self._client, TokenReview(spec=TokenReviewSpec(token=token)), self._clock)
             self._users[key] = review.status.user if review.status.authenticated else None
         return self._users.get(key)
 
@@ -97,23 +116,10 @@ class DelegatedAuth:
             spec.resource_attributes = attributes
         else:
             spec.non_resource_attributes = attributes
-        review = await self._create(lambda: SubjectAccessReview(spec=spec))
+        review = await send_review(self._client, SubjectAccessReview(spec=spec), self._clock)
         allowed = review.status.allowed and not review.status.denied
         (self._allowed if allowed else self._denied)[key] = None
         return allowed
-
-    async def _create(self, review: Callable[[], O]) -> O:
-        """Send a review, again after failures that may pass. Raises `OpsdkError` or TimeoutError."""
-        waits = _BACKOFF.start()
-        for number in range(1, _TRIES + 1):
-            try:
-                async with timeout(self._clock, _TIMEOUT):
-                    return await self._client.create(review())
-            except OpsdkError as error:
-                if not error.retryable or number == _TRIES:
-                    raise
-                await self._clock.sleep(waits.next(self._clock.now()))
-        raise AssertionError  # the last attempt returns or raises
 
     def __repr__(self) -> str:
         return f"<DelegatedAuth of {len(self._users)} tokens>"
