@@ -15,7 +15,7 @@ from cachetools import TTLCache
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.timeout import timeout
-from opsdk.api.authentication.v1 import TokenReview, TokenReviewSpec, UserInfo
+from opsdk.api.authentication.v1 import TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo
 from opsdk.api.authorization.v1 import (
     NonResourceAttributes,
     ResourceAttributes,
@@ -89,7 +89,7 @@ class DelegatedAuth:
     ) -> None:
         self._client = client
         self._clock = clock
-        self._users: TTLCache[Hashable, UserInfo | None] = TTLCache(max_cached, token_seconds, timer=clock.now)
+        self._tokens: TTLCache[Hashable, TokenReviewStatus] = TTLCache(max_cached, token_seconds, timer=clock.now)
         self._allowed: TTLCache[Hashable, None] = TTLCache(max_cached, allow_seconds, timer=clock.now)
         self._denied: TTLCache[Hashable, None] = TTLCache(max_cached, _DENY_SECONDS, timer=clock.now)
 
@@ -97,10 +97,11 @@ class DelegatedAuth:
         """Return the user of a token, or None if it is not valid. Raises `OpsdkError` or TimeoutError."""
         # The token itself must not stay in memory.
         key = hashlib.sha256(token.encode()).digest()
-        if key not in self._users:
-            review = await send_review(self._client, TokenReview(spec=TokenReviewSpec(token=token)), self._clock)
-            self._users[key] = review.status.user if review.status.authenticated else None
-        return self._users.get(key)
+        status = self._tokens.get(key)
+        if status is None:
+            review = TokenReview(spec=TokenReviewSpec(token=token))
+            status = self._tokens[key] = (await send_review(self._client, review, self._clock)).status
+        return status.user if status.authenticated else None
 
     async def allows(self, user: UserInfo, attributes: ResourceAttributes | NonResourceAttributes) -> bool:
         """Return whether a user may do something. Raises `OpsdkError` or TimeoutError."""
@@ -122,4 +123,4 @@ class DelegatedAuth:
         return allowed
 
     def __repr__(self) -> str:
-        return f"<DelegatedAuth of {len(self._users)} tokens>"
+        return f"<DelegatedAuth of {len(self._tokens)} tokens>"

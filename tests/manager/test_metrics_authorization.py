@@ -147,4 +147,4 @@ async def test_the_caches_are_bounded() -> None:
     authorization = MetricsAuthorization(Reviewer())
     for number in range(3000):
         assert await status(authorization, token=f"Bearer {number}") == 401
-    assert len(authorization._auth._users) <= 1024
+    assert len(authorization._auth._tokens) <= 1024
