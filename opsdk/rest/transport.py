@@ -209,7 +209,7 @@ class Transport(Closing):
         if seconds is None:
             return await self._perform(request, whole=whole, retry=retry, until=None)
         try:
-            async with self._timeouts.timeout(seconds) as running:
+            with self._timeouts.timeout(seconds) as running:
                 return await self._perform(request, whole=whole, retry=retry, until=running.ends_at)
         except TimeoutError as error:
             raise _of(request, DeadlineError(f"no answer within {seconds:g} s")) from error
