@@ -336,7 +336,7 @@ class Controller:
         request = queue_item.item
         if self._cluster_name and type(request) is Request:
             # The queue belongs to one cluster, so its items need no name.
-            request = request._replace(cluster=self._cluster_name)
+            request = Request(request.namespace, request.name, self._cluster_name)
         return Context(
             request=request,
             controller=self.name,

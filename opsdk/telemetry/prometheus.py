@@ -268,11 +268,11 @@ class PrometheusHook(TelemetryHook):
     def _record_request(self, record: Requested) -> None:
         code = str(record.status) if record.status else "<error>"
         method, host = record.method, record.host
-        self._requests.inc(code, method, host)
-        self._request_seconds.observe(record.seconds, method, host)
-        self._sent.observe(record.sent_bytes, method, host)
+        self._requests.series(code, method, host).inc()
+        self._request_seconds.series(method, host).observe(record.seconds)
+        self._sent.series(method, host).observe(record.sent_bytes)
         if record.received_bytes is not None:
-            self._received.observe(record.received_bytes, method, host)
+            self._received.series(method, host).observe(record.received_bytes)
         if record.throttled is not None:
             self._throttled.observe(record.throttled, method, host)
         if record.attempt:
@@ -291,8 +291,8 @@ class PrometheusHook(TelemetryHook):
 
     def _record_reconcile(self, record: Reconciled) -> None:
         name = record.controller
-        self._total.inc(name, record.result._value_)  # `value` is a property: two calls
-        self._seconds.observe(record.seconds, name)
+        self._total.series(name, record.result._value_).inc()  # `value` is a property: two calls
+        self._seconds.series(name).observe(record.seconds)
         if record.result is ReconcileOutcome.ERROR:
             self._errors.inc(name)
             self._terminal.inc(name, by=record.terminal)
