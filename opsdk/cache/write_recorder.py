@@ -13,7 +13,7 @@ from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.informer import Informer
-from opsdk.client.operations import Create, DeleteAllOf, Get, List, Operation, Write
+from opsdk.client.operations import Create, DeleteAllOf, Get, List, ObjectWrite, Operation
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -64,7 +64,7 @@ class WriteRecorder:
         ]
         if not informers:
             return
-        if isinstance(operation, Write):
+        if isinstance(operation, ObjectWrite):
             self._record_write(operation, mapping, informers, request=request, response=response)
         elif isinstance(operation, DeleteAllOf):
             for _, informer in informers:
@@ -76,7 +76,7 @@ class WriteRecorder:
 
     def _record_write(
         self,
-        operation: Write,
+        operation: ObjectWrite,
         mapping: RestMapping,
         informers: list[tuple[CachedKind, Informer]],
         *,
@@ -129,7 +129,7 @@ def _record_deletion(
         informer.store.own.record_unknown(key)
 
 
-def _uid_of_deleted(operation: Write, mapping: RestMapping, response: bytes) -> str:
+def _uid_of_deleted(operation: ObjectWrite, mapping: RestMapping, response: bytes) -> str:
     """Return the uid of an object whose last finalizer the write removed; "" for other writes.
 
     The server deletes the object then, and answers with its last state (registry.Store, deleteWithoutFinalizers). A
@@ -142,7 +142,7 @@ def _uid_of_deleted(operation: Write, mapping: RestMapping, response: bytes) -> 
     return "" if lives or mapping.gvk.group_kind == ("", "Namespace") else last.uid
 
 
-def _is_sole_change(operation: Write, request: bytes, response: bytes) -> bool:
+def _is_sole_change(operation: ObjectWrite, request: bytes, response: bytes) -> bool:
     """Whether the resource version of the answer is surely this write's.
 
     A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the

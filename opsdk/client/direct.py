@@ -28,9 +28,9 @@ from opsdk.client.operations import (
     DeleteAllOf,
     Get,
     List,
+    ObjectWrite,
     Operation,
     Watch,
-    Write,
 )
 from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
@@ -82,7 +82,7 @@ class DirectClient:
         mapping = await self.mapper.mapping_for(operation.gvk)
         request = build_request(operation, mapping)
         match operation:
-            case Write():
+            case ObjectWrite():
                 response = await self._send_to(mapping, operation, request)
                 self._observe(operation, mapping, request, response.body)
                 target = operation.body if operation.body is not None else operation.obj
@@ -126,7 +126,7 @@ class DirectClient:
             # The write has succeeded: its caller must learn that, whatever the observer does.
             log.exception("%s: the write could not be recorded for cached reads", request.described)
 
-    async def _send_to(self, mapping: RestMapping, operation: Get | Write, request: RestRequest) -> RestResponse:
+    async def _send_to(self, mapping: RestMapping, operation: Get | ObjectWrite, request: RestRequest) -> RestResponse:
         """Send a request for one object. If it does not exist, cached reads must not return it any more."""
         try:
             return await self._send(request)

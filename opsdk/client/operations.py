@@ -69,7 +69,7 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
         return self.options.namespace
 
 
-class Write(msgspec.Struct, frozen=True, kw_only=True):
+class ObjectWrite(msgspec.Struct, frozen=True, kw_only=True):
     """A write of one object or of one of its subresources."""
 
     obj: AnyObject
@@ -88,21 +88,21 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
         return self.obj.metadata.namespace
 
 
-class Create(Write, frozen=True, kw_only=True):
+class Create(ObjectWrite, frozen=True, kw_only=True):
     """Create an object, or post `body` to a subresource of `obj`."""
 
 
-class Update(Write, frozen=True, kw_only=True):
+class Update(ObjectWrite, frozen=True, kw_only=True):
     """Replace an object or one of its subresources."""
 
 
-class PatchObject(Write, frozen=True, kw_only=True):
+class PatchObject(ObjectWrite, frozen=True, kw_only=True):
     """Patch an object or one of its subresources."""
 
     patch: Patch
 
 
-class Apply(Write, frozen=True, kw_only=True):
+class Apply(ObjectWrite, frozen=True, kw_only=True):
     """Server-side apply of an object or one of its subresources."""
 
 
@@ -132,5 +132,5 @@ class DeleteAllOf(msgspec.Struct, frozen=True, kw_only=True):
         return self.select.namespace
 
 
-Operation = Get | List | Write | Delete | DeleteAllOf
+Operation = Get | List | ObjectWrite | Delete | DeleteAllOf
 """Every operation except `Watch`, which returns a stream."""

@@ -48,9 +48,9 @@ class _Values(ABC):
 
     def series(self, *labels: str) -> NumberSeries:
         """Return the series with these label values. The first call creates it, so it is shown with zero."""
-        found = self._series.get(labels)
+        series = self._series.get(labels)
         # `setdefault` is atomic: two threads get the same series.
-        return found if found is not None else self._series.setdefault(labels, NumberSeries())
+        return series if series is not None else self._series.setdefault(labels, NumberSeries())
 
     @abstractmethod
     def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
@@ -161,8 +161,8 @@ class Histograms:
 
     def series(self, *labels: str) -> HistogramSeries:
         """Return the series with these label values. The first call creates it, so it is shown with zeros."""
-        found = self._series.get(labels)
-        return found if found is not None else self._series.setdefault(labels, HistogramSeries(self._bounds))
+        series = self._series.get(labels)
+        return series if series is not None else self._series.setdefault(labels, HistogramSeries(self._bounds))
 
     def observe(self, value: float, *labels: str) -> None:
         """Count a value in the series with these label values. A value that equals a bound is below it."""

@@ -10,7 +10,7 @@ from opsdk.apimachinery.codec import encode
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.object import ObjectList
 from opsdk.client.decorators.wrapper import Wrapper
-from opsdk.client.operations import Create, Delete, Get, List, Operation, PatchObject, Write
+from opsdk.client.operations import Create, Delete, Get, List, ObjectWrite, Operation, PatchObject
 from opsdk.client.ports import OperationExecutor
 from opsdk.errors import ApiError, NotFoundError
 from opsdk.telemetry.activity import Activity, RequestSent, current_activity
@@ -49,7 +49,7 @@ def _request(operation: Operation, result: Any, status: int, seconds: float, rea
     verb = "patch" if isinstance(operation, PatchObject) else type(operation).__name__.lower()
     subresource, version = "", ""
     match operation:
-        case Write():
+        case ObjectWrite():
             name = operation.obj.metadata.name or operation.obj.metadata.generate_name
             subresource = operation.subresource
             version = result.metadata.resource_version if result is not None else ""
