@@ -50,7 +50,7 @@ class TaskOwner(Closing):
         self._clock = clock
         self._grace = grace
         self._on_error = on_error
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: dict[asyncio.Task[object], None] = {}  # in order, so that runs repeat
         self._failed: BaseException | None = None
         self._closed = False
 
@@ -60,12 +60,12 @@ class TaskOwner(Closing):
             coro.close()
             raise RuntimeError(f"{self.name} is closed: it cannot start the task {name!r}")
         task = asyncio.get_running_loop().create_task(coro, name=f"{self.name}/{name}")
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._on_done)
         return task
 
     def _on_done(self, task: asyncio.Task[object]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled() or (error := task.exception()) is None:
             return
         if self._on_error is not None:

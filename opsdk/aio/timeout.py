@@ -30,6 +30,15 @@ class ClockTimeout:
     # A class and no generator, and not around `asyncio.timeout`: requests and reconciles enter one each. The rules of
     # cancellation are those of `asyncio.timeout`.
     async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    # Without coroutines, for the timeout of each request.
+    def __enter__(self) -> Self:
         task = self._task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a timeout needs a task around it")
@@ -37,7 +46,7 @@ class ClockTimeout:
         self.restart(self._seconds)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cancel_timer()

@@ -12,20 +12,21 @@ from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
 from opsdk.apiserver.auth.authentication_config import ClientAuthenticationConfig
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
-from opsdk.apiserver.auth.delegated import Ask, DelegatedAuthorizer, DelegatedTokens
+from opsdk.apiserver.auth.delegated import DelegatedAuthorizer, DelegatedTokens
 from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
 from opsdk.apiserver.endpoints.openapi.v3 import OpenApi
 from opsdk.apiserver.endpoints.routes import NonResourceRoutes
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.server import NotFound, ResourceServer, Server
 from opsdk.apiserver.typed_resources import KindSchemas
+from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
 
 
 def extension_server(
     resources: Sequence[InstalledResource],
     *,
     trust: ClientAuthenticationConfig,
-    ask: Ask,
+    client: ReviewClient,
     title: str,
     version: str = "v0.0.0",
     admission: Chain | None = None,
@@ -36,12 +37,13 @@ def extension_server(
     Args:
         resources: the served resources, e.g. from `opsdk.apiserver.typed_resources.resources_of`.
         trust: the client CA and request header settings.
-        ask: creates reviews at kube-apiserver.
+        client: sends reviews to kube-apiserver, such as `Cluster.uncached`; see `DelegatedAuth`. Results hold for 10 s.
         title: ``info.title`` of the OpenAPI documents.
         version: for ``/version`` and the OpenAPI documents.
         admission: the admission chain.
-        clock: for the expiry of cached reviews and for timestamps.
+        clock: for the retries and the expiry of reviews and for timestamps.
     """
+    auth = DelegatedAuth(client, clock=clock)
     core = ResourceServer(NotFound(), admission or Chain())
     for served in resources:
         core.install(served)
@@ -56,8 +58,8 @@ def extension_server(
         authenticators=[
             FrontProxyAuthenticator(trust.proxies, trust.names, headers=trust.headers),
             CertificateAuthenticator(but=trust.proxies),
-            BearerAuthenticator([DelegatedTokens(ask, clock=clock)]),
+            BearerAuthenticator([DelegatedTokens(auth)]),
         ],
-        authorizer=DelegatedAuthorizer(ask, clock=clock),
+        authorizer=DelegatedAuthorizer(auth),
         clock=clock,
     )

@@ -119,7 +119,7 @@ class ControllerBuilder(Generic[T]):
         self._rules: tuple[rbac_rules.RbacRule, ...] = ()
         self._reconciler: ReconcilerDeclaration | None = None
         self.controller: Controller | None = None
-        """What `build` or `complete` made. A controller that is only declared does nothing."""
+        """The controller that `build` or `complete` created; None before."""
 
     def for_(self, kind: KindLike[U], *, predicates: Sequence[PredicateFunc] = ()) -> ControllerBuilder[U]:
         """Set the reconciled kind. Raises `UsageError` on a second call."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import LOOP_CLOCK, Clock, LoopClock
 from opsdk.aio.closing import Closing
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.events.v1 import Event
@@ -34,7 +34,7 @@ _EVENTS = RestMapping(gvk=Event.gvk, resource=GroupVersionResource("events.k8s.i
 
 def can_use_thread(config: Config, clock: Clock) -> bool:
     """Whether the election can run in a thread: not in virtual time, and not with a server in this process."""
-    if config.app is not None or clock is not LOOP_CLOCK:
+    if config.app is not None or not isinstance(clock, LoopClock):
         return False
     try:
         return getattr(asyncio.get_running_loop(), "wall", None) is None

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import LOOP_CLOCK, Clock, SingleLoopClock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -105,7 +105,7 @@ class Operator:
         """Serves the declared webhooks; None before `prepare`, and without webhooks."""
         self._controller_builders: list[builders.ControllerBuilder[Any]] = []
         self.journal = journals.Journal(size=self.options.journal_size)
-        """What the last reconciles read and wrote, and why they ran."""
+        """The last reconciles: their causes, reads and writes."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[rbac_rules.RbacRule] = []
@@ -389,6 +389,7 @@ class Operator:
             hooks: receive telemetry.
             clock: source of time.
         """
+        clock = SingleLoopClock() if clock is LOOP_CLOCK else clock
         self.prepare(config, cluster=cluster, hooks=hooks, clock=clock)
         await self.start_prepared()
 
@@ -534,7 +535,7 @@ class Operator:
         watchdog = self._watchdog = stall_watchdog.Watchdog(
             limit=self.options.watchdog_limit, on_stall=self._record_stall
         )
-        manager = self.prepare(config, hooks=hooks)
+        manager = self.prepare(config, hooks=hooks, clock=SingleLoopClock())
         manager.on_stop(guard.arm)
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():

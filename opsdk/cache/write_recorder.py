@@ -13,7 +13,7 @@ from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.informer import Informer
-from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, Operation, Write, namespace_of
+from opsdk.client.operations import Create, DeleteAllOf, Get, List, ObjectWrite, Operation
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -52,42 +52,49 @@ class WriteRecorder:
             request: the body that was sent.
             response: the body of the answer.
         """
-        gvk = mapping.gvk
-        kinds = [k for k in self._cache.kinds() if k.gvk.kind == gvk.kind and k.gvk.group == gvk.group]
-        if not kinds or isinstance(operation, Get | List) or operation.options.dry_run:
+        if isinstance(operation, Get | List) or operation.options.dry_run:
             return
-        namespace = namespace_of(operation) if mapping.namespaced else ""
-        informers = [(kind, informer) for kind in kinds for informer in kind.informers_of(namespace)]
-        if isinstance(operation, DeleteAllOf):
+        gvk = mapping.gvk
+        namespace = operation.namespace if mapping.namespaced else ""
+        informers = [
+            (kind, informer)
+            for kind in self._cache.kinds()
+            if kind.gvk.kind == gvk.kind and kind.gvk.group == gvk.group
+            for informer in kind.informers_of(namespace)
+        ]
+        if not informers:
+            return
+        if isinstance(operation, ObjectWrite):
+            self._record_write(operation, mapping, informers, request=request, response=response)
+        elif isinstance(operation, DeleteAllOf):
             for _, informer in informers:
                 informer.store.own.unknown_list = True
-            return
-        if isinstance(operation, Delete):
+        else:
             key, answer = ObjectKey(namespace, operation.key.name), _decode(response)
             for kind, informer in informers:
-                _record_deletion(informer, key, response, answer, same_version=kind.gvk == mapping.gvk)
-            return
-        self._record_write(operation, mapping, informers, request=request, response=response)
+                _record_deletion(informer, key, response, answer, same_version=kind.gvk == gvk)
 
     def _record_write(
         self,
-        operation: Write,
+        operation: ObjectWrite,
         mapping: RestMapping,
         informers: list[tuple[CachedKind, Informer]],
         *,
         request: bytes,
         response: bytes,
     ) -> None:
-        namespace = namespace_of(operation) if mapping.namespaced else ""
+        namespace = operation.namespace if mapping.namespaced else ""
         # The server makes the name from generateName.
         name = operation.obj.metadata.name or _metadata_of(response).name
-        if uid := _uid_of_deleted(operation, mapping, response):
+        # Nearly all responses are of objects that live.
+        if b'"deletionTimestamp"' in response and (uid := _uid_of_deleted(operation, mapping, response)):
             for _, informer in informers:
                 informer.store.write_deleted(ObjectKey(namespace, name), uid)
             return
         sole_change = _is_sole_change(operation, request, response)
+        only_metadata = isinstance(operation.obj, PartialObjectMetadata)
         for kind, informer in informers:
-            whole = kind.metadata_only or not isinstance(operation.obj, PartialObjectMetadata)
+            whole = kind.metadata_only or not only_metadata
             if kind.gvk == mapping.gvk and whole and operation.subresource in ("", "status"):
                 informer.write(response, sole_change=sole_change)
             elif operation.subresource != "token":
@@ -122,20 +129,20 @@ def _record_deletion(
         informer.store.own.record_unknown(key)
 
 
-def _uid_of_deleted(operation: Write, mapping: RestMapping, response: bytes) -> str:
+def _uid_of_deleted(operation: ObjectWrite, mapping: RestMapping, response: bytes) -> str:
     """Return the uid of an object whose last finalizer the write removed; "" for other writes.
 
     The server deletes the object then, and answers with its last state (registry.Store, deleteWithoutFinalizers). A
     namespace has more finalizers in its spec.
     """
-    if b'"deletionTimestamp"' not in response or operation.subresource not in ("", "status"):  # nearly all writes
+    if operation.subresource not in ("", "status"):
         return ""
     last = _metadata_of(response)
     lives = last.deletion_timestamp is None or last.finalizers or last.deletion_grace_period_seconds
     return "" if lives or mapping.gvk.group_kind == ("", "Namespace") else last.uid
 
 
-def _is_sole_change(operation: Write, request: bytes, response: bytes) -> bool:
+def _is_sole_change(operation: ObjectWrite, request: bytes, response: bytes) -> bool:
     """Whether the resource version of the answer is surely this write's.
 
     A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the
@@ -143,7 +150,7 @@ def _is_sole_change(operation: Write, request: bytes, response: bytes) -> bool:
     """
     if isinstance(operation, Create) and not operation.subresource:
         return True
-    if b'"resourceVersion"' not in request:  # most patches: nothing to decode
+    if b'"resourceVersion"' not in request:  # most patches
         return False
     before = _metadata_of(request).resource_version
     return bool(before) and before != _metadata_of(response).resource_version

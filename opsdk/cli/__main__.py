@@ -6,19 +6,14 @@ import sys
 from collections.abc import Sequence
 
 from opsdk.errors import OpsdkError
+from opsdk.extras import RequiredExtra
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return the exit status: 0, 1 for an error of opsdk, 2 for a wrong command line."""
     try:
-        # Imported here: an installation without the extra gets a sentence instead of a traceback.
-        from opsdk.cli.app import app  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich", "click", "watchfiles"):
-            raise
-        print(f"opsdk: the command needs {error.name}: pip install 'opsdk[cli]'", file=sys.stderr)
-        return 1
-    try:
+        with RequiredExtra("cli", "the command"):
+            from opsdk.cli.app import app  # noqa: PLC0415 - an installation without the extra gets a sentence
         app(args=None if argv is None else list(argv), prog_name="opsdk")
     except SystemExit as end:
         if isinstance(end.code, str):

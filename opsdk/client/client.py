@@ -27,7 +27,18 @@ from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.selectors import ANY_FIELDS, EVERYTHING, FieldSelector, Selector, as_field_selector, as_selector
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.apimachinery.watch import WatchEvent
-from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch, Write
+from opsdk.client.operations import (
+    Apply,
+    Create,
+    Delete,
+    DeleteAllOf,
+    Get,
+    List,
+    ObjectWrite,
+    PatchObject,
+    Update,
+    Watch,
+)
 from opsdk.client.options import (
     ApplyKeywords,
     DeleteKeywords,
@@ -404,7 +415,7 @@ class SubResourceClient:
         """Apply `body`, or `obj`, to the subresource (server-side apply). Raises as `Client.apply`."""
         return await self._write(Apply(obj=obj, subresource=self.name, body=body, options=WriteOptions(**options)))
 
-    async def _write(self, operation: Write) -> AnyObject:
+    async def _write(self, operation: ObjectWrite) -> AnyObject:
         """Execute a write.
 
         `body` takes its parent's name and namespace if it has none. If the write fails, `body` is restored.

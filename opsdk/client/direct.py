@@ -24,18 +24,13 @@ from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.operations import (
-    Apply,
-    Create,
     Delete,
     DeleteAllOf,
     Get,
     List,
+    ObjectWrite,
     Operation,
-    PatchObject,
-    Update,
     Watch,
-    Write,
-    gvk_of_operation,
 )
 from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
@@ -84,19 +79,19 @@ class DirectClient:
 
     async def execute(self, operation: Operation) -> Any:
         """Send the request and decode the response; see `opsdk.client.client.Client`."""
-        mapping = await self.mapper.mapping_for(gvk_of_operation(operation))
+        mapping = await self.mapper.mapping_for(operation.gvk)
         request = build_request(operation, mapping)
         match operation:
+            case ObjectWrite():
+                response = await self._send_to(mapping, operation, request)
+                self._observe(operation, mapping, request, response.body)
+                target = operation.body if operation.body is not None else operation.obj
+                return self._written(response, target, subresource=operation.subresource)
             case Get():
                 response = await self._send_to(mapping, operation, request)
                 return self._object(response, operation.kind, subresource=operation.subresource)
             case List():
                 return await self._list(operation, request)
-            case Create() | Update() | PatchObject() | Apply():
-                response = await self._send_to(mapping, operation, request)
-                self._observe(operation, mapping, request, response.body)
-                target = operation.body if operation.body is not None else operation.obj
-                return self._written(response, target, subresource=operation.subresource)
             case Delete():
                 try:
                     response = await self._send(request)
@@ -131,7 +126,7 @@ class DirectClient:
             # The write has succeeded: its caller must learn that, whatever the observer does.
             log.exception("%s: the write could not be recorded for cached reads", request.described)
 
-    async def _send_to(self, mapping: RestMapping, operation: Get | Write, request: RestRequest) -> RestResponse:
+    async def _send_to(self, mapping: RestMapping, operation: Get | ObjectWrite, request: RestRequest) -> RestResponse:
         """Send a request for one object. If it does not exist, cached reads must not return it any more."""
         try:
             return await self._send(request)

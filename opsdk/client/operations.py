@@ -24,12 +24,32 @@ class Get(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
     options: GetOptions = GetOptions()
 
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """The kind."""
+        return self.kind.gvk
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for a cluster-scoped object."""
+        return self.key.namespace
+
 
 class List(msgspec.Struct, frozen=True, kw_only=True):
     """Read many objects."""
 
     kind: Kind[Any]
     options: ListOptions = ListOptions()
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """The kind."""
+        return self.kind.gvk
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for all namespaces, and for a cluster-scoped kind."""
+        return self.options.namespace
 
 
 class Watch(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,42 +58,52 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind[Any]
     options: WatchOptions = WatchOptions()
 
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """The kind."""
+        return self.kind.gvk
 
-class Create(msgspec.Struct, frozen=True, kw_only=True):
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for all namespaces, and for a cluster-scoped kind."""
+        return self.options.namespace
+
+
+class ObjectWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write of one object or of one of its subresources."""
+
+    obj: AnyObject
+    subresource: str = ""
+    body: AnyObject | None = None
+    options: WriteOptions = WriteOptions()
+
+    @property
+    def gvk(self) -> GroupVersionKind:
+        """The kind of `obj`."""
+        return GroupVersionKind.parse(self.obj.api_version, self.obj.kind)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of `obj`; empty for a cluster-scoped object."""
+        return self.obj.metadata.namespace
+
+
+class Create(ObjectWrite, frozen=True, kw_only=True):
     """Create an object, or post `body` to a subresource of `obj`."""
 
-    obj: AnyObject
-    subresource: str = ""
-    body: AnyObject | None = None
-    options: WriteOptions = WriteOptions()
 
-
-class Update(msgspec.Struct, frozen=True, kw_only=True):
+class Update(ObjectWrite, frozen=True, kw_only=True):
     """Replace an object or one of its subresources."""
 
-    obj: AnyObject
-    subresource: str = ""
-    body: AnyObject | None = None
-    options: WriteOptions = WriteOptions()
 
-
-class PatchObject(msgspec.Struct, frozen=True, kw_only=True):
+class PatchObject(ObjectWrite, frozen=True, kw_only=True):
     """Patch an object or one of its subresources."""
 
-    obj: AnyObject
     patch: Patch
-    subresource: str = ""
-    body: AnyObject | None = None
-    options: WriteOptions = WriteOptions()
 
 
-class Apply(msgspec.Struct, frozen=True, kw_only=True):
+class Apply(ObjectWrite, frozen=True, kw_only=True):
     """Server-side apply of an object or one of its subresources."""
-
-    obj: AnyObject
-    subresource: str = ""
-    body: AnyObject | None = None
-    options: WriteOptions = WriteOptions()
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +113,11 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
     key: ObjectKey
     options: DeleteOptions = DeleteOptions()
 
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for a cluster-scoped object."""
+        return self.key.namespace
+
 
 class DeleteAllOf(msgspec.Struct, frozen=True, kw_only=True):
     """Delete the objects that `select` matches."""
@@ -91,33 +126,11 @@ class DeleteAllOf(msgspec.Struct, frozen=True, kw_only=True):
     select: ListOptions = ListOptions()
     options: DeleteOptions = DeleteOptions()
 
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for all namespaces, and for a cluster-scoped kind."""
+        return self.select.namespace
 
-Operation = Get | List | Create | Update | PatchObject | Apply | Delete | DeleteAllOf
+
+Operation = Get | List | ObjectWrite | Delete | DeleteAllOf
 """Every operation except `Watch`, which returns a stream."""
-
-Write = Create | Update | PatchObject | Apply
-"""The operations with `WriteOptions`."""
-
-
-def gvk_of_operation(operation: Operation | Watch) -> GroupVersionKind:
-    """Return the kind of an operation."""
-    match operation:
-        case Get() | List() | Watch():
-            return operation.kind.gvk
-        case Delete() | DeleteAllOf():
-            return operation.gvk
-        case _:
-            return GroupVersionKind.parse(operation.obj.api_version, operation.obj.kind)
-
-
-def namespace_of(operation: Operation | Watch) -> str:
-    """Return the namespace of an operation; empty for all namespaces and for cluster-scoped kinds."""
-    match operation:
-        case Get() | Delete():
-            return operation.key.namespace
-        case List() | Watch():
-            return operation.options.namespace
-        case DeleteAllOf():
-            return operation.select.namespace
-        case _:
-            return operation.obj.metadata.namespace

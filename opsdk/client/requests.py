@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -74,23 +75,7 @@ def build_request(operation: Operation, mapping: RestMapping) -> RestRequest:
         UsageError: the operation has no valid request, for example because a name is missing.
         EncodeError: the object has no JSON form.
     """
-    match operation:
-        case Get():
-            return _get(operation, mapping)
-        case List():
-            return _list(operation, mapping)
-        case Create():
-            return _create(operation, mapping)
-        case Update():
-            return _update(operation, mapping)
-        case PatchObject():
-            return _patch(operation, mapping)
-        case Apply():
-            return _apply(operation, mapping)
-        case Delete():
-            return _delete(operation, mapping)
-        case DeleteAllOf():
-            return _delete_all(operation, mapping)
+    return _BUILDERS[type(operation)](operation, mapping)
 
 
 # ------------------------------------------------------------------ reading
@@ -262,3 +247,15 @@ def _require_name(target: RequestTarget) -> None:
 
 def _pairs(**values: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in values.items() if value]
+
+
+_BUILDERS: Mapping[type[Operation], Callable[[Any, RestMapping], RestRequest]] = {
+    Get: _get,
+    List: _list,
+    Create: _create,
+    Update: _update,
+    PatchObject: _patch,
+    Apply: _apply,
+    Delete: _delete,
+    DeleteAllOf: _delete_all,
+}

@@ -46,14 +46,13 @@ class Delegating:
         return await (self.cached if self._is_cached(operation) else self.direct).execute(operation)
 
     def _is_cached(self, operation: Operation) -> bool:
-        match operation:
-            case Get():
-                is_plain = not operation.subresource
-            case List():
-                # A cache continue token is not valid on the server; the cache returns an error that explains it.
-                is_plain = operation.options.continue_token in ("", CONTINUE_NOT_SUPPORTED)
-            case _:
-                return False
+        if isinstance(operation, Get):
+            is_plain = not operation.subresource
+        elif isinstance(operation, List):
+            # A cache continue token is not valid on the server; the cache returns an error that explains it.
+            is_plain = operation.options.continue_token in ("", CONTINUE_NOT_SUPPORTED)
+        else:
+            return False
         options = operation.options
         if not is_plain or options.uncached or options.resource_version:
             return False

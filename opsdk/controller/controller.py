@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
-from opsdk.aio.randomness import loop_uuid4
+from opsdk.aio.randomness import UuidSequence
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
 from opsdk.aio.waiting import wait_ended
@@ -24,20 +24,20 @@ from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileEnd, is_terminal
-from opsdk.controller.reconcile import RECONCILE_ID, ContextReconciler, ReconcilerAdapter
+from opsdk.controller.reconcile import ContextReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
 from opsdk.errors import ShutdownTimeoutError, UsageError
 from opsdk.event.request import Request
 from opsdk.queue.core import QueueItem
-from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
+from opsdk.queue.work_queue import ShutDownError, WorkQueue
 from opsdk.sources import EventSource
 from opsdk.telemetry.activity import Activity
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_failure, log_result, log_started
-from opsdk.telemetry.records import Hooks, Queued, Reconciled, ReconcileStarted, TelemetryHook, Workers
+from opsdk.telemetry.records import Hooks, Reconciled, ReconcileStarted, TelemetryHook, Workers
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -109,6 +109,7 @@ class Controller:
         self.reconciler: ContextReconciler = adapter
         self.journal = journal
         self._requeue = requeue or RequeuePolicy()
+        self._ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
@@ -117,9 +118,9 @@ class Controller:
             name,
             rate_limiter=copy.deepcopy(self.options.rate_limiter),
             clock=clock,
-            hooks=_Hooks(self),
             item_type=adapter.declaration.request_type,
         )
+        self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error, clock=clock)
         self._sources = SourceGroup(
             name, sources, queue=self.queue, options=self.options, tasks=self._tasks, clock=clock
@@ -283,23 +284,19 @@ class Controller:
         ctx = self._context(queue_item)
         started = self._started(ctx)
         began, started_at = self._clock.now(), self._clock.wall()
-        token = RECONCILE_ID.set(ctx.reconcile_id)
-        try:
-            with (
-                LogContext(started.log_fields),
-                self.hook.reconcile(started),
-                Activity(enabled=recorded) as activity,
-            ):
-                log_started(ctx.causes)
-                end = await self._attempt(queue_item, ctx)
-                seconds = self._clock.now() - began
-                if end.error is None:
-                    log_result(end, seconds)
-                self.hook.record(
-                    Reconciled(controller=self.name, result=end.outcome, seconds=seconds, error=end.error, **end.notes)
-                )
-        finally:
-            RECONCILE_ID.reset(token)
+        with (
+            LogContext(started.log_fields),
+            self.hook.reconcile(started),
+            Activity(enabled=recorded) as activity,
+        ):
+            log_started(ctx.causes)
+            end = await self._attempt(queue_item, ctx)
+            seconds = self._clock.now() - began
+            if end.error is None:
+                log_result(end, seconds)
+            self.hook.record(
+                Reconciled(controller=self.name, result=end.outcome, seconds=seconds, error=end.error, **end.notes)
+            )
         record = ReconcileRecord(
             controller=self.name,
             kind=self._kind_name,
@@ -339,11 +336,11 @@ class Controller:
         request = queue_item.item
         if self._cluster_name and type(request) is Request:
             # The queue belongs to one cluster, so its items need no name.
-            request = request._replace(cluster=self._cluster_name)
+            request = Request(request.namespace, request.name, self._cluster_name)
         return Context(
             request=request,
             controller=self.name,
-            reconcile_id=loop_uuid4(),
+            reconcile_id=self._ids.next(),
             causes=queue_item.causes,
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
             deadline=self._clock.now() + limit if limit else None,
@@ -386,9 +383,11 @@ class Controller:
         now, processing = self._clock.now(), self.queue.core.processing()
         self._reported_slow &= processing.items()
         for item, started in processing.items() - self._reported_slow:
-            seconds = now - started
-            if seconds < _SLOW_RECONCILE:
+            # The sum, as in the timer below: by rounding, `now - started` may be less than the limit when the timer is
+            # due. In virtual time it would then be due for ever.
+            if started + _SLOW_RECONCILE > now:
                 continue
+            seconds = now - started
             self._reported_slow.add((item, started))
             log.warning(
                 "controller %s: the reconcile of %s runs for %.0f s; until it ends, its worker takes nothing else "
@@ -405,27 +404,3 @@ class Controller:
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"
-
-
-class _Hooks(QueueHooks):
-    """Converts the queue's events to records."""
-
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-
-    # Without a helper: each reconcile calls three of these.
-    def added(self) -> None:
-        c = self._controller
-        c.hook.record(Queued(controller=c.name, event="added", queue=c.queue.core))
-
-    def retried(self) -> None:
-        c = self._controller
-        c.hook.record(Queued(controller=c.name, event="retried", queue=c.queue.core))
-
-    def taken(self, waited: float) -> None:
-        c = self._controller
-        c.hook.record(Queued(controller=c.name, event="taken", seconds=waited, queue=c.queue.core))
-
-    def finished(self, worked: float) -> None:
-        c = self._controller
-        c.hook.record(Queued(controller=c.name, event="finished", seconds=worked, queue=c.queue.core))

@@ -96,28 +96,35 @@ class Journal:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._records: deque[ReconcileRecord] = deque()
-        # Number of records, counted from the newest, that still have their objects.
-        self._whole = 0
+        self._sizes: deque[int] = deque()
+        """Bytes of the objects of each record."""
+        # Number of records, counted from the oldest, that no longer have their objects.
+        self._without_objects = 0
 
     def add(self, record: ReconcileRecord) -> None:
         """Add a reconcile; the oldest one goes when there is no room."""
         if not self.size:
             return
+        size = 0
+        for read in record.reads:
+            size += len(read.data or b"")
         self._records.append(record)
-        self._whole += 1
-        self._bytes += _bytes(record)
-        while len(self._records) > self.size:
-            dropped = self._records.popleft()
-            if self._whole > len(self._records):
-                self._whole -= 1
-                self._bytes -= _bytes(dropped)
-        while self._bytes > self._max_bytes and self._whole:
-            position = len(self._records) - self._whole
-            oldest = self._records[position]
-            self._bytes -= _bytes(oldest)
-            self._whole -= 1
-            reads = tuple(read._replace(data=None) for read in oldest.reads)
-            self._records[position] = msgspec.structs.replace(oldest, reads=reads)
+        self._sizes.append(size)
+        self._bytes += size
+        if len(self._records) > self.size:
+            self._records.popleft()
+            self._bytes -= self._sizes.popleft()
+            self._without_objects = max(self._without_objects - 1, 0)
+        while self._bytes > self._max_bytes:
+            self._drop_objects(self._without_objects)
+            self._without_objects += 1
+
+    def _drop_objects(self, position: int) -> None:
+        record = self._records[position]
+        reads = tuple(read._replace(data=None) for read in record.reads)
+        self._records[position] = msgspec.structs.replace(record, reads=reads)
+        self._bytes -= self._sizes[position]
+        self._sizes[position] = 0
 
     def find(
         self, *, controller: str = "", namespace: str | None = None, name: str = "", reconcile_id: str = ""
@@ -138,7 +145,3 @@ class Journal:
 
     def __repr__(self) -> str:
         return f"<Journal of {len(self)} reconciles, {self._bytes} bytes>"
-
-
-def _bytes(record: ReconcileRecord) -> int:
-    return sum([len(read.data) for read in record.reads if read.data is not None])

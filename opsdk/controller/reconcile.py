@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -170,7 +169,3 @@ class ReconcilerAdapter:
     def __repr__(self) -> str:
         function = self.declaration.function
         return f"<ReconcilerAdapter {getattr(function, '__qualname__', function)}>"
-
-
-RECONCILE_ID: ContextVar[str] = ContextVar("opsdk_reconcile_id", default="")
-"""The id of the running reconcile, unique for each attempt."""

@@ -58,13 +58,13 @@ class Membership:
                 shown.add(holder)
                 self._observe(holder, lease, answered_at)
         # The member of a deleted lease may not have observed the deletion yet.
-        for holder in (holders | self._members.keys()) - shown - {""}:
+        for holder in sorted((holders | self._members.keys()) - shown - {""}):
             member = self._members.get(holder)
             if member is not None and not self.is_alive(holder):
                 member.lease = None
             elif member is None or member.lease is not None:
                 self._members[holder] = _ObservedMember(None, "", answered_at, self._lease_duration)
-        for holder in self._members.keys() - shown - holders:
+        for holder in sorted(self._members.keys() - shown - holders):
             if not self.is_alive(holder):
                 del self._members[holder]
 

@@ -95,7 +95,7 @@ class FleetRunner:
     def _on_change(self, clusters: Clusters) -> None:
         before, self._entries = self._entries, clusters
         self.ownership.set_shards(clusters.keys())
-        for name in clusters.keys() & before.keys():
+        for name in sorted(clusters.keys() & before.keys()):
             if clusters[name] != before[name]:
                 log.info("the configuration of cluster %s has changed: reconnecting", name)
                 self.ownership.restart(name)

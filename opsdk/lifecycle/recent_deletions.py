@@ -12,7 +12,7 @@ from __future__ import annotations
 from opsdk.cache.own_writes import revision_of
 
 KEEP_SECONDS = 60.0
-"""How long a deletion is remembered: lists are seldom older."""
+"""Seconds for which a deletion is remembered; stale lists are rarely older."""
 RETRY_SECONDS = 10.0
 """When a stale object is looked at again."""
 

@@ -17,6 +17,11 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+# As in filters.go.
+_TOKEN_SECONDS = 60.0
+_ALLOW_SECONDS = 300.0
+_DENY_SECONDS = 30.0
+
 
 class MetricsAuthorization:
     """Allows a request if its bearer token belongs to a user with access to the path.
@@ -31,7 +36,9 @@ class MetricsAuthorization:
     """
 
     def __init__(self, client: ReviewClient, *, clock: Clock = LOOP_CLOCK) -> None:
-        self._auth = DelegatedAuth(client, clock=clock)
+        self._auth = DelegatedAuth(
+            client, token_seconds=_TOKEN_SECONDS, allow_seconds=_ALLOW_SECONDS, deny_seconds=_DENY_SECONDS, clock=clock
+        )
 
     async def check(self, request: HttpRequest) -> HttpResponse | None:
         """Return None to allow the request, or the response: 401, 403, or 500 if a review fails."""

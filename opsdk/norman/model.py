@@ -485,7 +485,7 @@ class ApiContext:
 
 
 RequestResult = HttpResponse | RawResource | GenericCollection | JsonObject | None
-"""What a handler returns: a response, or what the writer of the request's format writes; None for 204."""
+"""The result of a handler: a response, or a value for the writer of the request's format; None for 204."""
 
 RequestHandler = Callable[[ApiContext, "NextHandler"], Awaitable[RequestResult]]
 """Handles a request; ``await next_handler(context)`` calls the default handler."""

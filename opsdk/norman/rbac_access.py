@@ -29,6 +29,7 @@ RESOURCE = "resource"
 
 # A right or a token that is taken away ends within this many seconds.
 _TTL_SECONDS = 10.0
+_DENY_SECONDS = 30.0
 
 
 class RbacAccess(AllAccess):
@@ -49,7 +50,12 @@ class RbacAccess(AllAccess):
     ) -> None:
         self._namespaces = namespaces
         self._auth = DelegatedAuth(
-            client, token_seconds=_TTL_SECONDS, allow_seconds=_TTL_SECONDS, max_cached=16_384, clock=clock
+            client,
+            token_seconds=_TTL_SECONDS,
+            allow_seconds=_TTL_SECONDS,
+            deny_seconds=_DENY_SECONDS,
+            max_cached=16_384,
+            clock=clock,
         )
 
     async def authenticate(self, request: HttpRequest) -> UserInfo | None:

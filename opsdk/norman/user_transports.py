@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
-from opsdk.api.authentication.v1 import UserInfo
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
 from opsdk.rest.config import Config, Impersonate
@@ -77,9 +76,3 @@ class UserTransports(Closing):
 
     def __repr__(self) -> str:
         return f"<UserTransports of {len(self._transports)} users>"
-
-
-def user_of_info(info: UserInfo) -> User:
-    """Return the user that a TokenReview names."""
-    extra = {name: tuple(values) for name, values in info.extra.items()}
-    return User(name=info.username or "", uid=info.uid or "", groups=tuple(info.groups), extra=extra)

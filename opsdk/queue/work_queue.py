@@ -8,34 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
 from opsdk.queue.core import QueueCore, QueueItem
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
 from opsdk.telemetry.cause import ReconcileCause
+from opsdk.telemetry.records import QueueHooks
 
 K = TypeVar("K", bound=Hashable)
-
-
-class QueueHooks(Protocol):
-    """Events of a queue, for metrics."""
-
-    def added(self) -> None:
-        """An item was queued."""
-        ...
-
-    def taken(self, waited: float) -> None:
-        """A worker took an item that was ready for `waited` seconds."""
-        ...
-
-    def finished(self, worked: float) -> None:
-        """A worker finished an item after `worked` seconds."""
-        ...
-
-    def retried(self) -> None:
-        """An item was queued again after a failure."""
-        ...
 
 
 class ShutDownError(Exception):
@@ -53,6 +34,9 @@ class WorkQueue(Generic[K]):
         clock: source of time.
         hooks: called for each event.
         item_type: class of the items; `EventDispatcher` refuses others.
+
+    Attributes:
+        hooks: see above; may be set before the first event.
     """
 
     def __init__(
@@ -71,7 +55,7 @@ class WorkQueue(Generic[K]):
         )
         self.core: QueueCore[K] = QueueCore()
         self._clock = clock
-        self._hooks = hooks
+        self.hooks = hooks
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: Timer | None = None
         self._timer_at: float | None = None
@@ -81,15 +65,15 @@ class WorkQueue(Generic[K]):
     def add(self, item: K, *, after: float = 0.0, priority: int = 0, cause: ReconcileCause | None = None) -> None:
         """Queue `item` for `after` seconds from now (see `QueueCore.add`). Does nothing after shutdown."""
         now = self._clock.now()
-        if self.core.add(item, now=now, after=after, priority=priority, cause=cause) and self._hooks:
-            self._hooks.added()
+        if self.core.add(item, now=now, after=after, priority=priority, cause=cause) and self.hooks:
+            self.hooks.added()
         self._wake(now)
 
     def add_rate_limited(self, item: K, *, priority: int = 0, cause: ReconcileCause | None = None) -> float:
         """Queue `item` after the rate limiter's delay. Returns the delay in seconds."""
         wait = self.rate_limiter.when(item, now=self._clock.now())
-        if self._hooks:
-            self._hooks.retried()
+        if self.hooks:
+            self.hooks.retried()
         self.add(item, after=wait, priority=priority, cause=cause)
         return wait
 
@@ -101,8 +85,8 @@ class WorkQueue(Generic[K]):
     def get_nowait(self) -> QueueItem[K] | None:
         """Return the next item, or None if none is ready."""
         queue_item = self.core.take(self._clock.now())
-        if queue_item is not None and self._hooks:
-            self._hooks.taken(queue_item.waited)
+        if queue_item is not None and self.hooks:
+            self.hooks.taken(queue_item.waited)
         return queue_item
 
     async def get(self) -> QueueItem[K]:
@@ -132,8 +116,8 @@ class WorkQueue(Generic[K]):
         """The worker has finished `item`."""
         now = self._clock.now()
         worked = self.core.done(item, now=now)
-        if self._hooks:
-            self._hooks.finished(worked)
+        if self.hooks:
+            self.hooks.finished(worked)
         self._wake(now)
         if self.core.ended:
             self._wake_all()

@@ -13,17 +13,15 @@ import msgspec
 from cachetools import TLRUCache
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.timeout import timeout
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.authorization.v1 import SelfSubjectRulesReview, SelfSubjectRulesReviewSpec
 from opsdk.errors import ForbiddenError
-from opsdk.rbac.delegated import ReviewClient
+from opsdk.rbac.delegated import ReviewClient, send_review
 from opsdk.rbac.permissions import Permission, RuleSet
 
 # Seconds for which the rules of a namespace hold: with one of the rights, and without.
 _ALLOW_SECONDS = 10.0
 _DENY_SECONDS = 30.0
-_TIMEOUT = 10.0
 # Reviews in flight at a time.
 _CONCURRENCY = 8
 _MAX_CACHED = 16_384
@@ -66,12 +64,13 @@ class UserNamespaces:
         allowing: list[str] = []
         for first in range(0, len(names), _CONCURRENCY):
             chunk = names[first : first + _CONCURRENCY]
-            rules = await asyncio.gather(*(self._rules_in(user, name) for name in chunk))
-            allowing += [
-                name
-                for name, granted in zip(chunk, rules, strict=True)
-                if granted.covers(Permission(verb, group, resource, namespace=name))
-            ]
+            # Not as soon as one fails: the others would go on after this call.
+            results = await asyncio.gather(*(self._rules_in(user, name) for name in chunk), return_exceptions=True)
+            for name, rules in zip(chunk, results, strict=True):
+                if isinstance(rules, BaseException):
+                    raise rules
+                if rules.covers(Permission(verb, group, resource, namespace=name)):
+                    allowing.append(name)
         return allowing
 
     async def _rules_in(self, user: UserInfo, namespace: str) -> RuleSet:
@@ -80,12 +79,11 @@ class UserNamespaces:
         if rules is None:
             review = SelfSubjectRulesReview(spec=SelfSubjectRulesReviewSpec(namespace=namespace))
             try:
-                async with timeout(self._clock, _TIMEOUT):
-                    status = (await self._client_for(user).create(review)).status
+                review = await send_review(self._client_for(user), review, self._clock)
             except ForbiddenError:
                 rules = RuleSet()
             else:
-                answer = RuleSet.from_review(status, namespace)
+                answer = RuleSet.from_review(review.status, namespace)
                 rules = RuleSet(each for each in answer.permissions if each.verb in _VERBS)
             self._rules[key] = rules
         return rules

@@ -16,8 +16,8 @@ from opsdk.errors import RequestInfo, UsageError
 
 # RFC 3986 allows these in a path segment, besides letters, digits and "-._~".
 _SEGMENT_SAFE = "!$&'()*+,;=:@"
-# A path of such names needs no escapes: nearly every one.
-_PLAIN = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
+# A segment of these needs no escapes: nearly every one.
+_PLAIN = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 
 
 class RestRequest(msgspec.Struct, frozen=True):
@@ -109,18 +109,25 @@ def resource_path(  # noqa: PLR0917 - the order of the path itself
     """
     if not version or not resource:
         raise UsageError(f"a path needs a version and a resource, not {version!r} and {resource!r}")
+    path = _collection_path(group, version, resource, namespace)
+    if name:
+        path += f"/{_escaped(name)}"
+    if subresource:
+        path += "".join([f"/{_escaped(segment)}" for segment in subresource.split("/")])
+    return path
+
+
+@lru_cache(maxsize=1024)
+def _collection_path(group: str, version: str, resource: str, namespace: str) -> str:
     segments = ["apis", group, version] if group else ["api", version]
     if namespace:
         segments += ["namespaces", namespace]
-    segments.append(resource)
-    if name:
-        segments.append(name)
-    if subresource:
-        segments += subresource.split("/")
-    path = "/" + "/".join(segments)
-    if _PLAIN.fullmatch(path) and path.count("/") == len(segments):
-        return path
-    for segment in segments:
-        if segment in {".", ".."}:  # would change the path
-            raise UsageError(f"{segment!r} is not allowed as a path segment")
-    return "/" + "/".join(quote(segment, safe=_SEGMENT_SAFE) for segment in segments)
+    return "".join(f"/{_escaped(segment)}" for segment in (*segments, resource))
+
+
+def _escaped(segment: str) -> str:
+    if _PLAIN.fullmatch(segment):
+        return segment
+    if segment in {".", ".."}:
+        raise UsageError(f"{segment!r} is not allowed as a path segment: it would change the path")
+    return quote(segment, safe=_SEGMENT_SAFE)

@@ -165,7 +165,9 @@ def parse_warnings(response: RestResponse) -> list[Warning299]:
     >>> parse_warnings(RestResponse(200, {"warning": '299 - "v1beta1 is deprecated"'}))
     [Warning299(text='v1beta1 is deprecated', agent='-')]
     """
-    header, warnings, position = response.headers.get("warning", ""), [], 0
+    header, warnings, position = response.headers.get("warning"), [], 0
+    if not header:
+        return []
     while match := _WARNING.match(header, position):
         if match[1] == "299":
             warnings.append(Warning299(text=_ESCAPED.sub(r"\1", match[3]), agent=match[2]))

@@ -124,8 +124,9 @@ class Transport(Closing):
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
+        self._authority = self.endpoint.authority
         self._headers: tuple[tuple[str, str], ...] = (
-            ("Host", self.endpoint.authority),
+            ("Host", self._authority),
             ("User-Agent", config.user_agent),
             *(() if config.disable_compression or config.app is not None else (("Accept-Encoding", "gzip"),)),
             *config.impersonate.headers(),
@@ -209,7 +210,7 @@ class Transport(Closing):
         if seconds is None:
             return await self._perform(request, whole=whole, retry=retry, until=None)
         try:
-            async with self._timeouts.timeout(seconds) as running:
+            with self._timeouts.timeout(seconds) as running:
                 return await self._perform(request, whole=whole, retry=retry, until=running.ends_at)
         except TimeoutError as error:
             raise _of(request, DeadlineError(f"no answer within {seconds:g} s")) from error
@@ -265,9 +266,7 @@ class Transport(Closing):
         """Return the block of the hooks that follow the request; it yields headers."""
         if not self._hook.follows_requests:
             return NO_HEADERS
-        return self._hook.request(
-            RequestStarted(request=request.info, method=request.method, host=self.endpoint.authority)
-        )
+        return self._hook.request(RequestStarted(request=request.info, method=request.method, host=self._authority))
 
     async def _respond(
         self, request: RestRequest, headers: Mapping[str, str], *, whole: bool
@@ -302,7 +301,7 @@ class Transport(Closing):
         """Pass the attempt to log and hooks."""
         record = Requested(
             method=request.method,
-            host=self.endpoint.authority,
+            host=self._authority,
             status=0 if outcome is None or isinstance(outcome, TransportError) else outcome.status,
             seconds=self._clock.now() - started,
             request=request.info,

@@ -16,18 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from opsdk.errors import ConfigError, RequestInfo
+from opsdk.errors import RequestInfo
+from opsdk.extras import RequiredExtra
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.records import Reconciled, ReconcileStarted, Record, Requested, RequestStarted, TelemetryHook
 
-try:
+with RequiredExtra("otel", "tracing"):
     from opentelemetry import trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ImportError as _error:
-    raise ConfigError(
-        "tracing needs OpenTelemetry: install the extra opsdk[otel], and opentelemetry-sdk with an exporter"
-    ) from _error
 
 AttributeValue = str | int | float | bool | Sequence[str]
 

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import cast
 
+import msgspec
+
 from opsdk.loading import on_first_use
 from opsdk.telemetry.records import (
     CertificateRead,
     Leadership,
     LoopStalled,
     Queued,
+    QueueHooks,
     QueueView,
     Reconciled,
     ReconcileOutcome,
@@ -197,24 +200,37 @@ class PrometheusHook(TelemetryHook):
     def record(self, record: Record) -> None:
         """Update the metrics of one record."""
         match record:
-            case Queued():
-                name = record.controller
-                self._queues[name] = record.queue
-                match record.event:
-                    case "added":
-                        self._adds.inc(name, name)
-                    case "retried":
-                        self._retries.inc(name, name)
-                    case "taken":
-                        self._waited.observe(record.seconds, name, name)
-                    case "finished":
-                        self._worked.observe(record.seconds, name, name)
             case Reconciled():
                 self._record_reconcile(record)
             case Requested():
                 self._record_request(record)
+            case Queued():
+                self._record_queue(record)
             case _:
                 self._record_rare(record)
+
+    def queue_hooks(self, controller: str, queue: QueueView) -> QueueHooks:
+        """Return the series of the queue. Each reconcile has three events."""
+        self._queues[controller] = queue
+        return _QueueSeries(
+            added=self._adds.series(controller, controller).inc,
+            retried=self._retries.series(controller, controller).inc,
+            taken=self._waited.series(controller, controller).observe,
+            finished=self._worked.series(controller, controller).observe,
+        )
+
+    def _record_queue(self, record: Queued) -> None:
+        """Count an event that another hook passes on."""
+        hooks = self.queue_hooks(record.controller, record.queue)
+        match record.event:
+            case "added":
+                hooks.added()
+            case "retried":
+                hooks.retried()
+            case "taken":
+                hooks.taken(record.seconds)
+            case "finished":
+                hooks.finished(record.seconds)
 
     def _record_rare(self, record: Record) -> None:
         match record:
@@ -245,18 +261,18 @@ class PrometheusHook(TelemetryHook):
             return
         self._webhook_load.set(record.in_flight, name)
         # Create every series at zero, so that alerts on its rate work.
-        self._webhook_seconds.create(name)
+        self._webhook_seconds.series(name)
         for code in ("200", "500"):
             self._webhook_requests.inc(name, code, by=0)
 
     def _record_request(self, record: Requested) -> None:
         code = str(record.status) if record.status else "<error>"
         method, host = record.method, record.host
-        self._requests.inc(code, method, host)
-        self._request_seconds.observe(record.seconds, method, host)
-        self._sent.observe(record.sent_bytes, method, host)
+        self._requests.series(code, method, host).inc()
+        self._request_seconds.series(method, host).observe(record.seconds)
+        self._sent.series(method, host).observe(record.sent_bytes)
         if record.received_bytes is not None:
-            self._received.observe(record.received_bytes, method, host)
+            self._received.series(method, host).observe(record.received_bytes)
         if record.throttled is not None:
             self._throttled.observe(record.throttled, method, host)
         if record.attempt:
@@ -269,14 +285,14 @@ class PrometheusHook(TelemetryHook):
             self._total.inc(name, result.value, by=0)
         for metric in (self._errors, self._terminal, self._panics, self._timeouts):
             metric.inc(name, by=0)
-        self._seconds.create(name)
+        self._seconds.series(name)
         self._limit.set(record.limit, name)
         self._queues[name] = record.queue
 
     def _record_reconcile(self, record: Reconciled) -> None:
         name = record.controller
-        self._total.inc(name, record.result._value_)  # `value` is a property: two calls
-        self._seconds.observe(record.seconds, name)
+        self._total.series(name, record.result._value_).inc()  # `value` is a property: two calls
+        self._seconds.series(name).observe(record.seconds)
         if record.result is ReconcileOutcome.ERROR:
             self._errors.inc(name)
             self._terminal.inc(name, by=record.terminal)
@@ -311,6 +327,15 @@ class PrometheusHook(TelemetryHook):
             depth[label] = depth.get(label, 0) + count
         for label, count in depth.items():
             self._depth.set(count, name, name, label)
+
+
+class _QueueSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """The series of one queue. Its fields are the methods of `QueueHooks`."""
+
+    added: Callable[[], None]
+    retried: Callable[[], None]
+    taken: Callable[[float], None]
+    finished: Callable[[float], None]
 
 
 class _WithoutCreated:

@@ -104,6 +104,26 @@ class QueueView(Protocol):
         ...
 
 
+class QueueHooks(Protocol):
+    """Receives the events of one work queue."""
+
+    def added(self) -> None:
+        """An item was queued."""
+        ...
+
+    def retried(self) -> None:
+        """An item was queued again after a failure."""
+        ...
+
+    def taken(self, waited: float) -> None:
+        """A worker took an item that was ready for `waited` seconds."""
+        ...
+
+    def finished(self, worked: float) -> None:
+        """A worker finished an item after `worked` seconds."""
+        ...
+
+
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
     """A work queue has changed.
 
@@ -260,6 +280,13 @@ class TelemetryHook:
     def record(self, record: Record) -> None:
         """Receive one record. Must not block."""
 
+    def queue_hooks(self, controller: str, queue: QueueView) -> QueueHooks:
+        """Return the receiver of the events of a controller's queue. The default passes `Queued` records to `record`.
+
+        Override it to look up metrics once for each controller instead of once for each event.
+        """
+        return _QueueRecords(self, controller, queue)
+
     def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return a block that lasts as long as the reconcile. It must not change what the reconcile raises."""
         return _NO_BLOCK
@@ -267,6 +294,70 @@ class TelemetryHook:
     def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
         """Return a block that lasts as long as the attempt. It yields headers to send, such as ``traceparent``."""
         return NO_HEADERS
+
+
+class _QueueRecords:
+    """Makes a `Queued` record of each event of a queue."""
+
+    def __init__(self, hook: TelemetryHook, controller: str, queue: QueueView) -> None:
+        self._hook = hook
+        self._controller = controller
+        self._queue = queue
+
+    def _record(self, event: str, seconds: float = 0.0) -> None:
+        self._hook.record(Queued(controller=self._controller, event=event, queue=self._queue, seconds=seconds))
+
+    def added(self) -> None:
+        self._record("added")
+
+    def retried(self) -> None:
+        self._record("retried")
+
+    def taken(self, waited: float) -> None:
+        self._record("taken", waited)
+
+    def finished(self, worked: float) -> None:
+        self._record("finished", worked)
+
+
+_QUEUE_HOOK_RAISED = "a telemetry hook raised at an event of the queue of %s"
+
+
+class _QueueHooksOfAll:
+    """Passes the events of a queue to several receivers. What one raises is logged; the others still get the event."""
+
+    def __init__(self, hooks: Sequence[QueueHooks], controller: str) -> None:
+        self._hooks = tuple(hooks)
+        self._controller = controller
+
+    # Without a helper: each reconcile calls three of these.
+    def added(self) -> None:
+        for hook in self._hooks:
+            try:
+                hook.added()
+            except Exception:
+                log.exception(_QUEUE_HOOK_RAISED, self._controller)
+
+    def retried(self) -> None:
+        for hook in self._hooks:
+            try:
+                hook.retried()
+            except Exception:
+                log.exception(_QUEUE_HOOK_RAISED, self._controller)
+
+    def taken(self, waited: float) -> None:
+        for hook in self._hooks:
+            try:
+                hook.taken(waited)
+            except Exception:
+                log.exception(_QUEUE_HOOK_RAISED, self._controller)
+
+    def finished(self, worked: float) -> None:
+        for hook in self._hooks:
+            try:
+                hook.finished(worked)
+            except Exception:
+                log.exception(_QUEUE_HOOK_RAISED, self._controller)
 
 
 class Hooks(TelemetryHook):
@@ -293,6 +384,11 @@ class Hooks(TelemetryHook):
                 hook.record(record)
             except Exception:
                 log.exception("a telemetry hook raised at %s", record)
+
+    def queue_hooks(self, controller: str, queue: QueueView) -> QueueHooks:
+        """Return the receiver of all hooks that need the events."""
+        hooks = (hook for hook in self.hooks if _overrides(hook, "record") or _overrides(hook, "queue_hooks"))
+        return _QueueHooksOfAll([hook.queue_hooks(controller, queue) for hook in hooks], controller)
 
     def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:
         """Enter the block of each hook."""

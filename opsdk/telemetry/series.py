@@ -20,13 +20,37 @@ with on_first_use:
     from opsdk.telemetry import prometheus_library as library
 
 
+class NumberSeries:
+    """One number of a counter or gauge. For any thread.
+
+    Attributes:
+        value: the number now.
+    """
+
+    __slots__ = ("_lock", "value")
+
+    def __init__(self) -> None:
+        self.value = 0.0
+        self._lock = threading.Lock()
+
+    def inc(self, by: float = 1.0) -> None:
+        """Add `by`."""
+        with self._lock:
+            self.value += by
+
+
 class _Values(ABC):
     """One number for each combination of labels. For any thread."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
-        self._values: dict[tuple[str, ...], float] = {}
-        self._lock = threading.Lock()
+        self._series: dict[tuple[str, ...], NumberSeries] = {}
+
+    def series(self, *labels: str) -> NumberSeries:
+        """Return the series with these label values. The first call creates it, so it is shown with zero."""
+        series = self._series.get(labels)
+        # `setdefault` is atomic: two threads get the same series.
+        return series if series is not None else self._series.setdefault(labels, NumberSeries())
 
     @abstractmethod
     def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
@@ -35,10 +59,8 @@ class _Values(ABC):
     def collect(self) -> Iterator[library.Metric]:
         """See `prometheus_client.registry.Collector`."""
         family = self._family()
-        with self._lock:
-            values = list(self._values.items())
-        for labels, value in values:
-            family.add_metric(labels, value)
+        for labels, series in tuple(self._series.items()):
+            family.add_metric(labels, series.value)
         yield family
 
 
@@ -58,8 +80,7 @@ class Counters(_Values):
 
     def inc(self, *labels: str, by: float = 1.0) -> None:
         """Add `by` to the series with these label values. Zero creates the series."""
-        with self._lock:
-            self._values[labels] = self._values.get(labels, 0.0) + by
+        self.series(*labels).inc(by)
 
     def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
         return library.CounterMetricFamily(self._name, self._documentation, labels=self._labels)
@@ -81,11 +102,33 @@ class Gauges(_Values):
 
     def set(self, value: float, *labels: str) -> None:
         """Set the series with these label values."""
-        with self._lock:
-            self._values[labels] = float(value)
+        self.series(*labels).value = float(value)
 
     def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
         return library.GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+
+
+class HistogramSeries:
+    """One histogram: the number of values in each bucket, and their sum. For any thread."""
+
+    __slots__ = ("_bounds", "_counts", "_lock", "_total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)  # the last one counts what is above all bounds
+        self._total = 0.0
+        self._lock = threading.Lock()
+
+    def observe(self, value: float) -> None:
+        """Count a value. One that equals a bound is below it."""
+        with self._lock:
+            self._counts[bisect_left(self._bounds, value)] += 1
+            self._total += value
+
+    def read(self) -> tuple[list[int], float]:
+        """Return the count of each bucket, and the sum."""
+        with self._lock:
+            return list(self._counts), self._total
 
 
 class Histograms:
@@ -114,31 +157,23 @@ class Histograms:
     ) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
         self._bounds = tuple(buckets)
-        # The number of values in each bucket, and above all; then their sum.
-        self._series: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
-        self._lock = threading.Lock()
+        self._series: dict[tuple[str, ...], HistogramSeries] = {}
 
-    def create(self, *labels: str) -> None:
-        """Create the series with these label values, so that it is shown before the first value."""
-        with self._lock:
-            self._series.setdefault(labels, ([0] * (len(self._bounds) + 1), [0.0]))
+    def series(self, *labels: str) -> HistogramSeries:
+        """Return the series with these label values. The first call creates it, so it is shown with zeros."""
+        series = self._series.get(labels)
+        return series if series is not None else self._series.setdefault(labels, HistogramSeries(self._bounds))
 
     def observe(self, value: float, *labels: str) -> None:
         """Count a value in the series with these label values. A value that equals a bound is below it."""
-        if labels not in self._series:
-            self.create(*labels)
-        counts, total = self._series[labels]
-        with self._lock:
-            counts[bisect_left(self._bounds, value)] += 1
-            total[0] += value
+        self.series(*labels).observe(value)
 
     def collect(self) -> Iterator[library.Metric]:
         """See `prometheus_client.registry.Collector`."""
         family = library.HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
-        with self._lock:
-            series = [(labels, list(counts), total[0]) for labels, (counts, total) in self._series.items()]
         names = [library.floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
-        for labels, counts, total in series:
+        for labels, series in tuple(self._series.items()):
+            counts, total = series.read()
             passed = 0
             buckets = []
             for name, count in zip(names, counts, strict=True):

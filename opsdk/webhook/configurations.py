@@ -95,7 +95,7 @@ class WebhookService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookClientConfig:
-    """How the API server reaches the webhook server.
+    """The address and CAs with which the API server calls the webhook server.
 
     Attributes:
         service: the Service in front of it; None with `url`.

@@ -36,7 +36,7 @@ T = TypeVar("T", bound=AnyObject)
 T_contra = TypeVar("T_contra", contravariant=True)
 
 Warnings = Sequence[str] | None
-"""What a validator returns: warnings for the client, or None."""
+"""The result of a validator: warnings for the client, or None."""
 
 
 @dataclass(frozen=True, slots=True)

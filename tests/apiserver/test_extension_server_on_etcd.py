@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bookshelf.__main__ import ask, opened, parser
+from bookshelf.__main__ import opened, parser
 from bookshelf.api import GROUP
 from bookshelf.server import make_server
 from envtest.environment import Environment
@@ -77,7 +77,7 @@ async def library(etcd: EtcdCluster) -> AsyncIterator[Library]:
         trust = ClientAuthenticationConfig.of((await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")).data)
         for _ in range(2):
             storage = await stack.enter_async_context(EtcdStorage(options))
-            shelf.replicas.append(make_server(storage, trust, lambda review: ask(front.uncached, review)))
+            shelf.replicas.append(make_server(storage, trust, front.uncached))
         await front.uncached.create(api_service())
 
         async def available() -> None:

@@ -23,8 +23,6 @@ from opsdk.client.operations import (
     PatchObject,
     Update,
     Watch,
-    gvk_of_operation,
-    namespace_of,
 )
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
 from opsdk.errors import ConflictError, NotFoundError, UsageError
@@ -260,5 +258,5 @@ def test_operations_say_what_they_are_about() -> None:
         Delete(gvk=Site.gvk, key=KEY),
         DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns")),
     ]
-    assert {gvk_of_operation(o) for o in about} == {Site.gvk}
-    assert {namespace_of(o) for o in about} == {"ns"}
+    assert {o.gvk for o in about} == {Site.gvk}
+    assert {o.namespace for o in about} == {"ns"}

@@ -14,10 +14,11 @@ from typing import Any, Self
 import pytest
 from flowkit import THING, WIDGET, World, owner
 
+from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
 from opsdk.controller.declaration import ReconcilerForm, inspect_reconciler
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.reconcile import RECONCILE_ID, Result
+from opsdk.controller.reconcile import Result
 from opsdk.errors import (
     CacheSyncError,
     ConflictError,
@@ -34,6 +35,7 @@ from opsdk.sources import Channel, ChannelSource, EventSource, KindSource
 from opsdk.telemetry.context import current
 from opsdk.telemetry.records import Reconciled, Record, TelemetryHook, Workers
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
+from opsdk.testing.loop import VirtualLoop
 
 A = Request("ns", "a")
 Reconcile = Callable[[Request], Awaitable[Any]]
@@ -530,8 +532,8 @@ async def test_a_reconcile_knows_its_names() -> None:
     """Each attempt has an id of its own; log lines inside carry controller, object and id, and nothing outside."""
     seen: list[tuple[str, dict[str, str]]] = []
 
-    async def reconcile(_: Request) -> None:
-        seen.append((RECONCILE_ID.get(), dict(current())))
+    async def reconcile(_: Request, ctx: Context) -> None:
+        seen.append((ctx.reconcile_id, dict(current())))
         if len(seen) == 1:
             raise ValueError
 
@@ -541,7 +543,7 @@ async def test_a_reconcile_knows_its_names() -> None:
     assert len({i for i, _ in seen}) == 2
     for reconcile_id, fields in seen:
         assert fields == {"controller": "c", "namespace": "ns", "name": "a", "reconcileID": reconcile_id}
-    assert RECONCILE_ID.get() == ""
+    assert "reconcileID" not in current()
 
 
 async def test_a_raising_hook_stops_no_worker() -> None:
@@ -819,6 +821,27 @@ async def test_a_reconcile_that_hangs_is_named(caplog: pytest.LogCaptureFixture)
         running.channel.send(Request("ns", "stuck"))
         await asyncio.sleep(61)
         assert "ns/stuck runs for 60 s" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_slow_reconcile_is_named_once_from_any_start(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The timer is due exactly a minute after the start. By rounding, their difference may be less than a minute.
+
+    Virtual time then stood still.
+    """
+
+    async def slow(_: Request) -> None:
+        await asyncio.sleep(70)
+
+    async def main() -> None:
+        await asyncio.sleep(random.Random(seed).random() * 10)
+        async with Running(slow) as running:
+            running.channel.send(Request("ns", "stuck"))
+            await asyncio.sleep(100)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+    assert caplog.text.count("ns/stuck runs for 60 s") == 1
 
 
 async def test_requeue_after_takes_a_timedelta() -> None:

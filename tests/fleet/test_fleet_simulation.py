@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -40,6 +42,30 @@ def test_each_write_is_the_holders_and_each_change_is_handled(seed: int) -> None
     world = fleet_simulation.simulate(seed, clusters=6, replicas=3, seconds=150)
     assert world.problems == []
     assert world.latencies
+
+
+_SCRIPT = """
+import fleet_simulation, logging
+logging.disable(logging.CRITICAL)
+world = fleet_simulation.simulate(3, clusters=6, replicas=3, seconds=100)
+print(world.problems, world.latencies, world.handovers, world.takeovers)
+"""
+
+
+@pytest.mark.slow
+def test_a_seed_repeats_its_run_in_other_processes() -> None:
+    """Whatever the hashes of strings are, and wherever objects are in memory."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+        )
+        for hash_seed in ("1", "2", "3")
+    ]
+    printed = {process.communicate(timeout=120)[0] for process in running}
+    assert len(printed) == 1
+    assert b"[] [" in printed.pop()
 
 
 async def test_a_replica_that_reaches_a_cluster_stands_in_for_its_owner() -> None:

@@ -8,7 +8,6 @@ import pytest
 from rbackit import install, rbac_server, service_account
 
 import envtest
-from bookshelf.__main__ import create_review
 from bookshelf.api import Book, BookSpec
 from bookshelf.rbac import RULES
 from bookshelf.server import make_server
@@ -48,7 +47,7 @@ async def lend(env: envtest.Environment, client: Client, recorder: RuleRecorder)
             await client.update(binding)
     async with Cluster(await service_account(env, client, NAMES), hook=recorder) as front:
         trust = ClientAuthenticationConfig.of((await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")).data)
-        server = make_server(MemoryStorage(), trust, lambda review: create_review(front.uncached, review))
+        server = make_server(MemoryStorage(), trust, front.uncached)
         async with Cluster(Config(app=server.app, token=reader.token)) as cluster:
             book = Book(metadata=ObjectMeta(name="walden", namespace="default"), spec=BookSpec(title="Walden"))
             await cluster.uncached.create(book)

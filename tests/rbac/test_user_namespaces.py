@@ -10,7 +10,7 @@ import pytest
 
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.authorization.v1 import ResourceRule, SelfSubjectRulesReview
-from opsdk.errors import ForbiddenError, ServiceUnavailableError
+from opsdk.errors import ForbiddenError, ServiceUnavailableError, UnauthorizedError
 from opsdk.rbac.user_namespaces import UserNamespaces
 
 LIST = ResourceRule(verbs=["list"], api_groups=["apps"], resources=["deployments"])
@@ -95,7 +95,17 @@ async def test_reviews_are_bounded() -> None:
 
 
 async def test_a_review_that_fails_is_an_error() -> None:
-    """A user must not take a part of the objects for all of them."""
-    namespaces = Reviews({"a": LIST, "b": ServiceUnavailableError("down")}).namespaces()
+    """A user must not take a part of the objects for all of them. No review outlives the call."""
+    reviews = Reviews({"a": ServiceUnavailableError("down"), "b": LIST, "c": UnauthorizedError("expired")})
     with pytest.raises(ServiceUnavailableError):
-        await namespaces.allowing(ADA, "list", "apps", "deployments")
+        await reviews.namespaces().allowing(ADA, "list", "apps", "deployments")
+    assert reviews.asked == {"a": 5, "b": 1, "c": 1}
+    assert reviews.open == 0
+
+
+async def test_a_failure_that_may_pass_is_retried() -> None:
+    """The result is that of the next attempt."""
+    reviews = Reviews({"a": ServiceUnavailableError("down")})
+    asyncio.get_running_loop().call_later(0.3, reviews.rules.__setitem__, "a", LIST)
+    assert await reviews.namespaces().allowing(ADA, "list", "apps", "deployments") == ["a"]
+    assert reviews.asked == {"a": 2}

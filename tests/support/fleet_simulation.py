@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -380,7 +382,9 @@ class World:
 
 def simulate(seed: int, *, clusters: int, replicas: int, seconds: float) -> World:
     """Play one seed in virtual time."""
-    with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+    # The name of the machine is part of the identities of members, by which they get their clusters.
+    named = patch.dict(os.environ, HOSTNAME="replica")
+    with named, asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
 
         async def main() -> World:
             world = World(seed, clusters=clusters, replicas=replicas)

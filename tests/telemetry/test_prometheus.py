@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from opsdk.telemetry.prometheus import PrometheusHook
@@ -226,3 +228,33 @@ def test_one_broken_hook_does_not_silence_the_others(caplog: pytest.LogCaptureFi
     Hooks([Broken(), kept]).record(record)
     assert kept.records == [record]
     assert "a telemetry hook raised" in caplog.text
+
+
+@given(st.lists(st.tuples(st.sampled_from(["added", "retried", "taken", "finished"]), st.floats(0, 100))))
+def test_the_hooks_of_a_queue_count_as_records_do(events: list[tuple[str, float]]) -> None:
+    """A hook that passes records on shows the same page as one whose series the queue uses."""
+    direct, passing = PrometheusHook(CollectorRegistry()), PrometheusHook(CollectorRegistry())
+    hooks = direct.queue_hooks("c", FakeQueue())
+    passing.queue_hooks("c", FakeQueue())
+    for event, seconds in events:
+        getattr(hooks, event)(*([seconds] if event in ("taken", "finished") else []))
+        passing.record(Queued(controller="c", event=event, seconds=seconds, queue=FakeQueue()))
+    assert shown(direct) == shown(passing)
+
+
+def test_a_hook_without_methods_of_its_own_gets_no_events_of_queues() -> None:
+    """Records are made only for hooks that take them, and what one hook raises reaches no other."""
+
+    class Broken(TelemetryHook):
+        def record(self, record: Record) -> None:
+            raise RuntimeError
+
+    prometheus = PrometheusHook(CollectorRegistry())
+    hooks = Hooks([TelemetryHook(), Broken(), prometheus]).queue_hooks("c", FakeQueue())
+    hooks.added()
+    hooks.taken(1)
+    hooks.finished(1)
+    hooks.retried()
+    page = shown(prometheus)
+    assert page['workqueue_adds_total{controller="c",name="c"}'] == 1
+    assert page['workqueue_retries_total{controller="c",name="c"}'] == 1

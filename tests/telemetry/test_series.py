@@ -51,7 +51,7 @@ def test_a_series_is_shown_before_its_first_value() -> None:
     registry.register(counters)
     registry.register(histograms)
     counters.inc("a", by=0)
-    histograms.create("a")
+    histograms.series("a")
     lines = page(registry)
     assert 'jobs_total{kind="a"} 0.0' in lines
     assert 'seconds_count{kind="a"} 0.0' in lines

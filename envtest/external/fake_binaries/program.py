@@ -13,9 +13,7 @@ import msgspec
 
 from envtest.external.fake_binaries.flags import Flags, parse
 from opsdk.errors import ConfigError
-
-_EXTRA_MODULES = ("cryptography", "jwt", "re2", "websockets")
-"""Modules that the extra ``envtest`` installs."""
+from opsdk.extras import RequiredExtra
 
 
 class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +47,10 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
 def run(start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", said_on: TextIO | None = None) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status: 1 for an error that the user can correct."""
     try:
-        asyncio.run(_until_told(start, said_on))
+        with RequiredExtra("envtest", "the local API server"):
+            asyncio.run(_until_told(start, said_on))
     except ConfigError as error:
         print(f"error: {name}: {error}" if name else f"error: {error}", file=sys.stderr)
-        return 1
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRA_MODULES:
-            raise
-        print(f"error: the local API server needs {error.name}: pip install 'opsdk[envtest]'", file=sys.stderr)
         return 1
     return 0
 

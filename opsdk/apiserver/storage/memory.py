@@ -39,7 +39,7 @@ class _Bucket(msgspec.Struct):
     history: History
     objects: dict[str, JsonObject] = msgspec.field(default_factory=dict)
     keys: list[str] = msgspec.field(default_factory=list)
-    watches: set[QueueWatch] = msgspec.field(default_factory=set)
+    watches: dict[QueueWatch, None] = msgspec.field(default_factory=dict)  # in order, so that runs repeat
     listeners: tuple[Listener, ...] | None = None
     """The listeners of this bucket; None until the next change."""
     shared: bool = False
@@ -230,9 +230,9 @@ class MemoryStorage:
             limit=self.watch_limit,
             after=since,
             current=lambda: self._revision,
-            on_close=bucket.watches.discard,
+            on_close=lambda watch: bucket.watches.pop(watch, None),
         )
-        bucket.watches.add(watch)
+        bucket.watches[watch] = None
         return watch
 
     def drop_history(self, prefix: str) -> None:

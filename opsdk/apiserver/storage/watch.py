@@ -23,7 +23,7 @@ class QueueWatch:
         limit: int,
         after: int,
         current: Callable[[], int],
-        on_close: Callable[[QueueWatch], None],
+        on_close: Callable[[QueueWatch], object],
     ) -> None:
         self.prefix = prefix
         self.overflowed = False

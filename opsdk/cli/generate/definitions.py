@@ -13,6 +13,7 @@ from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.builder.manifests import operator_definitions
 from opsdk.cli.loading import load
 from opsdk.errors import UsageError
+from opsdk.extras import RequiredExtra
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject
 
@@ -39,6 +40,7 @@ def definitions_of(classes: Sequence[type[TypedObject]]) -> Sequence[JsonObject]
 
     Raises:
         UsageError: a declaration is not valid, or a rule does not compile. The message has the path of the field.
+        ConfigError: a pattern or a rule needs a library of the extra ``envtest``.
 
     >>> from opsdk import GroupVersionKind, Model, Object
     >>> class SiteSpec(Model):
@@ -58,11 +60,8 @@ def definitions_of(classes: Sequence[type[TypedObject]]) -> Sequence[JsonObject]
 def _check_version(name: str, version: JsonObject) -> None:
     has_status = "status" in version.get("subresources", {})
     schema = version["schema"]["openAPIV3Schema"]
-    try:
+    with RequiredExtra("envtest", f"the check of {name}"):
         errors = check_structural(schema, FieldPath(version["name"]), has_status=has_status)
-    except ModuleNotFoundError as error:
-        text = f"{error.name} is missing, so patterns and rules cannot be checked"
-        raise UsageError(f"{name}: {text}: install opsdk[envtest]") from error
     if errors:
         raise UsageError(f"{name} is not valid:\n" + "\n".join(f"  {error}" for error in errors))
 

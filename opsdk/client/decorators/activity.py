@@ -10,17 +10,7 @@ from opsdk.apimachinery.codec import encode
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.object import ObjectList
 from opsdk.client.decorators.wrapper import Wrapper
-from opsdk.client.operations import (
-    Create,
-    Delete,
-    DeleteAllOf,
-    Get,
-    List,
-    Operation,
-    PatchObject,
-    gvk_of_operation,
-    namespace_of,
-)
+from opsdk.client.operations import Create, Delete, Get, List, ObjectWrite, Operation, PatchObject
 from opsdk.client.ports import OperationExecutor
 from opsdk.errors import ApiError, NotFoundError
 from opsdk.telemetry.activity import Activity, RequestSent, current_activity
@@ -59,22 +49,22 @@ def _request(operation: Operation, result: Any, status: int, seconds: float, rea
     verb = "patch" if isinstance(operation, PatchObject) else type(operation).__name__.lower()
     subresource, version = "", ""
     match operation:
+        case ObjectWrite():
+            name = operation.obj.metadata.name or operation.obj.metadata.generate_name
+            subresource = operation.subresource
+            version = result.metadata.resource_version if result is not None else ""
         case Get():
             name, subresource = operation.key.name, operation.subresource
         case Delete():
             name = operation.key.name
         case List():
             name = "*"
-        case DeleteAllOf():
-            name, verb = "*", "deletecollection"
         case _:
-            name = operation.obj.metadata.name or operation.obj.metadata.generate_name
-            subresource = operation.subresource
-            version = result.metadata.resource_version if result is not None else ""
+            name, verb = "*", "deletecollection"
     return RequestSent(
         verb=verb,
-        gvk=str(gvk_of_operation(operation)),
-        key=f"{namespace}/{name}" if (namespace := namespace_of(operation)) else name,
+        gvk=str(operation.gvk),
+        key=f"{namespace}/{name}" if (namespace := operation.namespace) else name,
         subresource=subresource,
         status=status,
         seconds=seconds,

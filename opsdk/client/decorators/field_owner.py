@@ -9,7 +9,7 @@ from typing import Any
 
 from opsdk.client.client import Client
 from opsdk.client.decorators.wrapper import Wrapper, executor_of, with_write_options
-from opsdk.client.operations import Apply, Create, Operation, PatchObject, Update
+from opsdk.client.operations import Create, ObjectWrite, Operation, PatchObject, Update
 from opsdk.client.options import FieldValidation
 from opsdk.client.ports import OperationExecutor
 
@@ -24,7 +24,7 @@ class FieldOwner(Wrapper):
     async def execute(self, operation: Operation) -> Any:
         """Execute the operation with a field owner."""
         # Most operations pass through this wrapper: `transform` would be one more coroutine for each.
-        if isinstance(operation, Create | Update | PatchObject | Apply) and not operation.options.field_owner:
+        if isinstance(operation, ObjectWrite) and not operation.options.field_owner:
             operation = with_write_options(operation, field_owner=self.owner)
         return await self.inner.execute(operation)
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client
 from opsdk.client.decorators.wrapper import Wrapper, executor_of
-from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, Watch, gvk_of_operation, namespace_of
+from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, Watch
 from opsdk.client.ports import OperationExecutor
 from opsdk.errors import UsageError
 
@@ -39,7 +39,7 @@ class Namespaced(Wrapper):
 
     async def transform(self, operation: Operation) -> Operation:
         """Return the operation inside the namespace."""
-        mapping = await self.mapper.mapping_for(gvk_of_operation(operation))
+        mapping = await self.mapper.mapping_for(operation.gvk)
         if not mapping.namespaced:
             return operation
         self._check(operation)
@@ -63,10 +63,10 @@ class Namespaced(Wrapper):
 
     def _check(self, operation: Operation | Watch) -> None:
         body = getattr(operation, "body", None)
-        for namespace in (namespace_of(operation), body.metadata.namespace if body is not None else ""):
+        for namespace in (operation.namespace, body.metadata.namespace if body is not None else ""):
             if namespace in ("", self.namespace):
                 continue
-            what = gvk_of_operation(operation)
+            what = operation.gvk
             raise UsageError(
                 f"namespace {namespace} of the {what.kind} does not match the namespace {self.namespace} on the client"
             )

@@ -12,7 +12,7 @@ from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.client import Client
-from opsdk.client.operations import Apply, Create, Operation, PatchObject, Update, Watch
+from opsdk.client.operations import ObjectWrite, Operation, Watch
 from opsdk.client.options import WriteOptions
 from opsdk.client.ports import OperationExecutor
 
@@ -52,7 +52,7 @@ def executor_of(client: Client | OperationExecutor) -> OperationExecutor:
 
 def with_write_options(operation: Operation, **changes: Any) -> Operation:
     """Return the operation with changed `WriteOptions`. Other operations are returned unchanged."""
-    if isinstance(operation, Create | Update | PatchObject | Apply):
+    if isinstance(operation, ObjectWrite):
         options: WriteOptions = replace(operation.options, **changes)
         return replace(operation, options=options)
     return operation

@@ -30,6 +30,9 @@ class IdentityDecoder:
         """Do nothing."""
 
 
+_IDENTITY = IdentityDecoder()
+
+
 class Gunzip:
     """A decoder for gzip with one or more members."""
 
@@ -56,4 +59,5 @@ class Gunzip:
 
 def decoder_for(headers: Mapping[str, str]) -> Decoder:
     """Return the decoder for the ``Content-Encoding`` of a response."""
-    return Gunzip() if headers.get("content-encoding", "").strip().lower() in {"gzip", "x-gzip"} else IdentityDecoder()
+    encoding = headers.get("content-encoding")
+    return Gunzip() if encoding and encoding.strip().lower() in {"gzip", "x-gzip"} else _IDENTITY

@@ -65,7 +65,7 @@ class AsgiBackend:
         self._extensions = dict(extensions or {})
         self._endpoint = endpoint
         self._tasks = TaskOwner("asgi")
-        self._open: set[AsgiExchange] = set()
+        self._open: dict[AsgiExchange, None] = {}  # in order, so that runs repeat
         self._closed = False
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> AsgiExchange:
@@ -75,8 +75,8 @@ class AsgiBackend:
         encode_request(method, target, headers, b"")  # rejects the same requests as a socket
         if (check := self._check_for(method, target)) is not None:
             check()
-        exchange = AsgiExchange(body, self._open.discard)
-        self._open.add(exchange)
+        exchange = AsgiExchange(body, lambda ended: self._open.pop(ended, None))
+        self._open[exchange] = None
         scope = self._scope(method, target, headers, body)
         scope["extensions"] = {**self._extensions, CUT: exchange.cut}
         coro = exchange.run(self._app, scope)
@@ -125,7 +125,7 @@ class AsgiBackend:
 class AsgiExchange:
     """One request inside the application."""
 
-    def __init__(self, body: bytes, on_close: Callable[[AsgiExchange], None]) -> None:
+    def __init__(self, body: bytes, on_close: Callable[[AsgiExchange], object]) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.task: asyncio.Task[object] | None = None

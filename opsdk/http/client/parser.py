@@ -46,7 +46,7 @@ class ResponseParser:
 
     def feed(self, data: bytes) -> None:
         """Parse bytes from the network. Raises ``httptools.HttpParserError`` if they are not HTTP."""
-        if self.state in {ResponseState.IDLE, ResponseState.DONE}:
+        if self.state is ResponseState.DONE or self.state is ResponseState.IDLE:  # the hash of an enum is a call
             self.reusable = False
             raise httptools.HttpParserError("bytes without a request")
         self._parser.feed_data(data)

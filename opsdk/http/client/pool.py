@@ -91,7 +91,7 @@ class ConnectionPool:
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
         self._idle: deque[ClientConnection] = deque()
-        self._busy: set[ClientConnection] = set()
+        self._busy: dict[ClientConnection, None] = {}  # in order, so that runs repeat
         self._waiting: dict[asyncio.Future[ClientConnection | BaseException], None] = {}  # in order
         self._dials: dict[asyncio.Task[None], None] = {}  # in order
         self._max_dials = MAX_DIALS
@@ -136,7 +136,7 @@ class ConnectionPool:
         while self._idle:
             connection = self._idle.pop()
             if connection.reusable and now - connection.idle_since < self._idle_timeout:
-                self._busy.add(connection)
+                self._busy[connection] = None
                 return connection
             connection.abort()
         return None
@@ -193,7 +193,7 @@ class ConnectionPool:
             seconds = self._clock.now() - began
             self._fastest_dial = min(self._fastest_dial, seconds)
             self._max_dials = MAX_DIALS if seconds <= SLOW_DIAL * self._fastest_dial else 1
-            self._busy.add(connection)
+            self._busy[connection] = None
             self._put(connection)
         finally:
             self._dials.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
@@ -212,7 +212,7 @@ class ConnectionPool:
                 del self._waiting[waiter]
                 waiter.set_result(connection)
                 return
-        self._busy.discard(connection)
+        self._busy.pop(connection, None)
         now = connection.idle_since = self._clock.now()
         self._idle.append(connection)
         # The first one is idle for the longest time.
@@ -224,7 +224,7 @@ class ConnectionPool:
         if connection.reusable and not self._closed:
             self._put(connection)
             return
-        self._busy.discard(connection)
+        self._busy.pop(connection, None)
         connection.abort()
         await connection.wait_closed()
 

@@ -98,7 +98,7 @@ class ServerConnection(SharedBufferProtocol):
         self._transport = transport
         # The default for TLS is eight times as much, for each client that does not read.
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
-        self._service.connections.add(self)
+        self._service.connections[self] = None
         tls = transport.get_extra_info("ssl_object")
         der = tls.getpeercert(binary_form=True) if tls is not None else None
         extensions: JsonObject = {CUT: transport.abort}

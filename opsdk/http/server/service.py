@@ -39,8 +39,8 @@ class Service:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.connections: set[StoppableConnection] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.connections: dict[StoppableConnection, None] = {}  # in order, so that runs repeat
+        self.tasks: dict[asyncio.Task[None], None] = {}
         self.draining = False
         self.heads = KnownHeads()
         self._empty: asyncio.Event | None = None
@@ -59,7 +59,7 @@ class Service:
 
     def discard(self, connection: StoppableConnection) -> None:
         """Remove a connection that has ended."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         if self._empty is not None and not self.connections:
             self._empty.set()
 
@@ -74,7 +74,7 @@ class Service:
     def start(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
         """Run the application for a request, in a new task. `on_failure` is called if the response is incomplete."""
         task = asyncio.get_running_loop().create_task(self._run(exchange, on_failure))
-        self.tasks.add(task)
+        self.tasks[task] = None
 
     async def _run(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
         task = asyncio.current_task()
@@ -87,6 +87,6 @@ class Service:
         except Exception:  # noqa: BLE001 - no request may stop the server
             _LOG.exception("the application failed on %r", exchange)
         finally:
-            self.tasks.discard(task)  # not a done callback: the loop would run one more handle for each request
+            self.tasks.pop(task, None)  # not a done callback: the loop would run one more handle for each request
         if not exchange.complete and not exchange.disconnected:
             on_failure()

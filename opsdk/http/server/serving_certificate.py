@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
+from opsdk.extras import RequiredExtra
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -143,15 +144,11 @@ def self_signed_context(host: str, *, clock: Clock = LOOP_CLOCK) -> ssl.SSLConte
     Raises:
         ConfigError: the extra ``opsdk[tls]`` is missing.
     """
-    try:
+    alternative = "set metrics_cert_file and metrics_key_file"
+    with RequiredExtra("tls", "a self-signed certificate", alternative=alternative):
         from cryptography import x509  # noqa: PLC0415 - an extra, and slow to import
         from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - as above
         from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
-    except ImportError as error:
-        raise ConfigError(
-            "a self-signed certificate needs the extra opsdk[tls]; install it, or set metrics_cert_file and "
-            "metrics_key_file"
-        ) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "opsdk-metrics")])
     names: list[x509.GeneralName] = [x509.DNSName("localhost")]

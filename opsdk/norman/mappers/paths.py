@@ -41,7 +41,7 @@ ABSENT: Final = _Absent()
 
 
 class FieldLocation(NamedTuple):
-    """Where a field is declared.
+    """The schema and name that declare a field.
 
     Attributes:
         schema: the schema, or a nested one.

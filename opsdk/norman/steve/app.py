@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError, BadRequestError, ForbiddenError, OpsdkError
@@ -27,7 +28,6 @@ from opsdk.norman.steve.api import SteveApi, SteveRequest
 from opsdk.norman.steve.resources import SteveUrls, error_body
 from opsdk.norman.steve.subscription import SubscribeSession
 from opsdk.norman.steve.watches import UserWatches
-from opsdk.norman.user_transports import user_of_info
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JsonObject
 from opsdk.version import VERSION

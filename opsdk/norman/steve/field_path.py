@@ -18,7 +18,7 @@ FieldPath = tuple[str, ...]
 
 Scalar = str | int | float | bool
 Cell = Scalar | tuple[Scalar, ...] | None
-"""What an object has at a path: nothing, one value, or the values of a list."""
+"""The value of an object at a path: nothing, one value, or the values of a list."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAPS = (("metadata", "labels"), ("metadata", "annotations"))

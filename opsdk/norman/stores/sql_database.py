@@ -70,9 +70,7 @@ class SqlDatabase(Closing):
             self._url = make_url(url)
             self._engine = self._make_engine()
         except (ArgumentError, NoSuchModuleError, ImportError) as error:
-            raise ConfigError(
-                f"cannot open the database: {error}; install opsdk[norman-sql], and check the URL"
-            ) from error
+            raise ConfigError(f"cannot open the database: {error}; check the URL, and install its driver") from error
         readers, writers = self._options.threads, 1 if self._is_sqlite else self._options.threads
         self._writers = ThreadPoolExecutor(writers, thread_name_prefix="norman-sql-write")
         self._readers = self._writers if self._is_memory else ThreadPoolExecutor(readers, "norman-sql-read")

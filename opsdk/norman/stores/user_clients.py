@@ -9,6 +9,7 @@ from typing import Any
 from opsdk.aio.closing import Closing
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.apimachinery.watch import WatchEvent
+from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
@@ -16,7 +17,7 @@ from opsdk.client.operations import Operation, Watch
 from opsdk.cluster.cluster import Cluster
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ApiContext
-from opsdk.norman.user_transports import UserTransports, user_of_info
+from opsdk.norman.user_transports import UserTransports
 
 
 class ImpersonatingClients(Closing):

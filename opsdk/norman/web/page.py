@@ -37,7 +37,7 @@ from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, in
 from opsdk.structured_merge.value import JsonObject
 
 PREFIX = "/norman-ui/"
-"""Where static files and the login are served."""
+"""The path prefix of static files and the login."""
 
 # Scripts and styles are loaded from this server only, and eval is disabled.
 _POLICY = (

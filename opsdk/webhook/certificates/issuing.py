@@ -12,17 +12,14 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from opsdk.errors import ConfigError
+from opsdk.extras import RequiredExtra
 
-try:
+with RequiredExtra("tls", "a self-issued certificate", alternative="let cert_dir name certificate files"):
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-except ImportError as error:  # the only module that needs the extra
-    raise ConfigError(
-        "self-issued certificates need the extra opsdk[tls]: install it, or set cert_dir to existing certificate files"
-    ) from error
 
 # Certificates are backdated, because the clock of an API server may be slow.
 _BACKDATE = timedelta(hours=1)

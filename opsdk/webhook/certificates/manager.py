@@ -114,7 +114,7 @@ class CertificateManager:
         self.options = options
         self.targets = tuple(dict.fromkeys([*targets, *options.inject]))
         self.bundle: CertificateBundle | None = None
-        """What the Secret held when it was last read; None before."""
+        """The bundle of the last read of the Secret; None before."""
         self._client = client
         self._client_config = options.client_config()
         self._client_ca_file = client_ca_file

@@ -12,7 +12,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from bookshelf.server import make_server
-from opsdk import Client, Cluster, JsonObject, OpsdkError, Unstructured, load_config, to_tree
+from opsdk import Cluster, OpsdkError, load_config
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver import ServeOptions, Tls, WebServer
 from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, ClientAuthenticationConfig
@@ -60,16 +60,11 @@ async def serve(arguments: argparse.Namespace) -> None:
             )
             options = ServeOptions(host=arguments.host, port=arguments.port, tls=tls)
             async with open_storage(arguments) as storage:
-                server = make_server(storage, trust, lambda review: create_review(front.uncached, review))
+                server = make_server(storage, trust, front.uncached)
                 async with WebServer(server.app, options) as web:
                     print(f"ready {web.url}", flush=True)  # noqa: T201 - readiness line for scripts
                     await stopped.wait()
                     storage.end_watches()
-
-
-async def create_review(client: Client, review: JsonObject) -> JsonObject:
-    """Create a TokenReview or SubjectAccessReview on kube-apiserver, and return the result."""
-    return to_tree(await client.create(Unstructured.from_tree(review)))
 
 
 @asynccontextmanager

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bookshelf.api import GROUP, Book
-from opsdk import JsonObject
+from opsdk import Client, JsonObject
 from opsdk.apiserver.auth.authentication_config import ClientAuthenticationConfig
-from opsdk.apiserver.auth.delegated import Ask
 from opsdk.apiserver.extension_server import extension_server
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.server import Server
@@ -32,7 +31,7 @@ class BookStrategy(KindStrategy):
             obj["metadata"].setdefault("annotations", {})[ADDED_BY] = added
 
 
-def make_server(storage: Storage, trust: ClientAuthenticationConfig, ask: Ask) -> Server:
+def make_server(storage: Storage, trust: ClientAuthenticationConfig, client: Client) -> Server:
     """Return the API server; its ``app`` is the ASGI application."""
     books = resources_of(Book, storage, strategy=BookStrategy(Book), printer=_COLUMNS)
-    return extension_server(books, trust=trust, ask=ask, title="bookshelf", version="v0.1.0")
+    return extension_server(books, trust=trust, client=client, title="bookshelf", version="v0.1.0")

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 import envtest
-from bookshelf.__main__ import create_review
 from bookshelf.api import GROUP, Book, BookSpec, BookStatus
 from bookshelf.server import ADDED_BY, make_server
 from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, deep_copy
@@ -44,11 +43,7 @@ async def library() -> AsyncIterator[tuple[envtest.Environment, Client]]:
 
         await env.expose("default/bookshelf", app=forward)
         authentication = await front.uncached.get(ConfigMap, f"{NAMESPACE}/{NAME}")
-        server = make_server(
-            MemoryStorage(),
-            ClientAuthenticationConfig.of(authentication.data),
-            lambda review: create_review(front.uncached, review),
-        )
+        server = make_server(MemoryStorage(), ClientAuthenticationConfig.of(authentication.data), front.uncached)
         await front.uncached.create(Unstructured.from_tree(API_SERVICE))
 
         async def available() -> None:

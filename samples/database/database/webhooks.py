@@ -12,7 +12,7 @@ from opsdk.webhook.admission import invalid_field
 from opsdk.webhook.handlers import AdmissionContext
 
 VERSIONS = {"postgres": ("15", "16", "17"), "mysql": ("8", "9")}
-"""What the service offers, oldest first."""
+"""The offered versions by engine, oldest first."""
 
 
 class DatabaseRules:

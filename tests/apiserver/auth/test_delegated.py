@@ -1,17 +1,25 @@
-"""Reviews at another server: what is asked, what the answers mean, how long they hold."""
+"""Reviews at another server: what is sent, what the answers mean, how long they hold."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from opsdk.api.authentication.v1 import TokenReviewSpec, TokenReviewStatus, UserInfo
+from opsdk.api.authorization.v1 import (
+    NonResourceAttributes,
+    ResourceAttributes,
+    SubjectAccessReviewSpec,
+    SubjectAccessReviewStatus,
+)
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
-from opsdk.apiserver.auth.delegated import REMEMBERED, DelegatedAuthorizer, DelegatedTokens
+from opsdk.apiserver.auth.delegated import DelegatedAuthorizer, DelegatedTokens
 from opsdk.apiserver.auth.user import MASTERS, User
-from opsdk.errors import ServiceUnavailableError, UnauthorizedError
-from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.clock import ManualClock
+from opsdk.errors import ForbiddenError, ServiceUnavailableError, UnauthorizedError
+from opsdk.rbac.delegated import DelegatedAuth
+from opsdk.testing.clock import ManualClock, settle
 
 ALICE = User(name="alice", uid="u", groups=("devs",), extra={"k": ("a", "b")})
 
@@ -19,95 +27,117 @@ ALICE = User(name="alice", uid="u", groups=("devs",), extra={"k": ("a", "b")})
 class Front:
     """Answers every review with one status, or fails."""
 
-    def __init__(self, status: JsonObject | None) -> None:
+    def __init__(self, status: Any) -> None:
         self.status = status
-        self.asked: list[JsonObject] = []
+        self.specs: list[Any] = []
+        self.clock = ManualClock()
 
-    async def __call__(self, review: JsonObject) -> JsonObject:
-        self.asked.append(review)
-        if self.status is None:
-            raise ServiceUnavailableError("gone")
-        return {**review, "status": self.status}
+    async def create(self, review: Any, /) -> Any:
+        """Answer at once."""
+        self.specs.append(review.spec)
+        if isinstance(self.status, Exception):
+            raise self.status
+        review.status = self.status
+        return review
+
+    def auth(self) -> DelegatedAuth:
+        """Return reviews by this server."""
+        return DelegatedAuth(self, clock=self.clock)
 
 
-async def test_a_token_is_whose_the_review_says() -> None:
-    """Name, uid, groups and extra come from the answer, which holds for a while."""
-    user = {"username": "alice", "uid": "u", "groups": ["devs"], "extra": {"k": ["a", "b"]}}
-    front, clock = Front({"authenticated": True, "user": user, "audiences": ["me"]}), ManualClock()
-    tokens = DelegatedTokens(front, clock=clock)
+async def test_a_token_belongs_to_the_user_of_the_review() -> None:
+    """Name, uid, groups and extra come from the status, which holds for ten seconds for the same audiences."""
+    user = UserInfo(username="alice", uid="u", groups=["devs"], extra={"k": ["a", "b"]})
+    front = Front(TokenReviewStatus(authenticated=True, user=user, audiences=["me"]))
+    tokens = DelegatedTokens(front.auth())
     for _ in range(3):
         found = await tokens.check("t", ["me"])
         assert found is not None
         assert (found.user, found.audiences) == (ALICE, ("me",))
-    assert [review["spec"] for review in front.asked] == [{"token": "t", "audiences": ["me"]}]
-    await clock.advance(REMEMBERED + 1)
-    await tokens.check("t", ["me"])
+    assert front.specs == [TokenReviewSpec(token="t", audiences=["me"])]
+    await tokens.check("t", [])
     await tokens.check("other", ["me"])
-    assert len(front.asked) == 3
+    assert len(front.specs) == 3
+    await front.clock.advance(11)
+    await tokens.check("t", ["me"])
+    assert len(front.specs) == 4
 
 
-@pytest.mark.parametrize("status", [{"error": "expired"}, None])
-async def test_a_token_that_is_wrong_or_cannot_be_checked_is_refused(status: JsonObject | None) -> None:
-    """A reason from the server in front, or its silence, is a refusal."""
+@pytest.mark.parametrize("status", [TokenReviewStatus(error="expired"), ForbiddenError("no")])
+async def test_a_token_that_is_wrong_or_cannot_be_checked_is_refused(status: Any) -> None:
+    """An error of the review, or of its request, is a refusal."""
     with pytest.raises(UnauthorizedError):
-        await DelegatedTokens(Front(status)).check("t", [])
+        await DelegatedTokens(Front(status).auth()).check("t", [])
 
 
-async def test_a_token_of_nobody_is_left_to_others() -> None:
-    """No user and no reason: some other way may know it."""
-    assert await DelegatedTokens(Front({})).check("t", []) is None
+async def test_an_unknown_token_is_left_to_other_checkers() -> None:
+    """Without a user and an error, another checker may know the token."""
+    assert await DelegatedTokens(Front(TokenReviewStatus()).auth()).check("t", []) is None
 
 
-def wish(**more: Any) -> AuthorizerAttributes:
-    """What alice wants."""
+def get_book(**more: Any) -> AuthorizerAttributes:
+    """Return the attributes of alice's request for a book."""
     return AuthorizerAttributes(
         user=ALICE, verb="get", group="g", version="v1", resource="books", namespace="n", **more
     )
 
 
-async def test_a_wish_is_asked_once() -> None:
-    """The whole wish is told; the same wish is not asked again for a while, another one is."""
-    front, clock = Front({"allowed": True, "reason": "role"}), ManualClock()
-    authorizer = DelegatedAuthorizer(front, clock=clock)
+async def test_a_request_is_reviewed_once() -> None:
+    """The review has all attributes. Its result holds for ten seconds, and only for the same attributes."""
+    front = Front(SubjectAccessReviewStatus(allowed=True, reason="role"))
+    authorizer = DelegatedAuthorizer(front.auth())
     for _ in range(2):
-        decision = await authorizer.authorize(wish())
+        decision = await authorizer.authorize(get_book())
         assert (decision.allowed, decision.reason) == (True, "role")
-    assert [review["spec"] for review in front.asked] == [
-        {
-            "user": "alice",
-            "uid": "u",
-            "groups": ["devs"],
-            "extra": {"k": ["a", "b"]},
-            "resourceAttributes": {
-                "namespace": "n", "verb": "get", "group": "g", "version": "v1", "resource": "books",
-            },
-        }
-    ]  # fmt: skip
-    await authorizer.authorize(wish(name="x"))
-    await clock.advance(REMEMBERED + 1)
-    await authorizer.authorize(wish())
-    assert len(front.asked) == 3
+    attributes = ResourceAttributes(
+        namespace="n", verb="get", group="g", version="v1", resource="books", subresource="", name=""
+    )
+    spec = SubjectAccessReviewSpec(user="alice", uid="u", groups=["devs"], extra={"k": ["a", "b"]})
+    spec.resource_attributes = attributes
+    assert front.specs == [spec]
+    await authorizer.authorize(get_book(name="x"))
+    await front.clock.advance(11)
+    await authorizer.authorize(get_book())
+    assert len(front.specs) == 3
 
 
-async def test_no_answer_is_no_yes_and_is_not_remembered() -> None:
-    """A server that cannot be asked allows nothing; the next wish is asked anew."""
-    front = Front(None)
-    authorizer = DelegatedAuthorizer(front, clock=ManualClock())
-    decision = await authorizer.authorize(wish())
-    assert (decision.allowed, "gone" in decision.error) == (False, True)
-    front.status = {"allowed": True}
-    assert (await authorizer.authorize(wish())).allowed
+async def test_a_denial_overrides_a_permission() -> None:
+    """A status that has both is a denial."""
+    front = Front(SubjectAccessReviewStatus(allowed=True, denied=True))
+    decision = await DelegatedAuthorizer(front.auth()).authorize(get_book())
+    assert (decision.allowed, decision.denied) == (False, True)
+
+
+async def test_a_failed_review_allows_nothing_and_is_not_cached() -> None:
+    """The next request is reviewed again."""
+    front = Front(ForbiddenError("no reviews"))
+    authorizer = DelegatedAuthorizer(front.auth())
+    decision = await authorizer.authorize(get_book())
+    assert (decision.allowed, "no reviews" in decision.error) == (False, True)
+    front.status = SubjectAccessReviewStatus(allowed=True)
+    assert (await authorizer.authorize(get_book())).allowed
+
+
+async def test_a_failure_that_may_pass_is_retried() -> None:
+    """A request waits for the server in front while it restarts."""
+    front = Front(ServiceUnavailableError("restarting"))
+    decision = asyncio.create_task(DelegatedAuthorizer(front.auth()).authorize(get_book()))
+    await settle()
+    front.status = SubjectAccessReviewStatus(allowed=True)
+    await front.clock.advance(1)
+    assert (await decision).allowed
+    assert len(front.specs) == 2
 
 
 async def test_masters_and_health_need_no_review() -> None:
     """Probes must work while the server in front is away."""
-    front = Front(None)
-    authorizer = DelegatedAuthorizer(front, clock=ManualClock())
-    asked = [
+    front = Front(ForbiddenError("no"))
+    authorizer = DelegatedAuthorizer(front.auth())
+    granted = [
         AuthorizerAttributes(user=User(name="root", groups=(MASTERS,)), verb="delete", resource="books"),
         AuthorizerAttributes(user=ALICE, verb="get", resource_request=False, path="/healthz"),
     ]
-    assert all([(await authorizer.authorize(attributes)).allowed for attributes in asked])
+    assert all([(await authorizer.authorize(attributes)).allowed for attributes in granted])
     other = AuthorizerAttributes(user=ALICE, verb="get", resource_request=False, path="/apis")
     assert not (await authorizer.authorize(other)).allowed
-    assert front.asked[0]["spec"]["nonResourceAttributes"] == {"path": "/apis", "verb": "get"}
+    assert front.specs[0].non_resource_attributes == NonResourceAttributes(path="/apis", verb="get")

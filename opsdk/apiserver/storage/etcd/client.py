@@ -16,15 +16,13 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, classify
-from opsdk.apiserver.storage.etcd.extra import missing_extra
 from opsdk.apiserver.storage.etcd.options import EtcdOptions, target_of
 from opsdk.apiserver.storage.etcd.stream import GrpcStream
 from opsdk.errors import ConfigError
+from opsdk.extras import RequiredExtra
 
-try:
+with RequiredExtra("etcd", "the storage on etcd"):
     import grpc.aio
-except ModuleNotFoundError as error:
-    raise missing_extra(error) from error
 
 log = logging.getLogger(__name__)
 

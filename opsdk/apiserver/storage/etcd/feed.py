@@ -30,7 +30,7 @@ class Feed:
     def __init__(self, bucket: str, revision: int, *, prefix: str, history_limit: int, watch_limit: int) -> None:
         self.bucket = bucket
         self.seen = revision
-        self.watches: set[QueueWatch] = set()
+        self.watches: dict[QueueWatch, None] = {}
         self._prefix = prefix
         self._history = History(floor=revision, limit=history_limit)
         self._watch_limit = watch_limit
@@ -56,7 +56,7 @@ class Feed:
             current=self.progress,
             on_close=on_close,
         )
-        self.watches.add(watch)
+        self.watches[watch] = None
         return watch
 
     def resume(self) -> None:
@@ -109,7 +109,7 @@ class Feed:
                 if change.key.startswith(watch.prefix):
                     watch.offer(change)
         self.watches |= feed.watches
-        feed.watches, feed._successor = set(), self
+        feed.watches, feed._successor = {}, self
 
     def fail(self, error: Callable[[QueueWatch], Exception]) -> None:
         """Fail every reader with an error."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opsdk.apiserver.storage.etcd.extra import missing_extra
+from opsdk.extras import RequiredExtra
 
-try:
+with RequiredExtra("etcd", "the storage on etcd"):
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-except ModuleNotFoundError as error:
-    raise missing_extra(error) from error
 
 _PACKAGE = "opsdk.etcd"
 

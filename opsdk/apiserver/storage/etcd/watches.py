@@ -134,7 +134,7 @@ class Watches(Closing):
     def _on_close(self, watch: QueueWatch) -> None:
         for feed, task in tuple(self._feeds.items()):
             if watch in feed.watches:
-                feed.watches.discard(watch)
+                feed.watches.pop(watch)
                 if not feed.watches:
                     self._forget(feed)
                     task.cancel()
