@@ -60,7 +60,7 @@ T = TypeVar("T", bound=TypedObject | Unstructured)
 log = logging.getLogger("opsdk.children")
 
 _DELETE_ATTEMPTS: Final = 5
-"""A pruned object may change between read and delete. More changes than this are another writer's loop."""
+"""A pruned object may change between read and delete. More changes than this mean a loop of another writer."""
 
 
 class _Declared(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ _SUFFIXES: Final = {power: suffix for suffix, power in _DECIMAL.items()}
 _NANO: Final = -9
 _INT64: Final = 2**63 - 1
 _WORD_DIGITS: Final = 18
-"""Decimal digits that surely fit into 64 bits."""
+"""Number of decimal digits that always fits into 64 bits."""
 _MAX_LENGTH: Final = 1000
 """Python refuses to convert much longer numbers; they are compared as texts."""
 _BINARY_WORD_DIGITS: Final = 14

@@ -17,14 +17,14 @@ from opsdk.structured_merge.typed import ABSENT
 from opsdk.structured_merge.value import JsonValue
 
 REDACTED: Final = "<redacted>"
-"""Stands for a value of a Secret."""
+"""Replaces a value of a Secret."""
 _LAST_APPLIED: Final = "f:kubectl.kubernetes.io/last-applied-configuration"
 _DATA_PATH: Final = ("f:data",)
 _STRING_DATA_PATH: Final = ("f:stringData",)
 _MAX_CHANGES: Final = 5
-"""As many changes are in the one line; `Explanation.changes` has all."""
+"""Maximum number of changes in the line; `Explanation.changes` has all."""
 _MAX_VALUE_LENGTH: Final = 80
-"""Longer values are cut."""
+"""Longer values are truncated."""
 
 
 class ApplyReason(Enum):

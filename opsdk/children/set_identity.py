@@ -36,7 +36,7 @@ APPLY_SET_KINDS: Final = "applyset.kubernetes.io/contains-group-kinds"
 APPLY_SET_NAMESPACES: Final = "applyset.kubernetes.io/additional-namespaces"
 
 _MAX_STRING_LENGTH: Final = 64
-"""Longer strings are cut in the ``applied`` annotation, as wrangler cuts them: a merge needs the fields only."""
+"""Longer strings are truncated in the ``applied`` annotation, as in wrangler: a merge needs only the fields."""
 _MAX_DECODED_BYTES: Final = 10 << 20
 """Bytes of an uncompressed annotation. etcd's limit for an object is 1.5 MB."""
 _LIST_KEYS: Final = frozenset(

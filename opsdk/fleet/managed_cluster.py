@@ -40,7 +40,7 @@ class ClusterReason(Enum):
     UNREACHABLE = "Unreachable"
     """The server does not respond, or responds with an error."""
     INVALID_CERTIFICATE = "InvalidCertificate"
-    """The server's certificate is not signed by the CA of the configuration, or the client's is refused."""
+    """The server's certificate is not signed by the configured CA, or the server rejects the client certificate."""
     UNAUTHORIZED = "Unauthorized"
     """The credentials are wrong or expired."""
     FORBIDDEN = "Forbidden"

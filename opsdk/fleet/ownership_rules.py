@@ -152,7 +152,7 @@ class _Shard(msgspec.Struct):
     owned_at: float = 0.0
     """When the current ownership of this member began."""
     outage: Outage | None = None
-    """Set while this member owns the shard and does not reach it."""
+    """Set while this member owns the shard and cannot reach it."""
     retreats: int = 0
     """The number of consecutive handovers because of an outage; a long ownership resets it."""
     returns_at: float = -math.inf

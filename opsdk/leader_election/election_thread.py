@@ -24,7 +24,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 MakeElector = Callable[[TelemetryHook], AbstractAsyncContextManager[LeaderElector]]
-"""Makes the elector inside the thread's event loop, with connections of its own. Leaving the block closes them."""
+"""Creates the elector inside the thread's event loop, with its own connections. Leaving the block closes them."""
 
 # Seconds for the elector to end after a cancellation, and for the thread to end.
 _END_SECONDS = 3.0

@@ -32,7 +32,7 @@ T = TypeVar("T", bound=TypedObject | Unstructured)
 
 _METHODS = ("create", "updated", "remove")
 _FINALIZER_ATTEMPTS = 3
-"""Tries to remove a finalizer, as norman's. Then the object is queued again, and ``remove`` is called again."""
+"""Attempts to remove a finalizer, as in norman. Then the object is requeued, and ``remove`` is called again."""
 
 
 class LifecycleHandler(Generic[T]):

@@ -57,7 +57,7 @@ from opsdk.patch import merge_patch
 from opsdk.recipes.owner_references import set_controller_reference
 
 _DELETE_ATTEMPTS: Final = 5
-"""As `opsdk.children.applier`: more changes between read and delete are another writer's loop."""
+"""As `opsdk.children.applier`: more changes between read and delete mean that another writer runs in a loop."""
 
 
 class ObjectSet:

@@ -14,7 +14,7 @@ from opsdk.cache.own_writes import revision_of
 KEEP_SECONDS = 60.0
 """Seconds for which a deletion is remembered; stale lists are rarely older."""
 RETRY_SECONDS = 10.0
-"""When a stale object is looked at again."""
+"""Seconds before a stale object is reconciled again."""
 
 
 class RecentDeletions:

@@ -42,9 +42,9 @@ class LifecycleAction(Enum):
     CREATE = "create"
     """Call ``create``, write the annotation, and stop: that write is the event for ``updated``."""
     UPDATED = "updated"
-    """Call ``updated``, and write what it changed."""
+    """Call ``updated``, and write its changes."""
     REMOVE = "remove"
-    """Call ``remove``, write what it changed, and remove the finalizer."""
+    """Call ``remove``, write its changes, and remove the finalizer."""
 
 
 class CreateRecord(msgspec.Struct, frozen=True, kw_only=True):

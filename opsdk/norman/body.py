@@ -28,7 +28,7 @@ from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_DEPTH = 100
-"""Objects and lists inside each other that a body may have."""
+"""Maximum nesting depth of a body."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):

@@ -509,7 +509,7 @@ Validator = Callable[[ApiContext, "Schema", JsonObject], None]
 """Checks a body after the checks of its fields. Raises `NormanError`."""
 
 ErrorHandler = Callable[[ApiContext, Exception], HttpResponse | None]
-"""Returns the response to an error, or None for the usual one."""
+"""Returns the response for an error, or None for the default one."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonObject
 
 _DEFINITION: Final = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 POLL_SECONDS: Final = 0.5
-"""Seconds between two looks at a definition, as wrangler: the server takes about a second to establish one."""
+"""Seconds between two reads of a definition, as in wrangler: the server takes about a second to establish one."""
 
 
 async def create_crds(

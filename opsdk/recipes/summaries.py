@@ -22,9 +22,9 @@ class SummaryState(Enum):
     """The state of an object."""
 
     CURRENT = "current"
-    """The object is as its spec says, or has nothing to reconcile."""
+    """The object matches its spec, or has nothing to reconcile."""
     IN_PROGRESS = "in progress"
-    """A controller is working on it, or has not seen its newest spec."""
+    """A controller is reconciling it, or has not observed its newest spec."""
     FAILED = "failed"
     """A controller gave up, or reports an error."""
     TERMINATING = "terminating"

@@ -31,7 +31,7 @@ from opsdk.webhook.handlers import Handler
 DEFAULT_TIMEOUT = 10.0
 """Seconds for a handler: the default ``timeoutSeconds`` of webhook configurations."""
 CONVERSION_TIMEOUT = 30.0
-"""Seconds for a conversion: what the API server waits."""
+"""Seconds for a conversion: the timeout of the API server."""
 
 
 class Webhook(Protocol):

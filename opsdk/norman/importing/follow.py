@@ -26,7 +26,7 @@ from opsdk.structured_merge.value import JsonObject
 log = logging.getLogger("opsdk.norman")
 
 Select = Callable[[JsonObject], ApiVersion | None]
-"""Returns the version that a definition is imported into, or None to leave it out."""
+"""Returns the version that a definition is imported into, or None to skip it."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""There is no value. None is a value: JSON's null."""
+"""The path has no value. None stands for JSON's null."""
 
 
 class FieldLocation(NamedTuple):

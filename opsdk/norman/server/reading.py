@@ -23,7 +23,7 @@ MAX_BODY_BYTES = 2 << 20
 """The largest body."""
 
 MAX_YAML_BYTES = 256 << 10
-"""The largest body in YAML: parsing 1 MiB of it holds up all other requests for seconds."""
+"""The largest body in YAML: parsing 1 MiB of YAML blocks all other requests for seconds."""
 
 # The C parser is five times faster, but not available on all platforms.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -41,7 +41,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 Authenticator = Callable[[HttpRequest], Awaitable[UserInfo | None]]
-"""Returns who sent a request, or None for nobody that it knows."""
+"""Returns the user of a request, or None for an unknown user."""
 
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 

@@ -32,7 +32,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 PING_SECONDS = 5.0
-"""Seconds between two pings. They show both sides that the connection is alive."""
+"""Seconds between two pings. Both sides detect a broken connection by them."""
 
 
 async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpResponse:

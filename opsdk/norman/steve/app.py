@@ -35,10 +35,10 @@ from opsdk.version import VERSION
 log = logging.getLogger(__name__)
 
 Authenticate = Callable[[HttpRequest], Awaitable[User | None]]
-"""Returns the user of a request; None for nobody that it knows. May raise `NormanError` or `UnauthorizedError`."""
+"""Returns the user of a request; None for an unknown user. May raise `NormanError` or `UnauthorizedError`."""
 
 _MAX_BODY = 3 << 20
-"""Bytes; what an API server accepts."""
+"""Maximum bytes of a body, as in kube-apiserver."""
 _PATH_SAFE = "/!$&'()*+,;=:@~"
 _KUBERNETES_API_PATHS = ("/api", "/apis", "/openapi", "/version")
 _REQUEST_HEADERS = ("accept", "content-type")

@@ -35,7 +35,7 @@ from opsdk.norman.steve.recently_used import RecentlyUsed
 from opsdk.options import Options
 
 STATE: FieldPath = ("metadata", "state", "name")
-"""The field that counts of states are made of."""
+"""The field whose values are counted as states."""
 
 
 class IndexedListOptions(Options, frozen=True, kw_only=True):

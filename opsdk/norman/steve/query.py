@@ -15,7 +15,7 @@ from opsdk.norman.steve.field_path import Cell, FieldPath, format_path, order_ad
 from opsdk.norman.steve.filter import OrFilter, parse_filter, query_error
 
 DEFAULT_LIMIT = 100_000
-"""Objects in one response, unless the request says otherwise."""
+"""Objects in one response, unless the request sets a limit."""
 
 _EXCLUDE = "projectsornamespaces!"
 

@@ -20,7 +20,7 @@ from opsdk.rest.request import resource_path
 from opsdk.structured_merge.value import JsonObject
 
 RESERVED = ("id", "type", "links", "actions")
-"""Fields of the API. An object's own field of such a name has an underscore in front."""
+"""Fields of the API. An object's own field with such a name gets the prefix ``_``."""
 
 
 class SteveUrls(msgspec.Struct, frozen=True):

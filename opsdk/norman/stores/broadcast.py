@@ -18,10 +18,10 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ResourceEvent, ResourceEvents
 
 QUEUE_SIZE = 100
-"""Events that wait for one subscriber. A subscriber that falls behind further is dropped."""
+"""Maximum number of queued events of a subscriber. A slower subscriber is dropped."""
 
 LOG_SIZE = 1000
-"""Events that a subscriber can have missed when it resumes."""
+"""Number of logged events from which a subscriber can resume."""
 
 
 class Broadcaster:

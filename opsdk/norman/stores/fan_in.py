@@ -11,7 +11,7 @@ import msgspec
 T = TypeVar("T")
 
 _QUEUE_SIZE = 100
-"""Items that wait for the reader; then the sources wait."""
+"""Maximum number of queued items; above it, the sources wait."""
 
 
 class _End(msgspec.Struct, frozen=True):

@@ -20,10 +20,10 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 LIFETIME_SECONDS = 30 * 60.0
-"""Seconds after which an upstream watch is made anew, so that rights that were taken away end too."""
+"""Seconds after which an upstream watch is reopened, so that revoked permissions take effect."""
 
 LINGER_SECONDS = 30.0
-"""Seconds for which an upstream watch goes on without subscribers, so that one that reconnects can resume."""
+"""Seconds for which an upstream watch continues without subscribers, so that a reconnecting one can resume."""
 
 
 class SharedWatchStore(DelegatingStore, Closing):

@@ -46,7 +46,7 @@ class TransactionMode(Enum):
     WRITE = "write"
     """It waits for other writers."""
     SETUP = "setup"
-    """It creates tables; only one at a time does, over all processes."""
+    """It creates tables, under a lock between all processes."""
 
 
 class SqlDatabase(Closing):

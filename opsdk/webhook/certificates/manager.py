@@ -63,7 +63,7 @@ class InjectionResult(Enum):
     """The result for one target."""
 
     UNCHANGED = "unchanged"
-    """Its ``caBundle`` has the CAs already, or it does not call this server."""
+    """Its ``caBundle`` already has the CAs, or it does not call this server."""
     CHANGED = "changed"
     ABSENT = "absent"
     """It does not exist."""

@@ -34,15 +34,15 @@ class RotationStep(Enum):
     KEEP = "keep"
     """Nothing is due."""
     CREATE = "create"
-    """Begin anew: there is no usable CA."""
+    """Create a CA and a serving certificate: there is no usable CA."""
     ISSUE_SERVING = "issue a serving certificate"
-    """By the CA that signs now."""
+    """Issue a serving certificate with the current CA."""
     ADD_NEXT_CA = "add the next CA"
-    """It is trusted, and does not sign yet."""
+    """Add a CA that is trusted, but does not sign yet."""
     SWITCH_CA = "switch to the next CA"
-    """It signs a new serving certificate; the old CA stays trusted."""
+    """Sign a new serving certificate with the next CA; the old CA stays trusted."""
     DROP_OLD_CA = "drop the old CA"
-    """No replica serves a certificate of it any more."""
+    """Remove the old CA: no replica serves its certificates any more."""
 
 
 class RenewalRequest(Enum):

@@ -23,7 +23,7 @@ from opsdk.rbac.rules import applies, deletes, records_events
 from secret_copier.copies import ROLE, SOURCE, TARGETS, CopyRequest, copy_of, is_desired, is_source, requests
 
 RETRY_INTERVAL = 300.0
-"""Seconds until a name that another Secret has is tried again: the cache does not show that Secret."""
+"""Seconds before a name that a foreign Secret has is retried: the cache does not contain that Secret."""
 CACHE = CacheOptions(by_kind={Secret: ByObject(label_selector=Selector.parse(ROLE))})
 OPTIONS = OperatorOptions(
     cluster=ClusterOptions(cache=CACHE), controller=ControllerOptions(max_concurrent_reconciles=8)

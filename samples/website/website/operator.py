@@ -10,7 +10,7 @@ from website.api import FINALIZER, Website
 from website.children import config_map, deployment, is_rolled_out, service
 
 DIRECTORY = "demo.opsdk.dev/directory"
-"""The label of directory entries: ConfigMaps without an owner, so the finalizer has to delete them."""
+"""The label of directory entries: ConfigMaps without an owner, so the finalizer must delete them."""
 
 
 async def reconcile(site: Website, ctx: Context) -> None:
