@@ -127,5 +127,5 @@ async def test_an_installed_definition_is_not_written_again() -> None:
         other = crd_for(Site)
         other["metadata"]["name"] = "places.demo.opsdk.dev"
         other["spec"]["names"] |= {"plural": "places", "singular": "place"}
-        with pytest.raises(NoMatchError, match=r"refuses places\.demo\.opsdk\.dev: .*Site"):
+        with pytest.raises(NoMatchError, match=r"rejects places\.demo\.opsdk\.dev: .*Site"):
             await install_definitions(cluster.uncached, [other])
