@@ -44,7 +44,7 @@ class _Owner(Enum):
 
 
 class Context(msgspec.Struct, kw_only=True):
-    """What a reconciler gets beside its request or object. Valid until the reconcile ends.
+    """The second argument of a reconciler, beside its request or object. Valid until the reconcile ends.
 
     Attributes:
         request: the request. `opsdk.event.request.Request`, unless the controller has another request type.

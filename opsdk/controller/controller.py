@@ -76,8 +76,8 @@ class Controller:
         hook: receives telemetry records.
         kind: the reconciled kind; None for a controller whose requests are no objects.
         finalizers: run before the reconciler, see `opsdk.controller.finalizers`.
-        cluster: what `Context` reads from and writes to. Reconcilers that take an object, and finalizers, need it.
-        journal: keeps what each reconcile did.
+        cluster: `Context` reads from and writes to it. Required for finalizers and reconcilers of objects.
+        journal: keeps a record of each reconcile.
         requeue: decides when a request is reconciled again.
     """
 
@@ -97,7 +97,7 @@ class Controller:
         requeue: RequeuePolicy | None = None,
     ) -> None:
         if not name:
-            raise UsageError("a controller needs a name")
+            raise UsageError("a controller needs a name: pass name=...")
         self.name = name
         self.kind = kind
         self._kind_name = str(kind.gvk) if kind is not None else ""
@@ -109,7 +109,7 @@ class Controller:
         self.reconciler: ContextReconciler = adapter
         self.journal = journal
         self._requeue = requeue or RequeuePolicy()
-        self._ids = UuidSequence()
+        self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
@@ -177,9 +177,9 @@ class Controller:
             with log_context(controller=self.name):
                 await self._sources.sync()
                 self._synced.set()
-                await self._work()
+                await self._run_workers()
         finally:
-            await self._end()
+            await self._shut_down()
 
     async def warmup(self) -> None:
         """Start the sources before leadership, so that the queue is full when the workers start.
@@ -195,9 +195,9 @@ class Controller:
                 await self._start_called.wait()
         finally:
             if not self._start_called.is_set():
-                await self._end()
+                await self._shut_down()
 
-    async def _end(self) -> None:
+    async def _shut_down(self) -> None:
         self.state = ControllerState.STOPPED
         if self._slow_timer is not None:
             self._slow_timer.cancel()
@@ -215,7 +215,7 @@ class Controller:
         """Return the predicates, handlers and other functions of sources that raise now."""
         return self._sources.failing_functions()
 
-    async def _work(self) -> None:
+    async def _run_workers(self) -> None:
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
@@ -228,9 +228,9 @@ class Controller:
             for worker in done:
                 worker.result()
         finally:
-            await self._stop(workers)
+            await self._stop_workers(workers)
 
-    async def _stop(self, workers: list[asyncio.Task[None]]) -> None:
+    async def _stop_workers(self, workers: list[asyncio.Task[None]]) -> None:
         self.state = ControllerState.DRAINING
         self.queue.shut_down()
         try:
@@ -240,9 +240,9 @@ class Controller:
         except ClockTimeoutError:
             pass  # what still runs is cancelled
         finally:
-            await self._cancel(workers)
+            await self._cancel_workers(workers)
 
-    async def _cancel(self, workers: list[asyncio.Task[None]]) -> None:
+    async def _cancel_workers(self, workers: list[asyncio.Task[None]]) -> None:
         pending = [w for w in workers if not w.done()]
         if not pending:
             return
@@ -255,7 +255,7 @@ class Controller:
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
 
     def _on_worker_error(self, worker: str, error: BaseException) -> None:
-        """While running, `_work` raises the error; while stopping, this log line is the only report."""
+        """Log the error of a worker. `_run_workers` raises it too, except while stopping."""
         log.error("%s ended: %r", worker, error, exc_info=error)
 
     # -------------------------------------------------------------- work
@@ -274,7 +274,7 @@ class Controller:
                 self.queue.done(queue_item.item)
 
     async def reconcile_once(self, request: Any, *, causes: tuple[ReconcileCause, ...] = ()) -> ReconcileRecord:
-        """Reconcile one request now, beside the workers, and return what it did. For tests and interactive use.
+        """Reconcile one request now, beside the workers, and return its record. For tests and interactive use.
 
         A failure is in the record, and the request is queued again, as after any reconcile.
         """
@@ -282,7 +282,7 @@ class Controller:
 
     async def _reconcile(self, queue_item: QueueItem[Any], *, recorded: bool) -> ReconcileRecord:
         ctx = self._context(queue_item)
-        started = self._started(ctx)
+        started = self._started_record(ctx)
         began, started_at = self._clock.now(), self._clock.wall()
         with (
             LogContext(started.log_fields),
@@ -290,7 +290,7 @@ class Controller:
             Activity(enabled=recorded) as activity,
         ):
             log_started(ctx.causes)
-            end = await self._attempt(queue_item, ctx)
+            end = await self._call_reconciler(queue_item, ctx)
             seconds = self._clock.now() - began
             if end.error is None:
                 log_result(end, seconds)
@@ -319,7 +319,7 @@ class Controller:
             self.journal.add(record)
         return record
 
-    def _started(self, ctx: Context) -> ReconcileStarted:
+    def _started_record(self, ctx: Context) -> ReconcileStarted:
         namespace, name = request_key(ctx.request)
         return ReconcileStarted(
             controller=self.name,
@@ -340,7 +340,7 @@ class Controller:
         return Context(
             request=request,
             controller=self.name,
-            reconcile_id=self._ids.next(),
+            reconcile_id=self._reconcile_ids.next(),
             causes=queue_item.causes,
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
             deadline=self._clock.now() + limit if limit else None,
@@ -348,7 +348,7 @@ class Controller:
             _cluster=self._cluster,
         )
 
-    async def _attempt(self, queue_item: QueueItem[Any], ctx: Context) -> ReconcileEnd:
+    async def _call_reconciler(self, queue_item: QueueItem[Any], ctx: Context) -> ReconcileEnd:
         item = queue_item.item
         scope: ClockTimeout | None = None
         if self._slow_timer is None:
@@ -378,7 +378,7 @@ class Controller:
         return self._requeue.after_success(self.queue, queue_item, result, notes)
 
     def _report_slow(self) -> None:
-        """Log reconciles that run for long, once each. One timer for all of them: most reconciles end long before."""
+        """Log each reconcile that runs for long, once. One timer for all of them: most reconciles end long before."""
         self._slow_timer = None
         now, processing = self._clock.now(), self.queue.core.processing()
         self._reported_slow &= processing.items()
@@ -390,7 +390,7 @@ class Controller:
             seconds = now - started
             self._reported_slow.add((item, started))
             log.warning(
-                "controller %s: the reconcile of %s runs for %.0f s; until it ends, its worker takes nothing else "
+                "controller %s: the reconcile of %s has been running for %.0f s and occupies a worker "
                 "(max_concurrent_reconciles=%d, reconciliation_timeout=%g)",
                 self.name,
                 item,

@@ -1,4 +1,4 @@
-"""Reads how a reconciler is declared, and refuses what cannot work, with file and line. Pure.
+"""Inspects the signature of a reconciler, and refuses an invalid one with file and line. Pure.
 
 A reconciler takes a request or the object, and may take a `Context`:
 
@@ -30,22 +30,22 @@ from opsdk.errors import UsageError
 from opsdk.event.request import Request
 from opsdk.handlers import is_async
 
-_OBJECTS = (TypedObject, Unstructured, PartialObjectMetadata)
+_OBJECT_TYPES = (TypedObject, Unstructured, PartialObjectMetadata)
 
 
 class ReconcilerForm(Enum):
-    """What a reconciler takes."""
+    """Type of the first parameter of a reconciler."""
 
     REQUEST = "request"
     OBJECT = "object"
 
 
 class ReconcilerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
-    """How a reconciler is declared.
+    """The signature of a reconciler.
 
     Attributes:
         function: the function or bound method.
-        form: what its first parameter is.
+        form: the type of its first parameter.
         takes_context: it has a second parameter.
         request_type: class of its requests.
         place: file and line.
@@ -59,7 +59,7 @@ class ReconcilerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inspect_reconciler(reconciler: Any, kind: Kind[AnyObject] | None) -> ReconcilerDeclaration:
-    """Return how `reconciler`, a function or an object with ``reconcile``, is declared.
+    """Return the declaration of `reconciler`, a function or an object with ``reconcile``.
 
     Raises `UsageError` for a class, a plain function, and wrong parameters.
     """
@@ -76,14 +76,14 @@ def inspect_reconciler(reconciler: Any, kind: Kind[AnyObject] | None) -> Reconci
             "and run blocking code with `asyncio.to_thread`"
         )
     parameters = _parameters(function, name, place)
-    hints = _hints(function)
-    form, request_type = _form(hints.get(parameters[0].name), parameters, kind, name, place)
+    hints = _annotations(function)
+    form, request_type = _reconciler_form(hints.get(parameters[0].name), parameters, kind, name, place)
     if len(parameters) > 1:
         context = hints.get(parameters[1].name)
         if context not in (None, Any, Context) and str(context).rpartition(".")[2] != "Context":
             raise UsageError(
                 f"{name} ({place}): its second parameter {parameters[1].name!r} gets the Context, "
-                f"but is declared as {_name(context)}"
+                f"but is declared as {_type_name(context)}"
             )
     return ReconcilerDeclaration(
         function=function, form=form, takes_context=len(parameters) > 1, request_type=request_type, place=place
@@ -109,10 +109,10 @@ def _parameters(function: Any, name: str, place: str) -> list[inspect.Parameter]
     return passed[: max(len(required), 1)]
 
 
-def _form(
+def _reconciler_form(
     hint: Any, parameters: list[inspect.Parameter], kind: Kind[AnyObject] | None, name: str, place: str
 ) -> tuple[ReconcilerForm, type]:
-    """Return the form and the request type that the annotation of the first parameter says."""
+    """Return the form and the request type from the annotation of the first parameter."""
     first = parameters[0].name
     if isinstance(hint, str):
         # An annotation that does not resolve here, such as a class of a test function: only its name is known.
@@ -130,9 +130,10 @@ def _form(
         return ReconcilerForm.REQUEST, Request
     if not isinstance(hint, type):
         raise UsageError(
-            f"{name} ({place}): {first!r} is declared as {_name(hint)}: declare it as Request or as the object's class"
+            f"{name} ({place}): {first!r} is declared as {_type_name(hint)}: "
+            "declare it as Request or as the object's class"
         )
-    if issubclass(hint, _OBJECTS):
+    if issubclass(hint, _OBJECT_TYPES):
         if kind is None or not issubclass(kind.representation, hint):
             reconciled = f"reconciles {kind}" if kind is not None else "has no kind: call for_(...)"
             raise UsageError(f"{name} ({place}) takes a {hint.__name__}, but the controller {reconciled}")
@@ -145,7 +146,7 @@ def _form(
     return ReconcilerForm.REQUEST, hint
 
 
-def _hints(function: Any) -> dict[str, Any]:
+def _annotations(function: Any) -> dict[str, Any]:
     """Return the annotations by parameter; as text where they do not resolve."""
     target = function
     while isinstance(target, functools.partial):
@@ -158,12 +159,12 @@ def _hints(function: Any) -> dict[str, Any]:
         return dict(inspect.get_annotations(inspect.unwrap(target)))
 
 
-def _name(hint: Any) -> str:
+def _type_name(hint: Any) -> str:
     return getattr(hint, "__name__", None) or str(hint)
 
 
 def place_of(function: Any) -> str:
-    """Return file and line of a function, or where its class stands."""
+    """Return file and line of a function, or of the class of a callable object."""
     while isinstance(function, functools.partial):
         function = function.func
     target = inspect.unwrap(function) if callable(function) else function

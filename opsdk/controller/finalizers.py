@@ -24,12 +24,12 @@ A function that returns a `Result` is not done: its finalizer stays, and the req
 
 
 class FinalizeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Finalizers.finalize` did.
+    """Result of `Finalizers.finalize`.
 
     Attributes:
         updated: it changed the object's finalizers: write the object, also if there are errors.
-        errors: what the functions raised; their finalizers stay.
-        pending: what the functions returned that are not done; their finalizers stay.
+        errors: the exceptions of functions; their finalizers stay.
+        pending: the results of functions that are not done; their finalizers stay.
     """
 
     updated: bool = False

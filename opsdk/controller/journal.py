@@ -1,4 +1,4 @@
-"""The journal of reconciles: why each ran, what it read, what it wrote, and how it ended. Bounded.
+"""The journal of reconciles: causes, reads, requests and result of each. Bounded.
 
 Upstream: none.
 """
@@ -31,7 +31,7 @@ class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True):
         attempt: number of failures since the last success.
         causes: why it ran, the newest last.
         reads: the objects it read, with their versions.
-        requests: what it sent to the server.
+        requests: the requests that it sent to the server.
         more_reads: number of reads that were not kept.
         more_requests: number of requests that were not kept.
         result: ``success``, ``requeue``, ``requeue_after`` or ``error``.
@@ -91,7 +91,7 @@ class Journal:
 
     def __init__(self, *, size: int = 1000, max_bytes: int = 4 * 1024 * 1024) -> None:
         if size < 0 or max_bytes < 0:
-            raise UsageError(f"a journal of {size} reconciles and {max_bytes} bytes: pass at least 0")
+            raise UsageError(f"size and max_bytes of a journal must be at least 0, not {size} and {max_bytes}")
         self.size = size
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -99,7 +99,7 @@ class Journal:
         self._sizes: deque[int] = deque()
         """Bytes of the objects of each record."""
         # Number of records, counted from the oldest, that no longer have their objects.
-        self._without_objects = 0
+        self._trimmed_records = 0
 
     def add(self, record: ReconcileRecord) -> None:
         """Add a reconcile; the oldest one goes when there is no room."""
@@ -114,10 +114,10 @@ class Journal:
         if len(self._records) > self.size:
             self._records.popleft()
             self._bytes -= self._sizes.popleft()
-            self._without_objects = max(self._without_objects - 1, 0)
+            self._trimmed_records = max(self._trimmed_records - 1, 0)
         while self._bytes > self._max_bytes:
-            self._drop_objects(self._without_objects)
-            self._without_objects += 1
+            self._drop_objects(self._trimmed_records)
+            self._trimmed_records += 1
 
     def _drop_objects(self, position: int) -> None:
         record = self._records[position]

@@ -14,7 +14,7 @@ from opsdk.telemetry.activity import ObjectRead, RequestSent
 from opsdk.telemetry.cause import ReconcileCause
 
 # What stands for the values of a Secret: "<hidden>", in base64 so that the object stays valid.
-_HIDDEN = "PGhpZGRlbj4="
+_REDACTED = "PGhpZGRlbj4="
 
 
 def record_to_json(record: ReconcileRecord, *, objects: bool = False) -> JsonObject:
@@ -30,19 +30,19 @@ def record_to_json(record: ReconcileRecord, *, objects: bool = False) -> JsonObj
         if isinstance(value, datetime):
             value = value.isoformat()
         elif isinstance(value, tuple):
-            value = [_item(part, objects=objects) for part in value]
+            value = [_entry_to_json(part, objects=objects) for part in value]
         tree[name] = value
     return tree
 
 
-def _item(part: Any, *, objects: bool) -> JsonObject:
+def _entry_to_json(part: Any, *, objects: bool) -> JsonObject:
     tree: JsonObject = part._asdict()
     if isinstance(part, ObjectRead):
         data = tree.pop("data")
         if objects and data is not None:
             obj = msgspec.json.decode(data)
             if part.gvk == "v1, Kind=Secret":
-                obj["data"] = dict.fromkeys(obj.get("data") or {}, _HIDDEN)
+                obj["data"] = dict.fromkeys(obj.get("data") or {}, _REDACTED)
                 obj.get("metadata", {}).get("annotations", {}).pop(
                     "kubectl.kubernetes.io/last-applied-configuration", None
                 )
@@ -57,13 +57,13 @@ def record_from_json(tree: JsonObject) -> ReconcileRecord:
         values["started_at"] = datetime.fromisoformat(values["started_at"])
         values["causes"] = tuple(ReconcileCause(**cause) for cause in values["causes"])
         values["requests"] = tuple(RequestSent(**request) for request in values["requests"])
-        values["reads"] = tuple(map(_read, values["reads"]))
+        values["reads"] = tuple(map(_object_read, values["reads"]))
         return ReconcileRecord(**values)
     except (KeyError, TypeError, ValueError) as error:
-        raise DecodeError(f"this is no record of a reconcile: {error!r}") from error
+        raise DecodeError(f"the JSON is not a reconcile record: {error!r}") from error
 
 
-def _read(tree: JsonObject) -> ObjectRead:
+def _object_read(tree: JsonObject) -> ObjectRead:
     values = dict(tree)
     obj = values.pop("object", None)
     return ObjectRead(**values, data=msgspec.json.encode(obj) if obj is not None else None)

@@ -21,8 +21,8 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
 
     Attributes:
         max_concurrent_reconciles: number of workers; two workers never process the same key.
-        cache_sync_timeout: time for every source to sync; what happens then, `sync_policy` decides. None is 120 s.
-        sync_policy: what happens when a source cannot sync because its CRD, namespace or permission is missing. None is
+        cache_sync_timeout: time for every source to sync, see `sync_policy`. None is 120 s.
+        sync_policy: action when a source cannot sync because its CRD, namespace or permission is missing. None is
             FAIL with a `cache_sync_timeout`, else RETRY. A source may have a policy of its own.
         reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
         shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.

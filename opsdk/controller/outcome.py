@@ -1,4 +1,4 @@
-"""How a reconcile ended, and what kind of failure an exception is. Pure."""
+"""The result of a reconcile, and the classification of its exception. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _MAX_ERROR = 200
 
 
 class ReconcileEnd(msgspec.Struct, frozen=True):
-    """How a reconcile ended.
+    """The result of a reconcile.
 
     Attributes:
         outcome: for metrics.
         detail: the delay of the next run, or the error.
         notes: flags of the `opsdk.telemetry.records.Reconciled` record.
-        error: what the reconciler raised.
+        error: the exception of the reconciler, or None.
     """
 
     outcome: ReconcileOutcome
@@ -32,7 +32,7 @@ class ReconcileEnd(msgspec.Struct, frozen=True):
         return f"{self.outcome.value} ({self.detail})" if self.detail else self.outcome.value
 
 
-def shortened(error: BaseException) -> str:
+def shorten_error(error: BaseException) -> str:
     """Return class and message of an error, at most 200 characters."""
     text = f"{type(error).__name__}: {error}"
     return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 3]}..."

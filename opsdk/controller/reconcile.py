@@ -30,7 +30,7 @@ T = TypeVar("T", bound=AnyObject)
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to the request next. None is the same as ``Result()``: wait for a change.
+    """Decides when the request is reconciled again. None is the same as ``Result()``: wait for a change.
 
     Attributes:
         requeue_after: reconcile again after this time (seconds, or a timedelta), and reset the failures.
@@ -85,16 +85,16 @@ class ObjectReconciler(Protocol[T_contra]):
         ...
 
 
-_Outcome = Awaitable[Result | None]
+_AwaitableResult = Awaitable[Result | None]
 ReconcileFunction = (
-    Callable[[Request], _Outcome]
-    | Callable[[Request, Context], _Outcome]
-    | Callable[[T], _Outcome]
-    | Callable[[T, Context], _Outcome]
+    Callable[[Request], _AwaitableResult]
+    | Callable[[Request, Context], _AwaitableResult]
+    | Callable[[T], _AwaitableResult]
+    | Callable[[T, Context], _AwaitableResult]
 )
 """An async function in one of the forms of `opsdk.controller.declaration`."""
 AnyReconciler = Reconciler | ContextReconciler | ObjectReconciler[T] | ReconcileFunction[T]
-"""What controllers accept as a reconciler of objects of class T."""
+"""The reconcilers of objects of class T that controllers accept."""
 
 
 class ReconcilerAdapter:

@@ -1,4 +1,4 @@
-"""When a request is reconciled again.
+"""Decides when a request is reconciled again.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go, reconcileHandler
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from opsdk.controller.outcome import ReconcileEnd, shortened
+from opsdk.controller.outcome import ReconcileEnd, shorten_error
 from opsdk.controller.reconcile import Result
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import WorkQueue
@@ -20,14 +20,14 @@ from opsdk.telemetry.records import ReconcileOutcome as Outcome
 class RequeuePolicy:
     """Queues a request again after its reconcile, as the result or the rate limiter says.
 
-    Both methods get the flags of the `Reconciled` record as `notes`, and return how the reconcile ended.
+    Both methods get the flags of the `Reconciled` record as `notes`, and return the result of the reconcile.
     """
 
     def after_failure(
         self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, notes: Mapping[str, bool]
     ) -> ReconcileEnd:
         """Queue the request with the rate limiter's delay."""
-        cause = ReconcileCause("retry", detail=shortened(error))
+        cause = ReconcileCause("retry", detail=shorten_error(error))
         wait = queue.add_rate_limited(queue_item.item, priority=queue_item.priority, cause=cause)
         log_failure(error, wait=wait)
         return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {error!r}", notes=notes, error=error)

@@ -1,4 +1,4 @@
-"""The sources of one controller: started beside each other, waited for, and closed together.
+"""The sources of one controller: started concurrently, awaited, and closed together.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go (startEventSources)
 """
@@ -32,7 +32,7 @@ class SourceGroup:
     Args:
         controller: name of the controller, for errors and logs.
         sources: the first sources.
-        queue: what the sources feed.
+        queue: the queue that the sources feed.
         options: timeout and policy.
         tasks: runs the waits for sources that sync late.
         clock: source of time.
@@ -82,7 +82,7 @@ class SourceGroup:
             await source.start(self._queue)
 
     async def sync(self) -> None:
-        """Start all sources beside each other and wait until each has synced. Raises the first failure at once."""
+        """Start all sources concurrently and wait until each has synced. Raises the first failure at once."""
         syncing = [
             asyncio.get_running_loop().create_task(self._sync(source), name=f"{self._controller}/sync {source!r}")
             for source in self._sources
@@ -106,10 +106,10 @@ class SourceGroup:
                 await self._wait_synced(source)
                 break
             except CacheSyncError as error:
-                log.error("controller %s still misses a source: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
+                log.error("controller %s: a source has not synced yet: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
                 self._unsynced[id(source)] = error
             except OpsdkError as error:
-                log.error("controller %s goes on without %r: %s", self._controller, source, error)  # noqa: TRY400 - as above
+                log.error("controller %s runs without %r, which failed to sync: %s", self._controller, source, error)  # noqa: TRY400 - as above
                 return
         self._unsynced.pop(id(source), None)
 
@@ -133,7 +133,7 @@ class SourceGroup:
                     raise CacheSyncError(f"controller {self._controller} cannot start: {error}") from (
                         error.__cause__ or error
                     )
-                log.error("controller %s waits: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
+                log.error("controller %s waits for a source: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
                 self._unsynced[id(source)] = error
                 if policy is SyncPolicy.DEGRADE:
                     self._tasks.start(self.sync_late(source), name=f"sync {source!r}")
@@ -175,4 +175,4 @@ class SourceGroup:
             try:
                 await source.aclose()
             except Exception:
-                log.exception("controller %s: %r did not close well", self._controller, source)
+                log.exception("controller %s: %r raised an error while it closed", self._controller, source)

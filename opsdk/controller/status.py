@@ -48,12 +48,12 @@ class StatusPatch(Generic[S]):
     def __init__(self, client: Client, obj: TypedObject | Unstructured) -> None:
         self._client = client
         self._object: Any = obj
-        self._is_tree = isinstance(obj, Unstructured)
-        self._before: JsonObject | None = None
+        self._is_unstructured = isinstance(obj, Unstructured)
+        self._original: JsonObject | None = None
         self.status: S
 
     async def __aenter__(self) -> Self:
-        if self._before is not None:
+        if self._original is not None:
             raise UsageError("a StatusPatch is used once: call ctx.status(obj) again")
         if isinstance(self._object, Unstructured):
             self.status = self._object.content.setdefault("status", {})
@@ -61,7 +61,7 @@ class StatusPatch(Generic[S]):
             if self._object.status is None:
                 self._object.status = _new_status(type(self._object))
             self.status = self._object.status
-        self._before = self._known_status()
+        self._original = self._encoded_status()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
@@ -71,17 +71,17 @@ class StatusPatch(Generic[S]):
         if difference := self._difference():
             await self._write(difference)
 
-    def _known_status(self) -> JsonObject:
-        """Return the status as its class sees it."""
-        status: JsonObject = to_builtins(self._object.get("status") if self._is_tree else self._object.status)
+    def _encoded_status(self) -> JsonObject:
+        """Return the status as a JSON tree; of a typed object, only the fields of its class."""
+        status: JsonObject = to_builtins(self._object.get("status") if self._is_unstructured else self._object.status)
         return status
 
     def _difference(self) -> JsonObject:
         """Return the merge patch of the status. Items of lists keep the fields that their class does not know."""
-        before, after = self._before, self._known_status()
+        before, after = self._original, self._encoded_status()
         if strict_equal(before, after):
             return {}
-        stored = None if self._is_tree else status_as_read(self._object)
+        stored = None if self._is_unstructured else status_as_read(self._object)
         if stored and (origin := origin_of(self._object)) is not None:
             known = to_builtins(convert(origin, type(self._object)).status) or {}
             before, after = (merge_unknown_fields(stored, known, status) for status in (before, after))
@@ -90,7 +90,7 @@ class StatusPatch(Generic[S]):
 
     async def _write(self, difference: JsonObject) -> None:
         patch: JsonObject = {"status": difference}
-        if _has_list(difference) and self._object.metadata.resource_version:
+        if _contains_list(difference) and self._object.metadata.resource_version:
             patch["metadata"] = {"resourceVersion": self._object.metadata.resource_version}
         # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
         written = await self._client.status().patch(self._object.__copy__(), merge_patch(patch))
@@ -117,14 +117,14 @@ class StatusPatch(Generic[S]):
         previous = get_condition(conditions, type)
         generation = self._object.metadata.generation
         set_condition(conditions, type, status, reason, message, observed_generation=generation)
-        self._store(conditions)
+        self._set_conditions(conditions)
         return previous is None or previous.status != str(status)
 
     def remove_condition(self, type: str) -> bool:  # noqa: A002 - the field's name
         """Remove a condition. Returns False if there is none of this type."""
         conditions = self._conditions()
         remaining = [condition for condition in conditions if condition.type != type]
-        self._store(remaining)
+        self._set_conditions(remaining)
         return len(remaining) != len(conditions)
 
     def get_condition(self, type: str) -> Condition | None:  # noqa: A002 - the field's name
@@ -142,12 +142,12 @@ class StatusPatch(Generic[S]):
             )
         if any(not isinstance(condition, Condition) for condition in conditions):
             raise UsageError(
-                f"the conditions of {type(self.status).__name__} have a class of their own: "
+                f"the conditions of {type(self.status).__name__} are not of opsdk's class Condition: "
                 "change patch.status.conditions"
             )
         return list(conditions)
 
-    def _store(self, conditions: list[Condition]) -> None:
+    def _set_conditions(self, conditions: list[Condition]) -> None:
         if isinstance(self._object, Unstructured):
             self._object.content["status"]["conditions"] = [to_builtins(condition) for condition in conditions]
         else:
@@ -184,7 +184,7 @@ def _status_class(cls: type[TypedObject]) -> type | None:
     return next((part for part in parts if isinstance(part, type) and part is not NoneType), None)
 
 
-def _has_list(value: JsonValue) -> bool:
+def _contains_list(value: JsonValue) -> bool:
     if isinstance(value, dict):
-        return any(map(_has_list, value.values()))
+        return any(map(_contains_list, value.values()))
     return isinstance(value, list)

@@ -19,7 +19,7 @@ from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.apimachinery.time import whole_seconds
 from opsdk.client.client import Client
-from opsdk.controller.outcome import shortened
+from opsdk.controller.outcome import shorten_error
 from opsdk.errors import ConflictError, IgnoreError, UsageError
 from opsdk.lifecycle.writes import Before, ChangeWriter
 
@@ -153,7 +153,7 @@ class Cond:
             return self.true(obj)
         if isinstance(error, ConflictError):
             return False
-        return self.false(obj, reason=reason, message=shortened(error))
+        return self.false(obj, reason=reason, message=shorten_error(error))
 
     # -------------------------------------------------------------- steps
     async def do(self, obj: T, function: Callable[[T], Awaitable[T | None]]) -> T:

@@ -24,7 +24,7 @@ from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.outcome import ReconcileEnd, is_terminal, shortened
+from opsdk.controller.outcome import ReconcileEnd, is_terminal, shorten_error
 from opsdk.controller.reconcile import Result
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.errors import HandlersFailedError, HandlerTimeoutError, IgnoreError, UsageError
@@ -84,7 +84,7 @@ class _RequeueHandlers(RequeuePolicy):
         for name, reason in zip(error.names, error.exceptions, strict=True):
             item = HandlerRequest.of(request_of(queue_item.item), name)
             if not is_terminal(reason) and item not in self.scheduled:
-                cause = ReconcileCause("retry", detail=shortened(reason))
+                cause = ReconcileCause("retry", detail=shorten_error(reason))
                 wait = queue.add_rate_limited(item, priority=LOW_PRIORITY, cause=cause)
                 self.scheduled[item] = now + wait
             if item in self.scheduled:

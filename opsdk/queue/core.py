@@ -100,7 +100,7 @@ class QueueCore(Generic[K]):
         self._ready: list[tuple[int, int, K]] = []
         self._tickets = count(1)
         self._depth: dict[int, int] = {}
-        self._number_ready = 0
+        self._ready_count = 0
 
     # -------------------------------------------------------------- adding
     def add(
@@ -124,20 +124,20 @@ class QueueCore(Generic[K]):
                 entry.causes = ReconcileCauses(entry.causes)
             entry.causes.add(cause)
         if is_new:
-            self._place(item, entry, now)
+            self._schedule(item, entry, now)
             return True
         earlier = ready_at < entry.ready_at and not entry.ready
         higher = priority > entry.priority
         if earlier or higher:
             if entry.ready and item not in self._processing:
-                self._count(entry.priority, -1)
+                self._change_depth(entry.priority, -1)
             entry.ready_at = min(entry.ready_at, ready_at)
             entry.priority = max(entry.priority, priority)
             entry.ready = False
-            self._place(item, entry, now)
+            self._schedule(item, entry, now)
         return False
 
-    def _drop_outdated(self) -> None:
+    def _compact_heaps(self) -> None:
         """Rebuild a heap that holds mostly outdated places: a delay of hours would keep each of them for hours."""
         if len(self.delayed) > _SMALL_HEAP and len(self.delayed) > 2 * len(self._entries):
             self.delayed = [place for place in self.delayed if self._is_valid(place)]
@@ -150,7 +150,7 @@ class QueueCore(Generic[K]):
         entry = self._entries.get(place[2])
         return entry is not None and entry.ticket == place[1]
 
-    def _place(self, item: K, entry: _Entry, now: float) -> None:
+    def _schedule(self, item: K, entry: _Entry, now: float) -> None:
         entry.ticket = next(self._tickets)
         if item in self._processing:
             return  # waits for `done`, whatever its time
@@ -159,22 +159,22 @@ class QueueCore(Generic[K]):
         else:
             heapq.heappush(self.delayed, (entry.ready_at, entry.ticket, item))
             if len(self.delayed) > _SMALL_HEAP:
-                self._drop_outdated()
+                self._compact_heaps()
 
     def _make_ready(self, item: K, entry: _Entry) -> None:
         entry.ready = True
         heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
         if len(self._ready) > _SMALL_HEAP:
-            self._drop_outdated()
-        # As `_count`, without a call for each item.
+            self._compact_heaps()
+        # As `_change_depth`, without a call for each item.
         self._depth[entry.priority] = self._depth.get(entry.priority, 0) + 1
-        self._number_ready += 1
+        self._ready_count += 1
 
-    def _count(self, priority: int, change: int) -> None:
+    def _change_depth(self, priority: int, change: int) -> None:
         depth = self._depth[priority] = self._depth.get(priority, 0) + change
         if not depth:
             del self._depth[priority]
-        self._number_ready += change
+        self._ready_count += change
 
     # -------------------------------------------------------------- taking
     def advance(self, now: float) -> None:
@@ -199,7 +199,7 @@ class QueueCore(Generic[K]):
             if entry is None or entry.ticket != ticket:
                 continue  # outdated
             del self._entries[item]
-            self._count(entry.priority, -1)
+            self._change_depth(entry.priority, -1)
             self._processing[item] = now
             return QueueItem(item, entry.priority, now - entry.ready_at, entry.all_causes())
         return None
@@ -213,7 +213,7 @@ class QueueCore(Generic[K]):
         if entry is not None:
             if self.state is QueueState.DRAINING:
                 entry.ready_at = min(entry.ready_at, now)  # no delay is waited for any more
-            self._place(item, entry, now)
+            self._schedule(item, entry, now)
         return now - started
 
     # -------------------------------------------------------------- inspecting
@@ -234,7 +234,7 @@ class QueueCore(Generic[K]):
 
     def __len__(self) -> int:
         """Return the number of ready items."""
-        return self._number_ready
+        return self._ready_count
 
     def depth(self) -> dict[int, int]:
         """Return the number of ready items by priority."""
@@ -266,4 +266,4 @@ class QueueCore(Generic[K]):
 
     def __repr__(self) -> str:
         delayed = len(self._entries) - len(self)
-        return f"<queue {self.state.value}: {len(self)} ready, {delayed} later, {len(self._processing)} at work>"
+        return f"<queue {self.state.value}: {len(self)} ready, {delayed} delayed, {len(self._processing)} processing>"

@@ -59,7 +59,7 @@ class WorkQueue(Generic[K]):
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: Timer | None = None
         self._timer_at: float | None = None
-        self._idle: list[asyncio.Future[None]] = []
+        self._idle_waiters: list[asyncio.Future[None]] = []
 
     # -------------------------------------------------------------- adding
     def add(self, item: K, *, after: float = 0.0, priority: int = 0, cause: ReconcileCause | None = None) -> None:
@@ -113,7 +113,7 @@ class WorkQueue(Generic[K]):
                     self._getters.remove(waiter)
 
     def done(self, item: K) -> None:
-        """The worker has finished `item`."""
+        """Mark `item` as processed."""
         now = self._clock.now()
         worked = self.core.done(item, now=now)
         if self.hooks:
@@ -172,16 +172,16 @@ class WorkQueue(Generic[K]):
         """Return when no item is ready or being processed."""
         while not self._is_idle():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle.append(future)
+            self._idle_waiters.append(future)
             await future
 
     def _is_idle(self) -> bool:
         return not len(self.core) and not self.core.processing()
 
     def _notify_idle(self) -> None:
-        if not self._idle or not self._is_idle():
+        if not self._idle_waiters or not self._is_idle():
             return
-        waiting, self._idle = self._idle, []
+        waiting, self._idle_waiters = self._idle_waiters, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)

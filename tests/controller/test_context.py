@@ -94,7 +94,7 @@ def writes(record: ReconcileRecord) -> list[str]:
 
 
 # ------------------------------------------------------------------ status
-async def test_a_status_is_written_once_and_only_its_difference() -> None:
+async def test_a_status_is_written_once_and_only_with_its_difference() -> None:
     """The first reconcile writes it with time and generation; later ones send nothing."""
     operator = Operator("boxes")
     runs = 0
@@ -191,7 +191,7 @@ async def test_the_status_of_unstructured_and_built_in_objects() -> None:
         async with ctx.status(obj) as patch:
             patch.status.replicas = 2
             patch.status.conditions = [DeploymentCondition(type="Available", status="True")]
-            with pytest.raises(UsageError, match="a class of their own"):
+            with pytest.raises(UsageError, match="are not of opsdk's class Condition"):
                 patch.set_condition("Ready", True, "No")
 
     async with running(operator) as client:
@@ -215,7 +215,7 @@ async def test_the_status_of_unstructured_and_built_in_objects() -> None:
 
 # ------------------------------------------------------------------ apply and events
 async def test_children_are_owned_and_live_in_the_owners_namespace() -> None:
-    """apply() sets the owner and the namespace; an object without owner has to say so."""
+    """apply() sets the owner and the namespace; an object without owner needs owner=None."""
     operator = Operator("boxes")
 
     @operator.reconciler(Box, owns=[ConfigMap])
@@ -239,7 +239,7 @@ async def test_children_are_owned_and_live_in_the_owners_namespace() -> None:
 
 
 async def test_a_request_reconciler_names_the_owner() -> None:
-    """Without an object, apply() and event() ask for what they cannot know."""
+    """Without an object, apply() needs owner=... and event() needs regarding=...."""
     operator = Operator("boxes")
     messages: list[str] = []
 
@@ -348,7 +348,7 @@ async def test_an_object_that_is_gone_or_being_deleted_is_not_reconciled() -> No
 # ------------------------------------------------------------------ finalizers
 @pytest.mark.behaviour(139, better="They run in the order of their registration.")
 async def test_finalizers_run_in_order_and_a_failing_one_stays() -> None:
-    """They are added in one write; at the deletion those that return are removed although another one fails."""
+    """They are added in one write; at the deletion, those that return are removed, also if another one fails."""
     operator = Operator("boxes")
     calls: list[str] = []
     down = True
@@ -420,7 +420,7 @@ async def test_a_finalizer_that_waits_stays(by_request: bool) -> None:
     assert {record.result for record in records(operator)} <= {"success", "requeue_after"}
 
 
-async def test_a_finalizer_that_returns_something_else_is_a_mistake() -> None:
+async def test_a_finalizer_must_return_none_or_a_result() -> None:
     """Its finalizer stays, and the error names the value."""
     operator = Operator("boxes")
 
@@ -513,7 +513,7 @@ async def test_the_context_has_the_causes_and_the_ids_of_the_log() -> None:
     assert second.logger.name == "opsdk.reconcile.box"
 
 
-async def test_a_site_without_a_status_class_default_is_refused_in_words() -> None:
+async def test_a_missing_status_without_defaults_raises_usage_error() -> None:
     """A status with required fields cannot be created from nothing."""
 
     class Strict(Model):

@@ -121,7 +121,7 @@ async def test_nothing_is_reconciled_before_every_source_has_synced() -> None:
     assert slow.closed == 1
 
 
-async def test_sources_start_beside_each_other() -> None:
+async def test_sources_start_concurrently() -> None:
     """Ten sources that need ten seconds each are ready after ten seconds."""
     async with Running(_nothing, *[Gate(start=5, sync=5) for _ in range(10)]) as running:
         assert running.now() == pytest.approx(10)
@@ -151,7 +151,7 @@ async def test_the_error_of_a_source_is_raised_as_it_is() -> None:
 
 
 async def test_a_denial_is_named_in_the_sync_error() -> None:
-    """RBAC: the error says which controller cannot start, and the server's words."""
+    """RBAC: the error names the controller, and has the server's message."""
     world = World()
     world.server(THING).refuse = ForbiddenError('User "u" cannot list resource "things"')
     caching = asyncio.create_task(world.cache.start())
@@ -165,7 +165,7 @@ async def test_a_denial_is_named_in_the_sync_error() -> None:
 
 
 @pytest.mark.behaviour(75)
-async def test_cancelled_while_syncing_it_just_ends() -> None:
+async def test_a_cancellation_while_syncing_ends_the_controller() -> None:
     """Sources are closed, nothing was reconciled, and no other error appears."""
     gate = Gate(sync=10**6)
     controller = Controller("c", _nothing, sources=[gate])
@@ -205,7 +205,7 @@ async def test_a_source_added_later_begins_at_once() -> None:
         await running.controller.watch(Gate())
 
 
-async def test_one_source_that_closes_badly_does_not_keep_the_others_open() -> None:
+async def test_a_source_that_fails_to_close_does_not_keep_others_open() -> None:
     """Every source is closed, whatever one of them raises, and the controller ends as it would."""
 
     class Bad(Gate):
@@ -240,7 +240,7 @@ async def _times(answers: list[Any], *, after: float = 5000, **options: Any) -> 
 
 
 async def test_success_is_not_repeated() -> None:
-    """None and an empty Result end the matter."""
+    """None and an empty Result do not queue the request again."""
     for answer in (None, Result()):
         times, hook = await _times([answer])
         assert len(times) == 1
@@ -248,8 +248,8 @@ async def test_success_is_not_repeated() -> None:
 
 
 @pytest.mark.behaviour(77)
-async def test_errors_wait_longer_until_success() -> None:
-    """5, 10, 20, 40 ms between tries; after one success the next error waits 5 ms again."""
+async def test_errors_are_retried_with_growing_delays_until_success() -> None:
+    """5, 10, 20, 40 ms between attempts; after one success the next error waits 5 ms again."""
     times, hook = await _times([ValueError(n) for n in range(5)])
     gaps = [round(b - a, 4) for a, b in itertools.pairwise(times)]
     assert gaps == [0.005, 0.01, 0.02, 0.04, 0.08]
@@ -257,7 +257,7 @@ async def test_errors_wait_longer_until_success() -> None:
 
 
 @pytest.mark.behaviour(77)
-async def test_interleaved_keys_fail_on_their_own() -> None:
+async def test_failures_are_counted_for_each_key() -> None:
     """One key's failures do not make another wait."""
     times: dict[str, list[float]] = {"a": [], "b": []}
 
@@ -276,7 +276,7 @@ async def test_interleaved_keys_fail_on_their_own() -> None:
 
 
 @pytest.mark.behaviour(77)
-async def test_a_success_resets_the_waits() -> None:
+async def test_a_success_resets_the_delays() -> None:
     """After errors and a success, the next error of the key waits 5 ms again."""
     times: list[float] = []
     answers: list[Exception | None] = [ValueError(), ValueError(), None, ValueError(), None]
@@ -297,8 +297,8 @@ async def test_a_success_resets_the_waits() -> None:
 
 
 @pytest.mark.behaviour(78)
-async def test_requeue_after_comes_once_and_forgets_failures() -> None:
-    """After so many seconds, exactly once; the failures before no longer count."""
+async def test_requeue_after_runs_once_and_resets_failures() -> None:
+    """The request runs once after that time, and earlier failures are forgotten."""
     times, hook = await _times([ValueError(), ValueError(), Result(requeue_after=60), ValueError()])
     gaps = [round(b - a, 4) for a, b in itertools.pairwise(times)]
     assert gaps == [0.005, 0.01, 60.0, 0.005]
@@ -306,14 +306,14 @@ async def test_requeue_after_comes_once_and_forgets_failures() -> None:
 
 
 @pytest.mark.behaviour(78)
-async def test_requeue_after_beats_requeue() -> None:
-    """With both set the time counts."""
+async def test_requeue_after_takes_precedence_over_requeue() -> None:
+    """With both set, the request waits for requeue_after."""
     times, _ = await _times([Result(requeue=True, requeue_after=60)])
     assert times == [0, 60]
 
 
-async def test_requeue_waits_like_a_failure() -> None:
-    """`requeue` grows like errors do, and is counted as what it is."""
+async def test_requeue_waits_for_the_delay_of_the_rate_limiter() -> None:
+    """The delays of `requeue` grow as after errors; its result is ``requeue``."""
     times, hook = await _times([Result(requeue=True)] * 3)
     assert [round(b - a, 4) for a, b in itertools.pairwise(times)] == [0.005, 0.01, 0.02]
     assert [r.result for r in hook.reconciled()][:3] == [Outcome.REQUEUE] * 3
@@ -324,8 +324,8 @@ async def test_requeue_waits_like_a_failure() -> None:
     "error",
     [TerminalError("bad"), ExceptionGroup("g", [TerminalError("a"), ExceptionGroup("h", [TerminalError("b")])])],
 )
-async def test_terminal_errors_are_final(error: Exception) -> None:
-    """Not tried again, counted as error and as terminal; also when it comes out of a task group."""
+async def test_terminal_errors_are_not_retried(error: Exception) -> None:
+    """They count as error and as terminal, also when a task group raises them."""
     times, hook = await _times([error])
     assert len(times) == 1
     (record,) = hook.reconciled()
@@ -333,14 +333,14 @@ async def test_terminal_errors_are_final(error: Exception) -> None:
 
 
 async def test_a_group_with_another_error_is_not_terminal() -> None:
-    """What could be mended by trying again is tried again."""
+    """The other error may be temporary, so the request is retried."""
     times, hook = await _times([ExceptionGroup("g", [TerminalError("a"), ValueError("b")])])
     assert len(times) == 2
     assert not hook.reconciled()[0].terminal
 
 
-async def test_a_terminal_error_ends_until_the_object_changes() -> None:
-    """A later event leads to a new try."""
+async def test_a_terminal_error_waits_for_a_change_of_the_object() -> None:
+    """A later event starts a new attempt."""
     seen: list[Request] = []
 
     async def reconcile(request: Request) -> None:
@@ -356,8 +356,8 @@ async def test_a_terminal_error_ends_until_the_object_changes() -> None:
 
 
 @pytest.mark.behaviour(80, better="An exception never ends the process, so `RecoverPanic` is not needed.")
-async def test_anything_raised_is_survived() -> None:
-    """Exceptions, groups, escaped cancellations and wrong answers are errors that are tried again."""
+async def test_every_exception_and_wrong_result_is_retried() -> None:
+    """Exceptions, groups, escaped cancellations and wrong results count as errors and are retried."""
     answers = [KeyError("x"), ExceptionGroup("g", [ValueError()]), asyncio.CancelledError(), "later", 5, TimeoutError()]
     times, hook = await _times(list(answers))
     assert len(times) == len(answers) + 1
@@ -367,7 +367,7 @@ async def test_anything_raised_is_survived() -> None:
 
 
 @pytest.mark.behaviour(80, better="An exception never ends the process, so `RecoverPanic` is not needed.")
-async def test_what_no_program_survives_ends_the_controller() -> None:
+async def test_a_base_exception_ends_the_controller() -> None:
     """A BaseException that is no Exception is raised by `start`, not swallowed."""
 
     class Fatal(BaseException):
@@ -383,8 +383,8 @@ async def test_what_no_program_survives_ends_the_controller() -> None:
 
 
 @pytest.mark.behaviour(81)
-async def test_the_time_limit_is_counted_and_only_it() -> None:
-    """A reconcile over its limit is cancelled, fails, is counted; one that answers in spite of it is counted, too."""
+async def test_only_reconciliation_timeout_counts_as_a_timeout() -> None:
+    """A reconcile over its limit is cancelled and counted; one that still returns is counted too."""
 
     async def slow(_: Request) -> None:
         await asyncio.sleep(100)
@@ -407,7 +407,7 @@ async def test_the_time_limit_is_counted_and_only_it() -> None:
 
 
 @pytest.mark.behaviour(81)
-async def test_a_stop_is_no_timeout() -> None:
+async def test_a_stop_does_not_count_as_a_timeout() -> None:
     """A reconcile that is cancelled by the stop is neither an error nor a timeout."""
 
     async def slow(_: Request) -> None:
@@ -421,7 +421,7 @@ async def test_a_stop_is_no_timeout() -> None:
 
 @pytest.mark.behaviour(82)
 @pytest.mark.parametrize("answer", [ValueError(), Result(requeue=True), Result(requeue_after=1)])
-async def test_priority_is_kept_over_retries(answer: Any) -> None:
+async def test_retries_keep_the_priority(answer: Any) -> None:
     """Errors, requeues and timed requeues keep the priority that the request had."""
     await _priorities([answer], [LOW_PRIORITY, LOW_PRIORITY])
 
@@ -457,8 +457,8 @@ async def _priorities(answers: list[Any], expected: list[int]) -> None:
     assert seen == expected
 
 
-async def test_a_conflict_is_no_drama(caplog: pytest.LogCaptureFixture) -> None:
-    """Somebody was faster: tried again, logged as information."""
+async def test_a_conflict_is_retried_and_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
+    """Another client wrote first, so nothing is logged above INFO."""
     with caplog.at_level(logging.INFO, logger="opsdk.controller"):
         times, _ = await _times([ConflictError("modified"), ExceptionGroup("g", [ConflictError("modified")])])
     assert len(times) == 3
@@ -469,7 +469,7 @@ async def test_a_conflict_is_no_drama(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.behaviour(76, 88)
 @pytest.mark.parametrize("seed", range(30))
 async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
-    """Random events, answers, errors and durations: never two workers on a key, never more than allowed, none lost."""
+    """Random events, results, errors and durations: one worker for a key, at most the limit in all, no request lost."""
     rng = random.Random(seed)
     workers = rng.choice([1, 2, 5])
     wanted: Counter[str] = Counter()
@@ -510,7 +510,7 @@ async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
 
 
 @pytest.mark.behaviour(76, 88)
-async def test_workers_work_beside_each_other() -> None:
+async def test_workers_run_concurrently() -> None:
     """With k workers k keys are reconciled at once, and the first record says how many there are."""
 
     async def slow(_: Request) -> None:
@@ -528,7 +528,7 @@ async def test_workers_work_beside_each_other() -> None:
 
 
 @pytest.mark.behaviour(84)
-async def test_a_reconcile_knows_its_names() -> None:
+async def test_log_lines_of_a_reconcile_carry_controller_object_and_id() -> None:
     """Each attempt has an id of its own; log lines inside carry controller, object and id, and nothing outside."""
     seen: list[tuple[str, dict[str, str]]] = []
 
@@ -547,7 +547,7 @@ async def test_a_reconcile_knows_its_names() -> None:
 
 
 async def test_a_raising_hook_stops_no_worker() -> None:
-    """Metrics must not hold up the work."""
+    """An exception of a telemetry hook is logged."""
 
     class Broken(TelemetryHook):
         def record(self, record: Record) -> None:
@@ -594,8 +594,8 @@ async def test_stopping_lets_reconciles_finish_and_starts_none() -> None:
     assert finished == ["a"]
 
 
-async def test_after_the_grace_reconciles_are_cancelled() -> None:
-    """What does not finish within the drain timeout is cancelled, and may clean up."""
+async def test_reconciles_are_cancelled_after_shutdown_timeout() -> None:
+    """Reconciles that do not finish in time are cancelled, and may clean up."""
     cleaned: list[float] = []
 
     async def slow(_: Request) -> None:
@@ -614,7 +614,7 @@ async def test_after_the_grace_reconciles_are_cancelled() -> None:
     assert cleaned == [pytest.approx(12)]
 
 
-async def test_a_second_cancellation_ends_the_grace() -> None:
+async def test_a_second_cancellation_cancels_reconciles_at_once() -> None:
     """Cancelling `start` again cancels the reconciles at once."""
 
     async def slow(_: Request) -> None:
@@ -632,8 +632,8 @@ async def test_a_second_cancellation_ends_the_grace() -> None:
         assert running.now() == pytest.approx(2)
 
 
-async def test_who_ignores_cancellation_is_named() -> None:
-    """A reconcile that goes on all the same is named by its key in a ShutdownTimeoutError."""
+async def test_a_reconcile_that_ignores_its_cancellation_is_named() -> None:
+    """The ShutdownTimeoutError has the key of the reconcile."""
     free = asyncio.Event()
 
     async def deaf(_: Request) -> None:
@@ -658,8 +658,8 @@ async def test_who_ignores_cancellation_is_named() -> None:
 @pytest.mark.behaviour(90)
 @pytest.mark.parametrize("cancels", [1, 2, 3, 5])
 @pytest.mark.parametrize("seed", range(12))
-async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) -> None:
-    """However often and whenever `start` is cancelled: it ends, every source is closed, no task is left."""
+async def test_a_cancellation_at_any_moment_leaves_no_task(seed: int, cancels: int) -> None:
+    """At any time and repeatedly: `start` ends, every source is closed, no task is left."""
     rng = random.Random(seed * 10 + cancels)
     world = World(THING, WIDGET, seed=seed)
     for n in range(5):
@@ -695,8 +695,8 @@ async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) 
     await asyncio.gather(caching, return_exceptions=True)
 
 
-async def test_from_the_cluster_to_the_reconciler_and_back() -> None:
-    """Owned objects lead to their owner, through informers, whatever the faults on the way."""
+async def test_events_of_owned_objects_reconcile_their_owner() -> None:
+    """Owned objects are mapped to their owner through informers, also with faults of the server."""
     world = World(THING, WIDGET, seed=3)
     things = world.server(THING)
     things.fault_rate = 0.1
@@ -717,8 +717,8 @@ async def test_from_the_cluster_to_the_reconciler_and_back() -> None:
 
 
 # ------------------------------------------------------------------ mistakes
-def test_mistakes_are_refused_where_they_are_made() -> None:
-    """Names, options, results and reconcilers that make no sense are a UsageError at once."""
+def test_wrong_arguments_raise_usage_error() -> None:
+    """Invalid names, options, results and reconcilers raise UsageError at once."""
 
     class Reconciler:
         async def reconcile(self, request: Request) -> None: ...
@@ -812,7 +812,7 @@ async def test_the_first_failing_source_is_reported_at_once() -> None:
 
 
 async def test_a_reconcile_that_hangs_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """After a minute the log says which key holds a worker, and what limits it."""
+    """After a minute the log has the key of the reconcile, and the options that limit it."""
 
     async def forever(request: Request) -> None:
         await asyncio.sleep(10_000)
@@ -820,7 +820,7 @@ async def test_a_reconcile_that_hangs_is_named(caplog: pytest.LogCaptureFixture)
     async with Running(forever, shutdown_timeout=0) as running:
         running.channel.send(Request("ns", "stuck"))
         await asyncio.sleep(61)
-        assert "ns/stuck runs for 60 s" in caplog.text
+        assert "ns/stuck has been running for 60 s" in caplog.text
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -841,7 +841,7 @@ def test_a_slow_reconcile_is_named_once_from_any_start(seed: int, caplog: pytest
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(main())
-    assert caplog.text.count("ns/stuck runs for 60 s") == 1
+    assert caplog.text.count("ns/stuck has been running for 60 s") == 1
 
 
 async def test_requeue_after_takes_a_timedelta() -> None:

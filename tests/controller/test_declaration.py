@@ -63,7 +63,9 @@ class CallableReconciler:
         (functools.partial(of_object_and_context), ReconcilerForm.OBJECT, True),
     ],
 )
-def test_the_annotation_says_what_is_passed(reconciler: Any, form: ReconcilerForm, takes_context: bool) -> None:
+def test_the_annotation_decides_which_argument_is_passed(
+    reconciler: Any, form: ReconcilerForm, takes_context: bool
+) -> None:
     """The first parameter's class selects request or object; a second parameter gets the context."""
     declaration = inspect_reconciler(reconciler, SITE)
     assert (declaration.form, declaration.takes_context, declaration.request_type) == (form, takes_context, Request)
@@ -113,7 +115,7 @@ async def wrong_context(site: Site, ctx: Operator) -> None: ...
         (wrong_context, "its second parameter 'ctx' gets the Context, but is declared as Operator"),
     ],
 )
-def test_what_cannot_be_called_is_refused_with_its_place(reconciler: Any, message: str) -> None:
+def test_an_invalid_reconciler_is_refused_with_file_and_line(reconciler: Any, message: str) -> None:
     """The decorator raises, and the message has name, file and line."""
     line = inspect.getsourcelines(reconciler)[1]
     with pytest.raises(UsageError, match=message) as raised:
@@ -139,6 +141,6 @@ def test_classes_are_inspected_before_they_are_created() -> None:
 
 
 def test_a_controller_without_kind_needs_a_name() -> None:
-    """Nothing else could name it."""
+    """There is no kind to take the name from."""
     with pytest.raises(UsageError, match="needs a name"):
         Operator("x").reconciler()

@@ -60,7 +60,7 @@ def test_find_combines_its_arguments() -> None:
     assert [r.reconcile_id for r in journal.find(reconcile_id="2")] == ["2"]
 
 
-def test_a_record_prints_as_a_story() -> None:
+def test_str_of_a_record_lists_causes_reads_and_requests() -> None:
     """Result, causes, reads and requests, one line each."""
     full = ReconcileRecord(
         controller="site",

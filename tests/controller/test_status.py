@@ -49,7 +49,7 @@ async def write_status(client: Client, obj: Any, replicas: int = 1) -> None:
 
 @pytest.mark.parametrize("kind", [Deployment, unstructured("apps/v1", "Deployment")])
 async def test_an_object_can_be_written_after_its_status(kind: Any) -> None:
-    """Nobody else wrote, so a patch with a lock and an update after status writes succeed, and send the rest only."""
+    """Without other writers, a patch with a lock and an update succeed after status writes, and send only the rest."""
     async with deployment(kind) as (client, obj):
         await write_status(client, obj)
         await write_status(client, obj, replicas=2)
@@ -66,7 +66,7 @@ async def test_an_object_can_be_written_after_its_status(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [Deployment, unstructured("apps/v1", "Deployment")])
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_status_write_does_not_hide_the_change_of_another_writer(kind: Any, change: str) -> None:
-    """What changed between the read and the status write is not undone by an update of the object that was read."""
+    """An update of the object that was read does not undo changes between the read and the status write."""
     async with deployment(kind) as (client, obj):
         await client.patch(await client.get(Deployment, "default/d"), merge_patch(CHANGES[change]))
         await write_status(client, obj)
@@ -78,7 +78,7 @@ async def test_a_status_write_does_not_hide_the_change_of_another_writer(kind: A
 
 
 @pytest.mark.parametrize("changed", [False, True])
-async def test_kinds_without_a_generation_are_compared(changed: bool) -> None:
+async def test_specs_of_kinds_without_a_generation_are_compared(changed: bool) -> None:
     """A Node has no generation: its specs decide whether another writer has changed it."""
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         client = cluster.uncached

@@ -74,7 +74,7 @@ TestQueueMachine.settings = settings(max_examples=150, stateful_step_count=40, d
 
 
 @pytest.mark.behaviour(66)
-def test_equal_priorities_go_in_the_order_of_becoming_ready() -> None:
+def test_equal_priorities_are_ordered_by_when_items_became_ready() -> None:
     """First ready, first out."""
     q: QueueCore[str] = QueueCore()
     q.add("late", now=0, after=2)
@@ -96,8 +96,8 @@ def test_live_changes_overtake_the_initial_list() -> None:
 
 
 @pytest.mark.behaviour(61)
-def test_an_item_is_never_at_two_workers() -> None:
-    """Added while at work: handed out again only after done."""
+def test_an_item_is_never_processed_by_two_workers() -> None:
+    """An item added during processing is returned again only after done()."""
     q: QueueCore[str] = QueueCore()
     q.add("a", now=0)
     assert q.take(0) is not None
@@ -108,7 +108,7 @@ def test_an_item_is_never_at_two_workers() -> None:
     assert q.take(3) is not None
 
 
-def test_done_twice_is_a_mistake() -> None:
+def test_done_twice_raises_key_error() -> None:
     """done() without take() is refused."""
     with pytest.raises(KeyError, match="not being processed"):
         QueueCore[str]().done("a", now=0)
@@ -116,8 +116,8 @@ def test_done_twice_is_a_mistake() -> None:
 
 @pytest.mark.behaviour(65)
 @pytest.mark.parametrize("drain", [True, False])
-def test_shutdown(*, drain: bool) -> None:
-    """After shutdown nothing is taken in; what is ready is handed out only when draining."""
+def test_a_queue_that_is_shut_down_takes_no_items(*, drain: bool) -> None:
+    """After shutdown no item is accepted; ready items are returned only when draining."""
     q: QueueCore[str] = QueueCore()
     q.add("a", now=0)
     q.add("later", now=0, after=10)
@@ -129,8 +129,8 @@ def test_shutdown(*, drain: bool) -> None:
     assert q.state is (QueueState.DRAINING if drain else QueueState.CLOSED)
 
 
-def test_outdated_places_do_not_pile_up() -> None:
-    """A thousand keys with a delay of ten hours, ten of them hot: the heaps stay as large as the keys."""
+def test_heaps_drop_outdated_entries() -> None:
+    """A thousand keys with a delay of ten hours, ten of them added often: the heaps stay as large as the keys."""
     core: QueueCore[int] = QueueCore()
     for key in range(1000):
         core.add(key, now=0.0, after=36_000)

@@ -19,8 +19,8 @@ from opsdk.queue.work_queue import ShutDownError, WorkQueue
 
 
 @pytest.mark.behaviour(62)
-async def test_get_waits_for_the_time() -> None:
-    """A delayed item is handed out exactly when it is due."""
+async def test_get_waits_until_a_delayed_item_is_due() -> None:
+    """A delayed item is returned exactly when it is due."""
     q: WorkQueue[str] = WorkQueue()
     q.add("a", after=5)
     q.add("b", after=2)
@@ -43,7 +43,7 @@ async def test_an_earlier_add_moves_the_timer() -> None:
 
 
 @pytest.mark.behaviour(63)
-async def test_failures_wait_longer_until_forgotten() -> None:
+async def test_failures_are_delayed_longer_until_forget() -> None:
     """5 ms, 10 ms, 20 ms, ... and 5 ms again after success."""
     q: WorkQueue[str] = WorkQueue()
     waits = []
@@ -70,7 +70,7 @@ async def test_shutdown_wakes_every_worker() -> None:
 
 
 @pytest.mark.behaviour(65)
-async def test_draining_hands_out_what_is_ready_first() -> None:
+async def test_draining_returns_ready_items_before_it_ends() -> None:
     """With drain, ready items still go out; wait_idle returns when the last is done."""
     q: WorkQueue[str] = WorkQueue()
     q.add("a")
@@ -132,8 +132,8 @@ async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
 
 
 @pytest.mark.behaviour(63, 64)
-def test_limiters() -> None:
-    """The waits of each limiter."""
+def test_rate_limiters_return_their_delays() -> None:
+    """The delays of each limiter, in order."""
     fast: ItemFastSlowRateLimiter[str] = ItemFastSlowRateLimiter(fast=1, slow=10, fast_attempts=2)
     assert [fast.when("a", now=0) for _ in range(3)] == [1, 1, 10]
     bucket: BucketRateLimiter[str] = BucketRateLimiter(qps=2, burst=2)
@@ -169,8 +169,8 @@ class Counts:
 
 
 @pytest.mark.behaviour(61, 62, 67, 68, 70, 73)
-async def test_adds_merge() -> None:
-    """Adds of one item are one delivery, at the earliest time and highest priority; delayed ones have no length."""
+async def test_adds_of_one_item_are_combined() -> None:
+    """The item is returned once, at the earliest time and highest priority; delayed ones do not count in len()."""
     counts = Counts()
     q: WorkQueue[str] = WorkQueue(hooks=counts)
     q.add("a", after=10)
@@ -190,8 +190,8 @@ async def test_adds_merge() -> None:
     assert q.get_nowait() is None
 
 
-async def test_an_item_at_work_comes_again_after_done() -> None:
-    """Added while it is processed it is invisible until done."""
+async def test_an_item_added_during_processing_is_returned_after_done() -> None:
+    """During processing the added item is not returned to another worker."""
     q: WorkQueue[str] = WorkQueue()
     q.add("a")
     await q.get()
@@ -204,7 +204,7 @@ async def test_an_item_at_work_comes_again_after_done() -> None:
 @pytest.mark.behaviour(71)
 @pytest.mark.parametrize("drain", [False, True])
 async def test_shutdown_among_adds_wakes_every_worker(*, drain: bool) -> None:
-    """Adds right before and after the shutdown leave nobody waiting."""
+    """Adds right before and after the shutdown leave no worker waiting."""
     q: WorkQueue[str] = WorkQueue()
     waiting = [asyncio.create_task(q.get()) for _ in range(5)]
     await asyncio.sleep(0)
@@ -217,7 +217,7 @@ async def test_shutdown_among_adds_wakes_every_worker(*, drain: bool) -> None:
 
 
 @pytest.mark.behaviour(69)
-async def test_draining_returns_what_was_added_while_it_was_processed() -> None:
+async def test_draining_returns_items_added_during_their_processing() -> None:
     """A worker that waits gets the item after `done`; then the queue has ended for every worker."""
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
