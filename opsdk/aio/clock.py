@@ -90,7 +90,7 @@ def _time_source(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
 
 
 # Seconds by which a loop's time may differ from the system's monotonic clock, and still follow it.
-_SAME_SOURCE = 5.0
+_MAX_SOURCE_DIFFERENCE = 5.0
 
 LOOP_CLOCK: Clock = LoopClock()
 """The default clock."""
@@ -107,5 +107,5 @@ def now_in_threads(clock: Clock) -> Callable[[], float]:
         return clock.now
     loop = asyncio.get_running_loop()
     # uvloop's time stands still while a callback runs, so it is replaced by its source. Virtual time has another one.
-    ordinary = not hasattr(loop, "wall") and abs(loop.time() - time.monotonic()) < _SAME_SOURCE
+    ordinary = not hasattr(loop, "wall") and abs(loop.time() - time.monotonic()) < _MAX_SOURCE_DIFFERENCE
     return time.monotonic if ordinary else loop.time

@@ -12,7 +12,7 @@ _THRESHOLDS = (5_000, 5, 2_000)
 
 
 def tune_garbage_collector() -> None:
-    """Keep pauses short: never look at what is loaded now, and look at old objects rarely.
+    """Keep pauses short: never scan the objects that exist now, and scan old objects rarely.
 
     Call it once, when the program has loaded its modules. It changes the whole process.
     """

@@ -1,4 +1,4 @@
-"""The source of chance: jitter, identifiers and choices.
+"""Random numbers for jitter, identifiers and choices.
 
 opsdk draws every random number from `loop_random`, so a run on a seeded loop repeats exactly. Secrets come from the
 system instead.
@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from itertools import count
 
-_SYSTEM = random.Random()  # noqa: S311 - jitter and identifiers, not secrets
+_PROCESS_RANDOM = random.Random()  # noqa: S311 - jitter and identifiers, not secrets
 
 
 def loop_random() -> random.Random:
@@ -19,9 +19,9 @@ def loop_random() -> random.Random:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
-        return _SYSTEM
+        return _PROCESS_RANDOM
     seeded: random.Random | None = getattr(loop, "random", None)
-    return seeded if seeded is not None else _SYSTEM
+    return seeded if seeded is not None else _PROCESS_RANDOM
 
 
 def loop_uuid4() -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 # An await chain is rarely deeper than 30; a defect must not make the page endless.
 _MAX_DEPTH = 100
-_ATTRIBUTES = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
+_FRAME_ATTRIBUTES = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
 
 
 class TaskState(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class TaskAges:
 
     def __init__(self) -> None:
         self._created: weakref.WeakKeyDictionary[asyncio.Future[Any], float] = weakref.WeakKeyDictionary()
-        self._inner: Any = None
+        self._previous_factory: Any = None
         self._factory: Callable[..., asyncio.Future[Any]] | None = None
 
     def install(self) -> None:
@@ -46,7 +46,7 @@ class TaskAges:
         if self._factory is not None:
             return
         loop = asyncio.get_running_loop()
-        inner = self._inner = loop.get_task_factory()
+        inner = self._previous_factory = loop.get_task_factory()
 
         def make(
             loop: asyncio.AbstractEventLoop,
@@ -54,7 +54,7 @@ class TaskAges:
             **kwargs: Any,
         ) -> asyncio.Future[Any]:
             # asyncio.Task takes the arguments that `create_task` of this Python version passes.
-            task: asyncio.Future[Any] = (inner or _make_task)(loop, coro, **kwargs)
+            task: asyncio.Future[Any] = (inner or _default_task_factory)(loop, coro, **kwargs)
             # Not through a Clock: asyncio also creates tasks while the loop does not run, at its end for example.
             self._created[task] = loop.time()
             return task
@@ -66,7 +66,7 @@ class TaskAges:
         """Restore the task factory, unless the program has set another one. Idempotent."""
         loop = asyncio.get_running_loop()
         if self._factory is not None and loop.get_task_factory() is self._factory:
-            loop.set_task_factory(self._inner)
+            loop.set_task_factory(self._previous_factory)
         self._factory = None
 
     def states(self) -> list[TaskState]:
@@ -88,7 +88,7 @@ class TaskAges:
         return f"<TaskAges of {len(self._created)} tasks>"
 
 
-def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Future[Any]:
+def _default_task_factory(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Future[Any]:
     return asyncio.Task(coro, loop=loop, **kwargs)
 
 
@@ -114,7 +114,7 @@ def await_stack(awaitable: object) -> list[str]:
     """
     frames: list[str] = []
     while awaitable is not None and len(frames) < _MAX_DEPTH:
-        for frame_name, next_name in _ATTRIBUTES:
+        for frame_name, next_name in _FRAME_ATTRIBUTES:
             frame = getattr(awaitable, frame_name, None)
             if frame is not None:
                 code = frame.f_code

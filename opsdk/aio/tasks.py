@@ -51,7 +51,7 @@ class TaskOwner(Closing):
         self._grace = grace
         self._on_error = on_error
         self._tasks: dict[asyncio.Task[object], None] = {}  # in order, so that runs repeat
-        self._failed: BaseException | None = None
+        self._first_error: BaseException | None = None
         self._closed = False
 
     def start(self, coro: Coroutine[object, None, T], *, name: str) -> asyncio.Task[T]:
@@ -70,8 +70,8 @@ class TaskOwner(Closing):
             return
         if self._on_error is not None:
             self._on_error(task.get_name(), error)
-        elif self._failed is None:
-            self._failed = error
+        elif self._first_error is None:
+            self._first_error = error
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -111,6 +111,6 @@ class TaskOwner(Closing):
             interrupted = error
         if interrupted is not None:
             raise interrupted
-        if self._failed is not None:
-            failed, self._failed = self._failed, None
+        if self._first_error is not None:
+            failed, self._first_error = self._first_error, None
             raise failed

@@ -10,7 +10,7 @@ from opsdk.aio.clock import Clock, Timer
 
 
 class ClockTimeoutError(TimeoutError):
-    """A `timeout` has passed. Tells it from a ``TimeoutError`` of the block itself."""
+    """A `timeout` has passed. Distinguishes it from a ``TimeoutError`` of the block itself."""
 
 
 class ClockTimeout:
@@ -41,7 +41,7 @@ class ClockTimeout:
     def __enter__(self) -> Self:
         task = self._task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a timeout needs a task around it")
+            raise RuntimeError("a timeout needs a running task: enter it inside a coroutine")
         self._cancelling = task.cancelling()
         self.restart(self._seconds)
         return self
@@ -105,7 +105,7 @@ class ClockTimeout:
 
 
 class Timeouts:
-    """Timeouts that share one timer: a block adds and removes a number, where its own timer would be most of its cost.
+    """Timeouts that share one timer: a block only adds and removes a number. A timer of its own would cost more.
 
     For many short blocks in one event loop, such as requests. The timer outlives the blocks, until `close`.
 

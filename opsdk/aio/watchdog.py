@@ -22,7 +22,7 @@ from opsdk.aio.closing import Closing
 log = logging.getLogger(__name__)
 
 # The loop is checked this many times within `limit`, so a stall is measured to a quarter of the limit.
-_PINGS = 4
+_CHECKS_PER_LIMIT = 4
 
 
 class Stall(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Watchdog(Closing):
         self.last: Stall | None = None
         self._on_stall = on_stall
         self._closed = threading.Event()
-        self._answered = threading.Event()
+        self._loop_responded = threading.Event()
         self._thread: threading.Thread | None = None
 
     async def __aenter__(self) -> Self:
@@ -83,32 +83,32 @@ class Watchdog(Closing):
     async def aclose(self) -> None:
         """Stop watching. Idempotent."""
         self._closed.set()
-        self._answered.set()
+        self._loop_responded.set()
 
     def __repr__(self) -> str:
         return f"<Watchdog of {self.limit:g} s{', closed' if self._closed.is_set() else ''}>"
 
     # -------------------------------------------------------------- the thread
     def _watch(self, loop: asyncio.AbstractEventLoop, ident: int) -> None:
-        while not self._closed.wait(self.limit / _PINGS):
+        while not self._closed.wait(self.limit / _CHECKS_PER_LIMIT):
             asked_at = time.monotonic()
-            self._answered.clear()
-            if not _call(loop, self._answered.set):
+            self._loop_responded.clear()
+            if not _call_in_loop(loop, self._loop_responded.set):
                 return
-            if not self._answered.wait(self.limit) and self._is_blocked(asked_at):
+            if not self._loop_responded.wait(self.limit) and self._is_blocked(asked_at):
                 self._report(loop, ident, asked_at)
 
     def _is_blocked(self, asked_at: float) -> bool:
-        """Tell a blocked loop from a process that did not run at all, for example after SIGSTOP."""
+        """Distinguish a blocked loop from a process that did not run at all, for example after SIGSTOP."""
         if time.monotonic() - asked_at < 2 * self.limit:
             return not self._closed.is_set()
-        return not self._answered.wait(self.limit) and not self._closed.is_set()
+        return not self._loop_responded.wait(self.limit) and not self._closed.is_set()
 
     def _report(self, loop: asyncio.AbstractEventLoop, ident: int, asked_at: float) -> None:
         where = f"{_task_name(loop)}{place(ident)}"
         seconds = time.monotonic() - asked_at
-        log.warning("the event loop is blocked since %.1f s in %s\n%s", seconds, where, stack(ident))
-        while not self._answered.wait(self.limit):
+        log.warning("the event loop has been blocked for %.1f s in %s\n%s", seconds, where, stack(ident))
+        while not self._loop_responded.wait(self.limit):
             if loop.is_closed():
                 return
         if self._closed.is_set():
@@ -117,10 +117,10 @@ class Watchdog(Closing):
         stall = self.last = Stall(seconds=ended_at - asked_at, ended_at=ended_at, where=where)
         log.warning("the event loop was blocked for %.1f s in %s", stall.seconds, where)
         if self._on_stall is not None:
-            _call(loop, lambda: self._on_stall(stall) if self._on_stall is not None else None)
+            _call_in_loop(loop, lambda: self._on_stall(stall) if self._on_stall is not None else None)
 
 
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> bool:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> bool:
     """Call a function in the loop. Returns False if the loop is closed."""
     try:
         loop.call_soon_threadsafe(function)

@@ -18,7 +18,7 @@ async def test_virtual_time_in_a_thread() -> None:
     assert await asyncio.to_thread(now) == pytest.approx(1000)
 
 
-async def test_a_clock_of_the_test() -> None:
+async def test_a_test_clock_is_used_as_it_is() -> None:
     """The clock's own time."""
     clock = ManualClock()
     now = now_in_threads(clock)
@@ -28,7 +28,7 @@ async def test_a_clock_of_the_test() -> None:
 
 @pytest.mark.realtime
 async def test_a_loop_whose_time_stands_still_while_it_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As uvloop's does: the time goes on nevertheless."""
+    """`now_in_threads` still advances, as with uvloop."""
     loop = asyncio.get_running_loop()
     frozen = loop.time()
     with monkeypatch.context() as patch:

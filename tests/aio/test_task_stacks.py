@@ -136,7 +136,7 @@ async def test_a_task_that_waits_for_another_names_it() -> None:
     await _end(second, first)
 
 
-async def test_the_task_that_looks_is_shown_too() -> None:
+async def test_the_calling_task_is_listed_too() -> None:
     """The running task is in the list, and waits for nothing."""
     ages = TaskAges()
     current = asyncio.current_task()

@@ -26,7 +26,7 @@ async def test_ended_waits_for_all_or_for_the_time() -> None:
 
 @pytest.mark.parametrize("cancels", [1, 3])
 async def test_a_cancellation_comes_after_the_wait(cancels: int) -> None:
-    """However often: first the tasks end, then it is raised."""
+    """Repeated cancellations are raised when the tasks have ended."""
     work = asyncio.create_task(asyncio.sleep(10))
     waiting = asyncio.create_task(wait_ended([work], None))
     for _ in range(cancels):
@@ -38,8 +38,8 @@ async def test_a_cancellation_comes_after_the_wait(cancels: int) -> None:
     assert not work.cancelled()
 
 
-async def test_what_is_still_at_work_matters_more() -> None:
-    """Cancelled and out of time at once, it tells of the tasks."""
+async def test_running_tasks_are_returned_before_the_cancellation_is_raised() -> None:
+    """If the cancellation and the timeout come together, the running tasks are returned."""
     work = asyncio.create_task(asyncio.sleep(100))
     waiting = asyncio.create_task(wait_ended([work], 5))
     await asyncio.sleep(1)
@@ -49,7 +49,7 @@ async def test_what_is_still_at_work_matters_more() -> None:
     await asyncio.gather(work, return_exceptions=True)
 
 
-async def test_finish_finishes() -> None:
+async def test_finish_runs_to_the_end_despite_a_cancellation() -> None:
     """Result and error are the coroutine's; a cancellation is raised when it has ended, whatever it ended with."""
 
     async def answer(seconds: float, error: Exception | None = None) -> int:

@@ -37,7 +37,7 @@ async def test_a_stall_is_reported_while_it_lasts_and_afterwards(caplog: pytest.
     async with Watchdog(limit=0.1, on_stall=on_stall) as watchdog:
         await asyncio.sleep(0.05)
         blocking_call(0.6)
-        during = [r.getMessage() for r in caplog.records if "is blocked since" in r.getMessage()]
+        during = [r.getMessage() for r in caplog.records if "has been blocked for" in r.getMessage()]
         assert len(during) == 1
         while not stalls:
             await asyncio.sleep(0.01)
@@ -109,7 +109,7 @@ print("end", flush=True)
 
 @pytest.mark.slow
 def test_a_stopped_process_is_no_stall() -> None:
-    """SIGSTOP stops loop and watchdog alike: no code is blamed for it."""
+    """SIGSTOP stops loop and watchdog alike, so no stall is reported."""
     process = subprocess.Popen([sys.executable, "-c", _STOPPED], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
