@@ -35,7 +35,7 @@ log = SafeLogger(__name__)
 T = TypeVar("T", bound=AnyObject)
 
 # The kind of the objects in a watch of metadata.
-_METADATA = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
+_METADATA_GVK = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
 
 
 ListWatchFactory = Callable[[RestMapping, CacheScope], ListerWatcher]
@@ -51,7 +51,7 @@ class Cache:
         source: creates the `ListerWatcher` of an informer.
         scheme: the registry of kinds.
         mapper: maps kinds to resources.
-        options: what is cached.
+        options: see `CacheOptions`.
         clock: source of time.
 
     Raises:
@@ -74,13 +74,13 @@ class Cache:
         for gvk, own in self.options.by_gvk().items():
             if own.namespaces and scheme.recognizes(gvk) and not scheme.type_for(gvk).namespaced:
                 raise no_namespaces(gvk)
-        self._source = source
+        self._new_lister_watcher = source
         self._clock = clock
         self._kinds: dict[tuple[GroupVersionKind, bool], CachedKind] = {}
         self._indexers: dict[GroupVersionKind, dict[str, Indexer]] = {}
         self._locks: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
-        self._warned: set[GroupVersionKind] = set()
-        self._decodable: set[type] = set()
+        self._metadata_only_warned: set[GroupVersionKind] = set()
+        self._built_decoders: set[type] = set()
         self._running = False
         self._stopped = False
         self._started = asyncio.Event()
@@ -149,16 +149,16 @@ class Cache:
         token = kind_of(kind)
         await self._build_decoder(token.representation)
         metadata_only = token.representation is PartialObjectMetadata
-        if (cached := self._find(token.gvk, metadata_only=metadata_only)) is not None:
+        if (cached := self._lookup(token.gvk, metadata_only=metadata_only)) is not None:
             return cached
         if implicitly and self.options.reader_fail_on_missing_informer:
-            raise NotCachedError(f"{token.gvk} is not cached: watch it, or ask the cache for its informer first")
+            raise NotCachedError(f"{token.gvk} is not cached: watch it, or call cache.informer_for() first")
         lock = self._locks.setdefault((token.gvk, metadata_only), asyncio.Lock())
         async with lock:
-            if (cached := self._find(token.gvk, metadata_only=metadata_only)) is not None:
+            if (cached := self._lookup(token.gvk, metadata_only=metadata_only)) is not None:
                 return cached
             mapping = await self.mapper.mapping_for(token.gvk)
-            cached_kind = self._make(mapping, metadata_only=metadata_only)
+            cached_kind = self._build_kind(mapping, metadata_only=metadata_only)
             cached_kind.pinned = pin
             self._kinds[token.gvk, metadata_only] = cached_kind
         if implicitly:
@@ -171,25 +171,25 @@ class Cache:
 
     def existing(self, kind: Kind[AnyObject]) -> CachedKind | None:
         """Return the informers of a kind if `informer_for` would return them at once; else None."""
-        if kind.representation not in self._decodable:
+        if kind.representation not in self._built_decoders:
             return None
-        return self._find(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
+        return self._lookup(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
 
     def synced(self, kind: Kind[AnyObject]) -> CachedKind | None:
         """Return the informers of a kind if a read needs to wait for nothing; else None."""
-        if not self._running or kind.representation not in self._decodable:
+        if not self._running or kind.representation not in self._built_decoders:
             return None
-        cached = self._find(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
+        cached = self._lookup(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
         return cached if cached is not None and cached.has_synced else None
 
     async def _build_decoder(self, form: type[AnyObject]) -> None:
         """Build the decoder before the first object arrives, in slices. Each cache does so, so that runs repeat."""
-        if form not in self._decodable and issubclass(form, TypedObject):
+        if form not in self._built_decoders and issubclass(form, TypedObject):
             for _ in decoder_steps(form):
                 await asyncio.sleep(0)
-        self._decodable.add(form)
+        self._built_decoders.add(form)
 
-    def _find(self, gvk: GroupVersionKind, *, metadata_only: bool) -> CachedKind | None:
+    def _lookup(self, gvk: GroupVersionKind, *, metadata_only: bool) -> CachedKind | None:
         full = self._kinds.get((gvk, False))
         if full is not None or not metadata_only:
             return full
@@ -205,8 +205,8 @@ class Cache:
             return False
         if (kind.gvk, True) not in self._kinds:
             return False
-        if kind.gvk not in self._warned:
-            self._warned.add(kind.gvk)
+        if kind.gvk not in self._metadata_only_warned:
+            self._metadata_only_warned.add(kind.gvk)
             log.warning("%s is cached as metadata only: reads of whole objects go to the server", kind.gvk)
         return True
 
@@ -218,7 +218,7 @@ class Cache:
             await informer.aclose()
 
     async def configure(self, kind: KindLike[AnyObject], options: ByObject) -> None:
-        """Change what is cached of a kind, also while the cache runs.
+        """Change the options of a kind, also while the cache runs.
 
         Informers whose scope stays go on; others start and stop. Handlers get the objects that leave the cache as
         DELETED and those that enter it as ADDED. Raises `UsageError` for options that contradict the kind.
@@ -231,7 +231,7 @@ class Cache:
             old: list[Informer | None] = []
             for namespace in [name for name in before | after if before.get(name) != after.get(name)]:
                 scope = after.get(namespace)
-                informer = self._informer(cached.mapping, scope) if scope is not None else None
+                informer = self._build_informer(cached.mapping, scope) if scope is not None else None
                 old.append(cached.replace_informer(namespace, informer))
             if self._running:
                 _start(cached)
@@ -253,26 +253,26 @@ class Cache:
         """Return everything that is cached now."""
         return list(self._kinds.values())
 
-    def _make(self, mapping: RestMapping, *, metadata_only: bool) -> CachedKind:
+    def _build_kind(self, mapping: RestMapping, *, metadata_only: bool) -> CachedKind:
         planned = scopes(self.options, mapping, metadata_only=metadata_only)
-        informers = {namespace: self._informer(mapping, scope) for namespace, scope in planned.items()}
+        informers = {namespace: self._build_informer(mapping, scope) for namespace, scope in planned.items()}
         return CachedKind(mapping, informers, metadata_only=metadata_only)
 
-    def _informer(self, mapping: RestMapping, scope: CacheScope) -> Informer:
+    def _build_informer(self, mapping: RestMapping, scope: CacheScope) -> Informer:
         o = self.options
         options = InformerOptions(
             page_size=o.page_size,
             watch_list=o.watch_list,
             resync=scope.resync,
             stale_after=o.stale_after,
-            expected=_METADATA if scope.metadata_only else scope.gvk,
+            expected=_METADATA_GVK if scope.metadata_only else scope.gvk,
             transform=scope.transform,
             namespace=scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
             shard=scope.shard,
         )
-        informer = Informer(self._source(mapping, scope), options, clock=self._clock)
+        informer = Informer(self._new_lister_watcher(mapping, scope), options, clock=self._clock)
         # Index functions read whole objects.
         for name, indexer in self._indexers.get(mapping.gvk, {}).items() if not scope.metadata_only else ():
             informer.add_index(name, indexer)
@@ -293,7 +293,7 @@ class Cache:
             raise UsageError("an index needs whole objects: pass a typed class or unstructured(...)")
         indexers = self._indexers.setdefault(token.gvk, {})
         if field_name in indexers:
-            raise UsageError(f"{token.gvk} has an index {field_name!r} already")
+            raise UsageError(f"{token.gvk} has an index {field_name!r} already: use it, or choose another name")
 
         def indexer(data: bytes) -> Iterable[str]:
             return values(decode(data, token))

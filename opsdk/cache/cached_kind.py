@@ -33,7 +33,7 @@ class CachedKind:
     @property
     def has_synced(self) -> bool:
         """Whether every informer has its initial list."""
-        # Each read asks; a generator would be most of the work.
+        # Called for each read: a generator would cost more than the checks.
         for informer in self.informers.values():  # noqa: SIM110
             if not informer.has_synced:
                 return False

@@ -13,15 +13,16 @@ import zlib
 
 # Small objects gain little, and are read most often. Larger ones would hold the event loop for milliseconds.
 _MIN_SIZE, _MAX_SIZE = 2048, 64 * 1024
-# An object that stays above these shares of its size teaches the dictionary, or is not worth its decompression.
-_POOR, _USELESS = 0.15, 0.7
+# Compressed to more than the first share of its size, an object extends the dictionary; above the second, it is
+# stored uncompressed.
+_DICTIONARY_RATIO, _INCOMPRESSIBLE_RATIO = 0.15, 0.7
 # Deflate looks back 16 KiB at most (and needs 96 KiB of memory during a call): dictionary and object share them.
-_WINDOW, _MEMORY, _MAX_DICTIONARY = -14, 6, 12 * 1024
+_WINDOW_BITS, _MEMORY_LEVEL, _MAX_DICTIONARY = -14, 6, 12 * 1024
 _LEVEL = 3
 
 
 class Compressor:
-    """Compresses objects against the first ones that were unlike the others.
+    """Compresses objects with a dictionary of the first objects that were unlike the others.
 
     >>> compressor = Compressor()
     >>> data = b'{"kind":"Pod","spec":"' + b"x" * 4000 + b'"}'
@@ -37,14 +38,14 @@ class Compressor:
         self._dictionary = b""
 
     def compress(self, data: bytes) -> tuple[bytes, bytes | None]:
-        """Return what to store for an object, and the dictionary to decompress it with; None for uncompressed data."""
+        """Return the bytes to store, and the dictionary to decompress them with; None for uncompressed bytes."""
         if not _MIN_SIZE <= len(data) <= _MAX_SIZE:
             return data, None
         stored = _deflate(data, self._dictionary)
-        if len(stored) > _USELESS * len(data):
+        if len(stored) > _INCOMPRESSIBLE_RATIO * len(data):
             return data, None
         has_room = len(self._dictionary) + len(data) <= _MAX_DICTIONARY
-        if not self._dictionary or (has_room and len(stored) > _POOR * len(data)):
+        if not self._dictionary or (has_room and len(stored) > _DICTIONARY_RATIO * len(data)):
             self._dictionary += data[-_MAX_DICTIONARY:]
             stored = _deflate(data, self._dictionary)
         return stored, self._dictionary
@@ -55,12 +56,12 @@ class Compressor:
 
 def _deflate(data: bytes, dictionary: bytes) -> bytes:
     if dictionary:
-        deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zdict=dictionary)
+        deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL, zdict=dictionary)
     else:  # the first object; an empty dictionary is an error
-        deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
+        deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS, _MEMORY_LEVEL)
     return deflate.compress(data) + deflate.flush()
 
 
 def decompress(stored: bytes, dictionary: bytes) -> bytes:
     """Return the object from what `Compressor.compress` returned."""
-    return zlib.decompressobj(_WINDOW, zdict=dictionary).decompress(stored)
+    return zlib.decompressobj(_WINDOW_BITS, zdict=dictionary).decompress(stored)

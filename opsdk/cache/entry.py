@@ -1,4 +1,4 @@
-"""Entries of a store, and how they are made from an object's JSON. Pure.
+"""Entries of a store, made from an object's JSON. Pure.
 
 Index and transform functions belong to the user. One that raises never hides an object: the entry is made without that
 index, or from the untransformed object, and the failure is returned beside it.
@@ -50,7 +50,7 @@ class Problem(msgspec.Struct, frozen=True):
 
     Attributes:
         key: namespace and name, empty where unreadable.
-        error: what was raised.
+        error: the exception.
         function: the user function, such as ``index 'owner'``; empty for an undecodable object.
     """
 
@@ -142,7 +142,7 @@ def make_entry(
     problems: list[Problem] = []
     if transform is not None:
         try:
-            data, meta = _transformed(data, meta, transform)
+            data, meta = _apply_transform(data, meta, transform)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
             problems.append(Problem(key, error, TRANSFORM))
     indexed: dict[str, tuple[str, ...]] = {}
@@ -201,7 +201,7 @@ def _index_values(key: ObjectKey, data: bytes, name: str, indexer: Indexer) -> t
     return values
 
 
-def _transformed(data: bytes, before: HeadMeta, transform: Transform) -> tuple[bytes, HeadMeta]:
+def _apply_transform(data: bytes, before: HeadMeta, transform: Transform) -> tuple[bytes, HeadMeta]:
     """Return the transformed object. Raises `UsageError` if its identity is not the same."""
     tree = transform(msgspec.json.decode(data, type=dict))
     if not isinstance(tree, dict):
@@ -210,5 +210,7 @@ def _transformed(data: bytes, before: HeadMeta, transform: Transform) -> tuple[b
     after = decode_head(changed).metadata
     for field in ("name", "namespace", "uid", "resource_version"):
         if getattr(before, field) != getattr(after, field):
-            raise UsageError(f"the transform changed metadata.{field}: the cache needs it to follow the object")
+            raise UsageError(
+                f"the transform changed metadata.{field}: return it unchanged, the cache identifies objects by it"
+            )
     return changed, after

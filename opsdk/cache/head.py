@@ -54,7 +54,7 @@ def decode_head(data: bytes) -> ObjectHead:
     try:
         return _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # A null in place of a string, or no object at all: `decode_partial` knows both.
+        # A null in place of a string, or not an object: `decode_partial` handles both.
         partial = decode_partial(data)
     meta = partial.metadata
     owners = [OwnerHead(o.api_version, o.kind, o.name, o.uid, o.controller) for o in meta.owner_references]

@@ -53,10 +53,10 @@ log = SafeLogger(__name__)
 # Objects of a list whose differences are computed and delivered before other tasks run.
 _SLICE_DELTAS = 500
 # Seconds without progress after which a streaming list is given up.
-_WATCH_LIST_PATIENCE = 10.0
+_WATCH_LIST_TIMEOUT = 10.0
 # Own writes whose delay is measured at once; the oldest are dropped.
 _MAX_MEASURED = 4096
-# Errors that only an administrator can end: readers hear of them at once.
+# Errors that only an administrator can correct: readers with `fail_fast` get them at once.
 _DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
 
 
@@ -120,8 +120,8 @@ class Informer(Closing):
         self._closed = False
         self._synced = False
         self._waiters: list[asyncio.Future[None]] = []
-        self._new_indices: dict[str, asyncio.Task[None]] = {}
-        self._contact_at: float | None = None
+        self._index_builds: dict[str, asyncio.Task[None]] = {}
+        self._last_contact_at: float | None = None
         self._watch_lost_at = 0.0
         self._written_at: dict[tuple[ObjectKey, str], float] = {}
         self._own_write_delay = 0.0
@@ -166,7 +166,7 @@ class Informer(Closing):
         return InformerHealth(
             name=self.name,
             state=state,
-            seconds_since_contact=None if self._contact_at is None else now - self._contact_at,
+            seconds_since_contact=None if self._last_contact_at is None else now - self._last_contact_at,
             seconds_without_watch=lost,
             last_error=self.last_error,
             failing_functions=tuple(f"{name} fails for {len(keys)} objects" for name, keys in failing.items() if keys),
@@ -198,7 +198,7 @@ class Informer(Closing):
                 while not self._synced and not self._closed:
                     if fail_fast and isinstance(self.last_error, _DENIALS):
                         raise CacheSyncError(f"{self.name} cannot be listed: {self.last_error}") from self.last_error
-                    await self._changed()
+                    await self._wait_for_change()
         except TimeoutError:
             detail = f": {self.last_error}" if self.last_error else f" (state: {self.reflector.state.value})"
             raise CacheSyncError(
@@ -207,7 +207,7 @@ class Informer(Closing):
         if not self._synced:
             raise CacheError(f"the informer for {self.name} was closed before its list was complete")
 
-    async def _changed(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Return after the next list, failure or close."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -275,7 +275,7 @@ class Informer(Closing):
         """
         self.store.add_index(name, indexer)
         if self._index_slice(name, keys := deque(self.store.keys())):
-            self._new_indices[name] = self._tasks.start(self._index_rest(name, keys), name=f"index {name}")
+            self._index_builds[name] = self._tasks.start(self._index_remaining(name, keys), name=f"index {name}")
 
     def _index_slice(self, name: str, keys: deque[ObjectKey]) -> bool:
         """Index some objects. Returns whether keys are left."""
@@ -283,18 +283,18 @@ class Informer(Closing):
         while keys:
             if slicer.add(self.store.index_entry(keys.popleft(), name)):
                 break
-        self._report(self.store.take_problems())
+        self._report_problems(self.store.take_problems())
         return bool(keys)
 
-    async def _index_rest(self, name: str, keys: deque[ObjectKey]) -> None:
+    async def _index_remaining(self, name: str, keys: deque[ObjectKey]) -> None:
         while keys:
             await asyncio.sleep(0)
             self._index_slice(name, keys)
-        del self._new_indices[name]
+        del self._index_builds[name]
 
     async def wait_index(self, name: str) -> None:
         """Return when every object is in the index of this name."""
-        if (task := self._new_indices.get(name)) is not None:
+        if (task := self._index_builds.get(name)) is not None:
             await asyncio.wait([task])
 
     # -------------------------------------------------------------- own writes
@@ -307,7 +307,7 @@ class Informer(Closing):
         """
         entry = self.store.make_entry(data)
         if self.store.problems:
-            self._report(self.store.take_problems())
+            self._report_problems(self.store.take_problems())
         fields = {"metadata.name": entry.key.name, "metadata.namespace": entry.key.namespace}
         for requirement in self.options.field_selector.requirements:
             value = fields.get(requirement.field)
@@ -318,7 +318,7 @@ class Informer(Closing):
             return
         self.store.write(entry)
         if sole_change:
-            self.store.own.expect_echo(entry.key, entry.resource_version)
+            self.store.own.record_own_change(entry.key, entry.resource_version)
             if not self._synced:
                 return
             if self.store.revision >= (revision_of(entry.resource_version) or 0):
@@ -346,7 +346,9 @@ class Informer(Closing):
                     if gone is not None:
                         self.store.write_deleted(unknown, gone.uid)
             except (ForbiddenError, MethodNotAllowedError) as error:
-                log.warning("cannot get %s %s after a write, reads may be old: %s", self.name, unknown, error)
+                log.warning(
+                    "cannot get %s %s after a write, so cached reads may be outdated: %s", self.name, unknown, error
+                )
             except BaseException:
                 own.record_unknown(unknown)
                 raise
@@ -386,16 +388,16 @@ class Informer(Closing):
                         action = await self._watch(action)
             except Exception as error:
                 # A defect. The informer must not end: its readers would get stale objects.
-                log.exception("the informer for %s goes on after an unexpected error", self.name)
-                action = await self._next(self.reflector.on_unexpected_error(error, now=self._clock.now()))
+                log.exception("the informer for %s lists again after an unexpected error", self.name)
+                action = await self._next_action(self.reflector.on_unexpected_error(error, now=self._clock.now()))
 
     async def _list(self, page: ListPage) -> Action:
         self.counts["list"] += 1
         try:
             items, meta = await self._source.list_page(continue_token=page.continue_token, limit=page.limit)
         except OpsdkError as error:
-            self._failed("list", error)
-            return await self._next(self.reflector.on_list_error(error, page=page, now=self._clock.now()))
+            self._on_failure("list", error)
+            return await self._next_action(self.reflector.on_list_error(error, page=page, now=self._clock.now()))
         begin, slicer = 0, Slicer()
         for end, item in enumerate(items, 1):
             if slicer.add(len(item)):
@@ -403,12 +405,12 @@ class Informer(Closing):
                 begin = end
                 await asyncio.sleep(0)
         self.reflector.on_items(items[begin:])
-        return await self._next(self.reflector.on_page(meta))
+        return await self._next_action(self.reflector.on_page(meta))
 
     async def _watch(self, start: WatchFrom) -> Action:
         self.counts["list" if start.initial_events else "watch"] += 1
         self.reflector.on_watch_start()
-        patience = _WATCH_LIST_PATIENCE if start.initial_events else None
+        patience = _WATCH_LIST_TIMEOUT if start.initial_events else None
         try:
             async with (
                 clock_timeout(self._clock, patience) as running,
@@ -420,15 +422,15 @@ class Informer(Closing):
                 if (action := await self._read(events, running)) is not None:
                     return action
         except ClockTimeoutError:
-            return await self._next(self.reflector.on_list_timeout(now=self._clock.now()))
+            return await self._next_action(self.reflector.on_list_timeout(now=self._clock.now()))
         except OpsdkError as error:
-            self._watch_ends()
-            self._failed("watch", error)
-            return await self._next(self.reflector.on_watch_error(error, now=self._clock.now()))
-        self._watch_ends()
-        return await self._next(self.reflector.on_watch_closed(now=self._clock.now()))
+            self._record_watch_lost()
+            self._on_failure("watch", error)
+            return await self._next_action(self.reflector.on_watch_error(error, now=self._clock.now()))
+        self._record_watch_lost()
+        return await self._next_action(self.reflector.on_watch_closed(now=self._clock.now()))
 
-    def _watch_ends(self) -> None:
+    def _record_watch_lost(self) -> None:
         now = self._clock.now()
         if self.reflector.connected(now):
             self._watch_lost_at = now
@@ -438,38 +440,38 @@ class Informer(Closing):
         slicer = Slicer()
         async for event in events:
             self.counts["event"] += 1
-            self._contact_at = self._clock.now()
+            self._last_contact_at = self._clock.now()
             if event.type == "ERROR":
-                self._watch_ends()
+                self._record_watch_lost()
             listing = self.reflector.state is ReflectorState.LISTING
-            step = self.reflector.on_event(event.type, event.data, now=self._contact_at)
+            step = self.reflector.on_event(event.type, event.data, now=self._last_contact_at)
             if listing:
-                running.restart(None if step.synced else _WATCH_LIST_PATIENCE)
+                running.restart(None if step.synced else _WATCH_LIST_TIMEOUT)
             if step.next is not None:
-                self._failed("watch", self.reflector.last_error)
-                return await self._next(step)
-            await self._take(step)
+                self._on_failure("watch", self.reflector.last_error)
+                return await self._next_action(step)
+            await self._apply_step(step)
             # One chunk of the stream may hold thousands of events.
             if slicer.add(len(event.data)):
                 await asyncio.sleep(0)
         return None
 
-    async def _next(self, step: ReflectorStep) -> Action:
-        await self._take(step)
+    async def _next_action(self, step: ReflectorStep) -> Action:
+        await self._apply_step(step)
         assert step.next is not None
         return step.next
 
-    async def _take(self, step: ReflectorStep) -> None:
+    async def _apply_step(self, step: ReflectorStep) -> None:
         if step.problems:
-            self._report(step.problems)
+            self._report_problems(step.problems)
         if self._written_at:
-            self._measure(step.deltas)
+            self._measure_own_writes(step.deltas)
         registrations = tuple(self._registrations)
         for registration in registrations:
             registration.deliver(step.deltas)
         if not step.synced:
             return
-        self._contact_at = self._clock.now()
+        self._last_contact_at = self._clock.now()
         self.counts["synced"] += 1
         first, self._synced = not self._synced, True
         self._notify()
@@ -479,7 +481,7 @@ class Informer(Closing):
             for registration in registrations:
                 registration.complete_initial()
 
-    def _measure(self, deltas: Iterable[Delta]) -> None:
+    def _measure_own_writes(self, deltas: Iterable[Delta]) -> None:
         """Measure how long after an own write the watch shows it: the delay of server, network and event loop."""
         for delta in deltas:
             if not delta.own:
@@ -516,14 +518,14 @@ class Informer(Closing):
                     )
 
     # -------------------------------------------------------------- errors
-    def _failed(self, verb: str, error: OpsdkError | None) -> None:
+    def _on_failure(self, verb: str, error: OpsdkError | None) -> None:
         self.counts["error"] += 1
         self._notify()
         # Missing permissions need an administrator; other errors usually recover.
         level = logging.ERROR if isinstance(error, ForbiddenError) else logging.WARNING
         log.log(level, "cannot %s %s: %s", verb, self.name, error)
 
-    def _report(self, problems: Iterable[Problem]) -> None:
+    def _report_problems(self, problems: Iterable[Problem]) -> None:
         for problem in problems:
             if problem.function:
                 self.counts["function_error"] += 1

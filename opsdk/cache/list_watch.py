@@ -32,9 +32,9 @@ _OBJECT_EVENTS = frozenset({"ADDED", "MODIFIED", "DELETED"})
 # A watch lasts 5 to 10 minutes, as in client-go's reflector (minWatchTimeout); the spread avoids aligned restarts.
 _WATCH_SECONDS = (300, 600)
 # The server sends bookmarks about once a minute: a longer silence means a dead connection.
-_DEAD_AFTER = 150.0
+_WATCH_IDLE_TIMEOUT = 150.0
 # The head of a watch comes at once. A request that a proxy has swallowed has none.
-_HEAD_SECONDS = 60.0
+_WATCH_OPEN_TIMEOUT = 60.0
 
 
 class RawEvent(msgspec.Struct, gc=False):
@@ -138,7 +138,7 @@ class RestListerWatcher:
         )
         request = build_watch(Watch(kind=self._kind, options=options), self._mapping)
         async with self._transport.stream(
-            request, timeout=_HEAD_SECONDS, idle_timeout=_DEAD_AFTER, retry=False
+            request, timeout=_WATCH_OPEN_TIMEOUT, idle_timeout=_WATCH_IDLE_TIMEOUT, retry=False
         ) as stream:
             yield self._events(stream)
 

@@ -13,14 +13,18 @@ from opsdk.cache.health import InformerHealth
 _PREFIX = "opsdk_informer"
 # Name, help, value.
 _GAUGES: tuple[tuple[str, str, Callable[[InformerHealth], float | None]], ...] = (
-    ("ready", "1 while reads are current.", lambda h: float(h.ready)),
+    ("ready", "1 while cached reads are up to date, else 0.", lambda h: float(h.ready)),
     ("objects", "Objects in the store.", lambda h: h.objects),
     ("bytes", "Bytes of the objects in the store, large ones compressed.", lambda h: h.size),
-    ("seconds_without_watch", "Seconds since the watch was lost.", lambda h: h.seconds_without_watch),
+    (
+        "seconds_without_watch",
+        "Seconds since the watch was lost; 0 while it is open.",
+        lambda h: h.seconds_without_watch,
+    ),
     ("seconds_since_contact", "Seconds since a list, event or bookmark.", lambda h: h.seconds_since_contact),
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[InformerHealth], float]], ...] = (
-    ("lists", "Complete lists. More than one: the watch was interrupted for too long.", lambda h: h.lists),
+    ("lists", "Complete lists. More than one means that the watch was interrupted for too long.", lambda h: h.lists),
     ("watches", "Watch requests, streaming lists not included.", lambda h: h.watches),
     ("events", "Watch events, bookmarks included.", lambda h: h.events),
     ("errors", "Failed lists and watches.", lambda h: h.errors),
@@ -55,7 +59,7 @@ class InformerCollector(Collector):
             yield counter
         delay = SummaryMetricFamily(
             f"{_PREFIX}_own_write_delay_seconds",
-            "From the end of a write until the watch shows it.",
+            "Seconds from the end of an own write until the watch shows it.",
             labels=["informer"],
         )
         for one in health:

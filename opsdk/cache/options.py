@@ -1,4 +1,4 @@
-"""What a cache holds: options by kind and by namespace, and the scope of each informer. Pure.
+"""Options of a cache by kind and by namespace, and the scope of each informer. Pure.
 
 Precedence, as in controller-runtime: the kind's options for a namespace, the kind's options, the cache's options for a
 namespace, the cache's options.
@@ -120,7 +120,7 @@ class CacheOptions(Options, frozen=True, kw_only=True):
 
 
 class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What one informer lists, watches and keeps."""
+    """The objects that one informer lists, watches and stores."""
 
     gvk: GroupVersionKind
     namespace: str
@@ -147,15 +147,15 @@ def scopes(
     own = options.by_gvk().get(mapping.gvk, ByObject())
     if own.namespaces and not mapping.namespaced:
         raise no_namespaces(mapping.gvk)
-    namespaces = _with_options(options.namespaces if own.namespaces is None else own.namespaces)
+    namespaces = _namespace_options(options.namespaces if own.namespaces is None else own.namespaces)
     if not namespaces or not mapping.namespaced:
         namespaces = {ALL_NAMESPACES: NamespaceOptions()}
-    cache_wide = _with_options(options.namespaces)
+    cache_wide = _namespace_options(options.namespaces)
     planned = {}
     for namespace, first in namespaces.items():
         # For a kind with namespaces of its own, the cache's options for the namespace come after the kind's.
         levels = (first, own, cache_wide.get(namespace, NamespaceOptions())) if own.namespaces else (own, first)
-        fields = _first(options.field_selector, *(level.field_selector for level in levels))
+        fields = _first_set(options.field_selector, *(level.field_selector for level in levels))
         if namespace == ALL_NAMESPACES and len(namespaces) > 1:
             others = [FieldRequirement("metadata.namespace", name, negated=True) for name in namespaces if name]
             fields = replace(fields, requirements=(*fields.requirements, *others))
@@ -164,19 +164,19 @@ def scopes(
         planned[namespace] = CacheScope(
             gvk=mapping.gvk,
             namespace=namespace or pinned or "",
-            label_selector=_first(options.label_selector, *(level.label_selector for level in levels)),
+            label_selector=_first_set(options.label_selector, *(level.label_selector for level in levels)),
             field_selector=fields.without("metadata.namespace") if pinned else fields,
             metadata_only=metadata_only,
-            transform=_first(options.transform, *(level.transform for level in levels)),
-            resync=_first(options.resync, *(level.resync for level in levels)),
+            transform=_first_set(options.transform, *(level.transform for level in levels)),
+            resync=_first_set(options.resync, *(level.resync for level in levels)),
             shard=options.shard,
         )
     return planned
 
 
-def _with_options(namespaces: Namespaces) -> Mapping[str, NamespaceOptions]:
+def _namespace_options(namespaces: Namespaces) -> Mapping[str, NamespaceOptions]:
     return namespaces if isinstance(namespaces, Mapping) else dict.fromkeys(namespaces, NamespaceOptions())
 
 
-def _first(default: V, *values: V | None) -> V:
+def _first_set(default: V, *values: V | None) -> V:
     return next((value for value in values if value is not None), default)

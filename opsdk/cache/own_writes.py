@@ -55,9 +55,9 @@ class OwnWrites:
         # uid -> the number of the list that was in progress, and of bookmarks seen: only a later list, or the second
         # bookmark after it (a minute later), is surely newer than the deletion.
         self._deleted: dict[str, tuple[int, int]] = {}
-        self._lists = 0
-        self._bookmarks = 0
-        self._echoes: dict[tuple[ObjectKey, str], None] = {}
+        self._list_count = 0
+        self._bookmark_count = 0
+        self._own_changes: dict[tuple[ObjectKey, str], None] = {}
         self.unknown: dict[ObjectKey, None] = {}
         """Objects whose state after an own write is not known: the next cached read asks the server for them."""
         self.unknown_list = False
@@ -86,10 +86,10 @@ class OwnWrites:
             self._pending.pop(entry.key, None)  # the order of the dict is that of the revisions
             self._pending[entry.key] = PendingWrite(revision, entry if in_scope else None, entry.uid)
 
-    def expect_echo(self, key: ObjectKey, resource_version: str) -> None:
+    def record_own_change(self, key: ObjectKey, resource_version: str) -> None:
         """Record that an own write alone made the change to this resource version."""
-        self._echoes[key, resource_version] = None
-        _bound(self._echoes)
+        self._own_changes[key, resource_version] = None
+        _drop_oldest(self._own_changes)
 
     def record_deleted(self, key: ObjectKey, uid: str, watched: StoreEntry | None = None) -> None:
         """Record that an object is gone.
@@ -100,8 +100,8 @@ class OwnWrites:
             watched: what the watch has shown under the key. If that is another object, it may be older or newer,
                 and is read again.
         """
-        self._deleted[uid] = (self._lists, self._bookmarks)
-        _bound(self._deleted)
+        self._deleted[uid] = (self._list_count, self._bookmark_count)
+        _drop_oldest(self._deleted)
         pending = self._pending.get(key)
         if pending is not None and pending.uid == uid:
             del self._pending[key]
@@ -112,7 +112,7 @@ class OwnWrites:
     def record_unknown(self, key: ObjectKey) -> None:
         """Record that the object's state is not known."""
         self.unknown[key] = None
-        _bound(self.unknown)
+        _drop_oldest(self.unknown)
 
     # -------------------------------------------------------------- reading
     def visible(self, key: ObjectKey, watched: StoreEntry | None) -> StoreEntry | None:
@@ -131,11 +131,11 @@ class OwnWrites:
         return iter([write.entry for write in self._pending.values() if write.entry is not None])
 
     # -------------------------------------------------------------- what the watch shows
-    def is_echo(self, entry: StoreEntry) -> bool:
-        """Whether the change to this state is our own. A second call returns False."""
-        if (entry.key, entry.resource_version) not in self._echoes:
+    def take_own_change(self, entry: StoreEntry) -> bool:
+        """Whether an own write alone made the change to this state. A second call returns False."""
+        if (entry.key, entry.resource_version) not in self._own_changes:
             return False
-        del self._echoes[entry.key, entry.resource_version]
+        del self._own_changes[entry.key, entry.resource_version]
         return True
 
     def shown(self, entry: StoreEntry) -> StoreEntry | None:
@@ -160,11 +160,11 @@ class OwnWrites:
 
     def list_started(self) -> None:
         """The first page of a list is requested: the list is newer than every write until now."""
-        self._lists += 1
+        self._list_count += 1
 
     def listed(self, keys: Container[ObjectKey], revision: int | None) -> list[StoreEntry]:
         """A list at `revision` is in the store. Returns the own writes that it should hold and does not: deletions."""
-        self._deleted = {uid: at for uid, at in self._deleted.items() if at[0] == self._lists}
+        self._deleted = {uid: at for uid, at in self._deleted.items() if at[0] == self._list_count}
         lost = []
         for key, pending in list(self._pending.items()):
             if revision is None or pending.revision <= revision:
@@ -175,9 +175,9 @@ class OwnWrites:
 
     def bookmark(self) -> None:
         """The watch shows a bookmark."""
-        self._bookmarks += 1
+        self._bookmark_count += 1
         if self._deleted:
-            self._deleted = {uid: at for uid, at in self._deleted.items() if at[1] > self._bookmarks - 2}
+            self._deleted = {uid: at for uid, at in self._deleted.items() if at[1] > self._bookmark_count - 2}
 
     def passed(self, revision: int) -> None:
         """The watch has shown everything up to `revision`: older own writes were outside the informer's scope."""
@@ -191,6 +191,6 @@ class OwnWrites:
         return f"<OwnWrites: {len(self._pending)} pending, {len(self._deleted)} deleted>"
 
 
-def _bound(kept: dict[K, V]) -> None:
+def _drop_oldest(kept: dict[K, V]) -> None:
     while len(kept) > _MAX_KEPT:
         del kept[next(iter(kept))]

@@ -38,7 +38,7 @@ class CachedReader:
     """An executor of `Get` and `List` that reads from the cache.
 
     The first read of a kind starts its informer and waits for the initial list, at most `CacheOptions.sync_timeout`.
-    Where the server denies the list, the read fails at once with its words; the informer continues. A read shows at
+    Where the server denies the list, the read fails at once with its message; the informer continues. A read shows at
     least the last write through the same cluster. Every returned object belongs to the caller.
     """
 
@@ -61,7 +61,7 @@ class CachedReader:
         """Raise `UsageError`: use handlers to watch informers."""
         raise UsageError(f"a cached reader cannot watch {operation.kind.name}: add a handler to the cache's informer")
 
-    async def _synced(self, operation: Get | List) -> CachedKind:
+    async def _synced_kind(self, operation: Get | List) -> CachedKind:
         self.cache.check_running()
         cached = self.cache.existing(operation.kind) or await self.cache.informer_for(operation.kind, implicitly=True)
         if not cached.has_synced:
@@ -75,7 +75,7 @@ class CachedReader:
     async def _get(self, operation: Get) -> AnyObject:
         cached = self.cache.synced(operation.kind)
         if cached is None or operation.options.max_staleness is not None:
-            cached = await self._synced(operation)
+            cached = await self._synced_kind(operation)
         namespace = operation.key.namespace if cached.mapping.namespaced else ""
         key = operation.key if operation.key.namespace == namespace else ObjectKey(namespace, operation.key.name)
         own_writes = operation.options.read_own_writes
@@ -87,7 +87,7 @@ class CachedReader:
                 data = entry.data
                 obj: AnyObject = decode(data, operation.kind)
                 if (activity := current_activity()) is not None:
-                    activity.read(operation.kind.gvk, key, entry.resource_version, cached=True, data=data)
+                    activity.record_read(operation.kind.gvk, key, entry.resource_version, cached=True, data=data)
                 return obj
         _record_read(operation.kind, key, "", None)
         resource = cached.mapping.resource
@@ -110,7 +110,7 @@ class CachedReader:
         options = operation.options
         if options.continue_token:
             raise UsageError("continue list option is not supported by the cache: leave it out, or pass uncached=True")
-        cached = await self._synced(operation)
+        cached = await self._synced_kind(operation)
         # Wait for indices that are being built, and read what own writes left unknown.
         for informer in cached.select(options.namespace if cached.mapping.namespaced else ""):
             for requirement in options.field_selector.requirements:
@@ -143,7 +143,7 @@ class CachedReader:
 def _record_read(kind: Kind[Any], key: ObjectKey, version: str, data: bytes | None) -> None:
     """Add the object to the journal entry of the running reconcile."""
     if (activity := current_activity()) is not None:
-        activity.read(kind.gvk, key, version, cached=True, data=data)
+        activity.record_read(kind.gvk, key, version, cached=True, data=data)
 
 
 async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:

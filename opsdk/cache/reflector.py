@@ -10,7 +10,7 @@ A list is a streaming list (a watch that begins with the existing objects) where
 
 Invariants: the store is replaced after the last object of a list; a watch starts exactly where the list, the last event
 or the last bookmark ended; an expired resource version leads to a new list, whose differences become deltas, deletions
-included; every failure except the first 410 increases the backoff; no failure is answered by the same watch for ever.
+included; every failure except the first 410 increases the backoff; no failure repeats the same watch for ever.
 
 Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 """
@@ -78,7 +78,7 @@ class WatchFrom(msgspec.Struct, frozen=True):
     """Next action: watch.
 
     Attributes:
-        resource_version: the watch shows what came after it.
+        resource_version: the watch sends the changes after it.
         initial_events: begin with the existing objects: a streaming list.
     """
 
@@ -115,7 +115,7 @@ class ReflectorStep(msgspec.Struct):
 
 
 class Reflector:
-    """Decides for one kind in one scope.
+    """Decides about the requests of one kind in one scope.
 
     Args:
         store: the store to keep up to date.
@@ -144,14 +144,14 @@ class Reflector:
         self._watch_list = watch_list
         self._expected = expected
         self._backoff: BackoffState = (backoff or Backoff()).start()
-        self._listed = store.replacement()
+        self._replacement = store.replacement()
         self._problems: list[Problem] = []
         self._short_watches = 0
         self._watch_began: float | None = None
         self._objects_seen = 0
         self._broken_watches = 0
         self._expired_watches = 0
-        self._proved = False
+        self._event_seen = False
 
     # -------------------------------------------------------------- listing
     def start(self) -> Action:
@@ -160,7 +160,7 @@ class Reflector:
 
     def _begin_list(self, *, limit: int | None = None, watch_list: bool = True) -> ListPage | WatchFrom:
         self.state = ReflectorState.LISTING
-        self._listed = self.store.replacement()
+        self._replacement = self.store.replacement()
         self.store.own.list_started()
         if self._watch_list and watch_list:
             return WatchFrom(initial_events=True)
@@ -169,28 +169,28 @@ class Reflector:
     def on_items(self, items: Iterable[bytes]) -> None:
         """Objects of a list have arrived."""
         for data in items:
-            self._on_item(data)
+            self._add_item(data)
 
-    def _on_item(self, data: bytes, meta: HeadMeta | None = None) -> None:
+    def _add_item(self, data: bytes, meta: HeadMeta | None = None) -> None:
         try:
-            self._listed.add(self.store.make_entry(data, meta))
+            self._replacement.add(self.store.make_entry(data, meta))
         except DecodeError as error:
             key = peek_key(data)
-            self._listed.unreadable[key] = None
+            self._replacement.unreadable[key] = None
             self._problems.append(Problem(key, error))
 
     def on_page(self, meta: ListMeta) -> ReflectorStep:
         """A page is complete: `on_items` got all its objects."""
         if meta.continue_token:
             return ReflectorStep(next=ListPage(meta.continue_token, self._page_size))
-        step = self._on_listed(meta.resource_version)
+        step = self._complete_list(meta.resource_version)
         step.next = self._watch()
         return step
 
-    def _on_listed(self, resource_version: str) -> ReflectorStep:
+    def _complete_list(self, resource_version: str) -> ReflectorStep:
         first, self.synced = not self.synced, True
-        deltas = self.store.replace(self._listed, resource_version=resource_version, initial=first)
-        self._listed = self.store.replacement()
+        deltas = self.store.replace(self._replacement, resource_version=resource_version, initial=first)
+        self._replacement = self.store.replacement()
         self.resource_version = resource_version
         self._short_watches = 0
         step = self._step(synced=True)
@@ -214,7 +214,7 @@ class Reflector:
     def on_list_timeout(self, *, now: float) -> ReflectorStep:
         """A streaming list makes no progress: list in pages from now on."""
         self._watch_list = False
-        return self.on_watch_error(OpsdkError("the streaming list did not end"), now=now)
+        return self.on_watch_error(OpsdkError("the streaming list made no progress in time"), now=now)
 
     # -------------------------------------------------------------- watching
     def _watch(self) -> WatchFrom:
@@ -223,7 +223,7 @@ class Reflector:
 
     def on_watch_start(self) -> None:
         """A watch request is sent."""
-        self._watch_began, self._objects_seen, self._proved = None, 0, False
+        self._watch_began, self._objects_seen, self._event_seen = None, 0, False
 
     def on_watch_open(self, now: float) -> None:
         """The server accepted the watch."""
@@ -232,16 +232,16 @@ class Reflector:
             self.last_error = None
 
     def connected(self, now: float) -> bool:
-        """Whether a watch is open that has proved itself: it lasts for a second, or has shown something."""
+        """Whether a watch is open and works: it lasts for a second, or has sent an event."""
         if self.state is not ReflectorState.WATCHING or self._watch_began is None:
             return False
-        return self._proved or now - self._watch_began >= _SHORT_WATCH
+        return self._event_seen or now - self._watch_began >= _SHORT_WATCH
 
     def on_event(self, kind: str, data: bytes, *, now: float) -> ReflectorStep:
         """A watch event has arrived."""
         if kind == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
-        self._proved = True
+        self._event_seen = True
         if self.state is ReflectorState.WATCHING:
             self._expired_watches = 0
         if kind == "BOOKMARK":
@@ -257,20 +257,20 @@ class Reflector:
             meta, api_version, name = head.metadata, head.api_version, head.kind
         except DecodeError:
             # Reported below, unless the object is of another kind.
-            identity = _decode_lenient(data, _Kind)
+            identity = _decode_lenient(data, _TypeMeta)
             api_version, name = identity.api_version, identity.kind
         expected = self._expected
         if expected is not None and name and (name, api_version) != (expected.kind, expected.api_version):
-            # Such as a Status or a Table.
-            stranger = DecodeError(f"an event with a {api_version} {name} in a watch of {expected}")
+            # The server sent another kind, such as a Status or a Table.
+            stranger = DecodeError(f"the watch of {expected} sent an object of another kind: {api_version} {name}")
             self._problems.append(Problem(peek_key(data), stranger))
             return self._step()
         if self.state is ReflectorState.LISTING:
             # Changes during a streaming list come between its objects.
             if kind == "DELETED":
-                self._listed.discard(peek_key(data))
+                self._replacement.discard(peek_key(data))
             else:
-                self._on_item(data, meta)
+                self._add_item(data, meta)
             return ReflectorStep()
         try:
             entry = self.store.make_entry(data, meta)
@@ -296,7 +296,7 @@ class Reflector:
         if self.state is ReflectorState.LISTING:
             if _INITIAL_EVENTS_END not in (bookmark.annotations or {}):
                 return ReflectorStep()
-            step = self._on_listed(bookmark.resource_version)
+            step = self._complete_list(bookmark.resource_version)
             self.state = ReflectorState.WATCHING
             self.last_error = None
             return step
@@ -356,13 +356,13 @@ class Reflector:
             self._watch_list = self._watch_list and not (isinstance(error, ApiError) and 400 <= error.code < 500)
             return ReflectorStep(next=self._wait(now, error, self._begin_list(watch_list=False)))
         if opened and isinstance(error, TransportError) and not self._broken_watches:
-            # A connection broke: resume once. The same again without a single object is no accident.
+            # A connection broke: resume once. If the next watch breaks too, without an object, list again.
             self._broken_watches += 1
             return ReflectorStep(next=self._wait(now, error, self._watch()))
         return ReflectorStep(next=self._wait(now, error, self._begin_list()))
 
     def on_unexpected_error(self, error: Exception, *, now: float) -> ReflectorStep:
-        """Something raised that should not: a defect, which must not end the informer. It lists again."""
+        """Handle an unexpected exception: a defect, which must not end the informer. It lists again."""
         problem = OpsdkError(f"unexpected: {error!r}")
         problem.__cause__ = error
         self.last_error = problem
@@ -385,26 +385,26 @@ class Reflector:
         return f"<Reflector {self.state.value}{cause}, {len(self.store)} objects at {self.resource_version or '?'}>"
 
 
-class _Kind(msgspec.Struct, rename="camel"):
+class _TypeMeta(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
 
 
-class _Bookmark(msgspec.Struct, rename="camel"):
+class _BookmarkMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 
 
-class _Object(msgspec.Struct):
-    metadata: _Bookmark | None = None
+class _BookmarkObject(msgspec.Struct):
+    metadata: _BookmarkMeta | None = None
 
 
-def _bookmark_of(data: bytes) -> _Bookmark:
-    """Return what a bookmark carries, empty if unreadable."""
-    return _decode_lenient(data, _Object).metadata or _Bookmark()
+def _bookmark_of(data: bytes) -> _BookmarkMeta:
+    """Return the metadata of a bookmark, empty if unreadable."""
+    return _decode_lenient(data, _BookmarkObject).metadata or _BookmarkMeta()
 
 
-S = TypeVar("S", _Kind, _Object)
+S = TypeVar("S", _TypeMeta, _BookmarkObject)
 
 
 def _decode_lenient(data: bytes, form: type[S]) -> S:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta
 
-# At most so many deltas are delivered at once, without slices.
-_FEW = 2
+# Up to this number, deltas are delivered at once, without slices.
+_MAX_UNSLICED = 2
 
 Handler = Callable[[Delta], None]
 """Called for every delta, in order, from the event loop. It must not block."""
@@ -46,34 +46,34 @@ class HandlerRegistration:
         # Iterators, so that the deltas of ten thousand objects are made slice by slice. None ends the initial list.
         self._backlog: deque[Iterator[Delta] | None] = deque()
         self._removed = False
-        self._initial = True
+        self._initial_pending = True
         self._synced: asyncio.Future[None] | None = None
 
     @property
     def has_synced(self) -> bool:
         """Whether the handler has received every object of the initial list."""
-        return not self._initial
+        return not self._initial_pending
 
     async def wait_synced(self) -> None:
         """Return when the handler has received every object of the initial list, or is removed."""
-        while self._initial and not self._removed:
+        while self._initial_pending and not self._removed:
             if self._synced is None:
                 self._synced = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._synced])
 
     def deliver(self, deltas: Iterable[Delta]) -> None:
         """Call the handler for each delta, after those that still wait."""
-        if isinstance(deltas, tuple) and len(deltas) <= _FEW and not self._backlog and not self._removed:
+        if isinstance(deltas, tuple) and len(deltas) <= _MAX_UNSLICED and not self._backlog and not self._removed:
             for delta in deltas:  # an event of a watch: no slices are needed
                 self._handler(delta)
         else:
-            self._append(iter(deltas))
+            self._enqueue(iter(deltas))
 
     def complete_initial(self) -> None:
         """All deltas of the initial list were passed to `deliver`."""
-        self._append(None)
+        self._enqueue(None)
 
-    def _append(self, more: Iterator[Delta] | None) -> None:
+    def _enqueue(self, more: Iterator[Delta] | None) -> None:
         if self._removed:
             return
         self._backlog.append(more)
@@ -98,7 +98,7 @@ class HandlerRegistration:
             else:
                 self._backlog.popleft()
                 if deltas is None:
-                    self._initial = False
+                    self._initial_pending = False
                     self._wake()
         return bool(self._backlog)
 

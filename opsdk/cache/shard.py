@@ -21,7 +21,7 @@ _PRIME = 0x100000001B3
 
 
 class ShardField(Enum):
-    """What is hashed."""
+    """The field whose value is hashed."""
 
     UID = "object.metadata.uid"
     """Objects of all namespaces spread evenly. An object and those that it owns may lie in different shards."""
@@ -37,7 +37,7 @@ class HashRange(Options, frozen=True, kw_only=True):
     """The objects whose hash lies in a range.
 
     Attributes:
-        field: what is hashed.
+        field: the field whose value is hashed.
         start: the first hash.
         end: the first hash after the range, at most 2 to the power of 64.
 
@@ -63,7 +63,7 @@ class HashRange(Options, frozen=True, kw_only=True):
         return self.start <= fnv1a_64(uid if self.field is ShardField.UID else namespace) < self.end
 
     def contains_json(self, data: bytes) -> bool:
-        """Whether an object in JSON lies in the range; True for what has no readable metadata."""
+        """Whether an object in JSON lies in the range; True if its metadata is unreadable."""
         try:
             metadata = msgspec.json.decode(data, type=_Object).metadata
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -99,6 +99,6 @@ def split_ranges(count: int, field: ShardField) -> list[HashRange]:
     ['0x8000000000000000', '0x10000000000000000']
     """
     if count < 1:
-        raise UsageError(f"objects cannot be split into {count} shards")
+        raise UsageError(f"objects cannot be split into {count} shards: pass at least 1")
     bounds = [_SIZE * number // count for number in range(count + 1)]
     return [HashRange(field=field, start=bounds[n], end=bounds[n + 1]) for n in range(count)]

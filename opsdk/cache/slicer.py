@@ -7,7 +7,7 @@ from __future__ import annotations
 
 # Bytes of objects in a slice: 5 to 10 ms of decoding and user functions.
 _SLICE_BYTES = 128 * 1024
-# What an object costs besides its bytes.
+# Cost of an object besides its bytes.
 _OBJECT_BYTES = 512
 
 

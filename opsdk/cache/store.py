@@ -21,7 +21,7 @@ from opsdk.errors import UsageError
 
 
 class DeltaType(Enum):
-    """What happened to an object."""
+    """Type of the change of an object."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -75,7 +75,7 @@ class _Tables:
             self.namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
         else:
             # In place: a dict whose keys are removed and added again is copied from time to time, all of it.
-            self._forget_details(old)
+            self._remove_from_indices(old)
         self.entries[entry.key] = entry
         self.size += len(entry.stored)
         for name, values in entry.indexed.items():
@@ -90,18 +90,18 @@ class _Tables:
         entry = self.entries.pop(key, None)
         if entry is None:
             return None
-        _discard(self.namespaces, key.namespace, key)
-        self._forget_details(entry)
+        _remove_from_index(self.namespaces, key.namespace, key)
+        self._remove_from_indices(entry)
         return entry
 
-    def _forget_details(self, entry: StoreEntry) -> None:
+    def _remove_from_indices(self, entry: StoreEntry) -> None:
         """Remove size, index values and failing functions of an entry."""
         self.size -= len(entry.stored)
         for name, values in entry.indexed.items():
             for value in values:
-                _discard(self.indices[name], value, entry.key)
+                _remove_from_index(self.indices[name], value, entry.key)
         for function in entry.failed:
-            _discard(self.failing, function, entry.key)
+            _remove_from_index(self.failing, function, entry.key)
 
 
 class Replacement:
@@ -148,7 +148,7 @@ class InformerStore:
         self.revision = 0
         """Everything up to this resource version is in the store; 0 before the first list."""
         self.problems: list[Problem] = []
-        """What failed since the last `take_problems`."""
+        """The failures since the last `take_problems`."""
         self._transform = transform
         self._selector = selector or Selector()
         self._shard = shard
@@ -187,13 +187,13 @@ class InformerStore:
     def _deltas(
         self, old: StoreEntry | None, entry: StoreEntry, *, initial: bool = False, watched: bool = False
     ) -> tuple[Delta, ...]:
-        """Return the differences between an old and a new entry of the same key, and settle own writes."""
+        """Return the differences between an old and a new entry of the same key, and update the own writes."""
         if old is not None and old.uid != entry.uid:
             last = self.own.removed(entry.key, old.uid) or old
             missed = Delta(change=DeltaType.DELETED, old=last, final_state_unknown=True)
             return (missed, *self._deltas(None, entry, initial=initial, watched=watched))
         lost = self.own.shown(entry)
-        own = self.own.is_echo(entry) and (watched or old is None)
+        own = self.own.take_own_change(entry) and (watched or old is None)
         if old is not None and old.resource_version == entry.resource_version:
             return ()
         if old is not None:
@@ -241,9 +241,9 @@ class InformerStore:
         self._tables = tables
         revision = revision_of(resource_version)
         self.revision = revision or 0
-        return self._replaced(old, tables.entries, new.unreadable, revision, initial=initial)
+        return self._replacement_deltas(old, tables.entries, new.unreadable, revision, initial=initial)
 
-    def _replaced(
+    def _replacement_deltas(
         self,
         old: dict[ObjectKey, StoreEntry],
         listed: dict[ObjectKey, StoreEntry],
@@ -314,7 +314,7 @@ class InformerStore:
         if not own_writes or not self.own:
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
-        return self._merged(watched, written)
+        return self._with_own_writes(watched, written)
 
     def by_index(self, name: str, value: str, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
         """Iterate over the entries with an index value. Raises `UsageError` if there is no such index."""
@@ -325,9 +325,9 @@ class InformerStore:
         if not own_writes or not self.own:
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
-        return (entry for entry in self._merged(watched, written) if value in entry.indexed.get(name, ()))
+        return (entry for entry in self._with_own_writes(watched, written) if value in entry.indexed.get(name, ()))
 
-    def _merged(self, watched: list[StoreEntry], written: list[StoreEntry]) -> Iterator[StoreEntry]:
+    def _with_own_writes(self, watched: list[StoreEntry], written: list[StoreEntry]) -> Iterator[StoreEntry]:
         """Return the newer of the watched and the written entry of each key."""
         keys = {entry.key: None for entry in (*watched, *written)}
         visible = (self.own.visible(key, self._tables.entries.get(key)) for key in keys)
@@ -351,7 +351,7 @@ class InformerStore:
         return f"<InformerStore of {len(self)} objects, indices {sorted(self._tables.indices) or 'none'}>"
 
 
-def _discard(index: dict[str, dict[ObjectKey, None]], value: str, key: ObjectKey) -> None:
+def _remove_from_index(index: dict[str, dict[ObjectKey, None]], value: str, key: ObjectKey) -> None:
     keys = index.get(value)
     if keys is not None:
         keys.pop(key, None)

@@ -16,7 +16,7 @@ from opsdk.cache.informer import Informer
 from opsdk.client.operations import Create, DeleteAllOf, Get, List, ObjectWrite, Operation
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _ObjectMeta(msgspec.Struct, rename="camel"):
     name: str = ""
     uid: str = ""
     resource_version: str = ""
@@ -25,16 +25,16 @@ class _Metadata(msgspec.Struct, rename="camel"):
     finalizers: list[str] | None = None
 
 
-class _Details(msgspec.Struct):
+class _StatusDetails(msgspec.Struct):
     uid: str = ""
 
 
-class _Answer(msgspec.Struct, rename="camel"):
-    """The decisive fields of a response or a request body."""
+class _BodyFields(msgspec.Struct, rename="camel"):
+    """The fields of a response or request body that the recorder reads."""
 
     kind: str = ""
-    metadata: _Metadata | None = None
-    details: _Details | None = None
+    metadata: _ObjectMeta | None = None
+    details: _StatusDetails | None = None
 
 
 class WriteRecorder:
@@ -50,7 +50,7 @@ class WriteRecorder:
             operation: the write.
             mapping: its resource.
             request: the body that was sent.
-            response: the body of the answer.
+            response: the body of the response.
         """
         if isinstance(operation, Get | List) or operation.options.dry_run:
             return
@@ -101,7 +101,7 @@ class WriteRecorder:
                 informer.store.own.record_unknown(ObjectKey(namespace, name))
 
     def missing(self, mapping: RestMapping, key: ObjectKey) -> None:
-        """Let the next cached read of the object ask the server: the watch has not shown its deletion yet."""
+        """Make the next cached read of the object go to the server: the watch has not shown its deletion yet."""
         if not mapping.namespaced:
             key = key._replace(namespace="")
         for kind in self._cache.kinds():
@@ -112,7 +112,7 @@ class WriteRecorder:
 
 
 def _record_deletion(
-    informer: Informer, key: ObjectKey, response: bytes, answer: _Answer, *, same_version: bool
+    informer: Informer, key: ObjectKey, response: bytes, answer: _BodyFields, *, same_version: bool
 ) -> None:
     metadata = answer.metadata
     if answer.kind == "Status" and answer.details is not None and answer.details.uid:
@@ -132,7 +132,7 @@ def _record_deletion(
 def _uid_of_deleted(operation: ObjectWrite, mapping: RestMapping, response: bytes) -> str:
     """Return the uid of an object whose last finalizer the write removed; "" for other writes.
 
-    The server deletes the object then, and answers with its last state (registry.Store, deleteWithoutFinalizers). A
+    The server then deletes the object, and returns its last state (registry.Store, deleteWithoutFinalizers). A
     namespace has more finalizers in its spec.
     """
     if operation.subresource not in ("", "status"):
@@ -143,7 +143,7 @@ def _uid_of_deleted(operation: ObjectWrite, mapping: RestMapping, response: byte
 
 
 def _is_sole_change(operation: ObjectWrite, request: bytes, response: bytes) -> bool:
-    """Whether the resource version of the answer is surely this write's.
+    """Whether the resource version of the response surely belongs to this write.
 
     A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the
     version before it, excludes that.
@@ -156,12 +156,12 @@ def _is_sole_change(operation: ObjectWrite, request: bytes, response: bytes) -> 
     return bool(before) and before != _metadata_of(response).resource_version
 
 
-def _metadata_of(body: bytes) -> _Metadata:
-    return _decode(body).metadata or _Metadata()
+def _metadata_of(body: bytes) -> _ObjectMeta:
+    return _decode(body).metadata or _ObjectMeta()
 
 
-def _decode(body: bytes) -> _Answer:
+def _decode(body: bytes) -> _BodyFields:
     try:
-        return msgspec.json.decode(body, type=_Answer)
+        return msgspec.json.decode(body, type=_BodyFields)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _Answer()  # a JSON patch, or no JSON at all
+        return _BodyFields()  # a JSON patch, or no JSON at all

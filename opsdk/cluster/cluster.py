@@ -98,7 +98,7 @@ class Cluster(Closing):
             observer=WriteRecorder(self.cache),
         )
         direct = RecordRequests(unrecorded, clock)
-        self.uncached = Client(self._wrapped(direct))
+        self.uncached = Client(self._decorate(direct))
         cached = CachedReader(self.cache)
         # The decorators change writes only, so cached reads do not pass through them.
         self.client = Client(
@@ -109,15 +109,15 @@ class Cluster(Closing):
                 bypass=self.cache.holds_only_metadata,
             )
         )
-        self._unrecorded = unrecorded
+        self._unrecorded_executor = unrecorded
         self._clock = clock
         self._appliers: dict[Drift, appliers.Applier] = {}
         self._running = asyncio.Event()
         self._closed = False
         self._context: contextvars.Context | None = None
 
-    def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
-        """Add the decorators that the options ask for."""
+    def _decorate(self, executor: OperationExecutor) -> OperationExecutor:
+        """Add the decorators that the options select."""
         o = self.options
         if o.dry_run:
             executor = dry_runs.DryRun(executor)
@@ -143,7 +143,7 @@ class Cluster(Closing):
     def recorder(self) -> event_recorder.EventRecorder:
         """Writes Events. It is made when it is first used: most operators write none, and need no modules for them."""
         recorder = event_recorder.EventRecorder(
-            Client(self._unrecorded), self.options.name, clock=self._clock, dry_run=self.options.dry_run
+            Client(self._unrecorded_executor), self.options.name, clock=self._clock, dry_run=self.options.dry_run
         )
         if self._closed:
             recorder.refuse()
@@ -171,7 +171,7 @@ class Cluster(Closing):
         return Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options, clock=self._clock)
 
     def applier(self, drift: Drift = Drift.REPAIR) -> appliers.Applier:
-        """Return what applies children with the cluster's field owner, one for each way to treat drift.
+        """Return the `Applier` of children with the cluster's field owner; each `drift` has its own.
 
         The journal of reconciles gets the reason of each write.
         """

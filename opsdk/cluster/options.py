@@ -14,7 +14,7 @@ class ClusterOptions(Options, frozen=True, kw_only=True):
     """Options of a `Cluster`.
 
     Attributes:
-        cache: what is cached.
+        cache: see `CacheOptions`.
         disable_cache_for: kinds that are always read from the server.
         field_owner: the field manager of writes that set none.
         field_validation: the field validation of writes that set none.

@@ -1,4 +1,4 @@
-"""What a task reads from and writes to the server: one reconcile's share in the journal.
+"""The reads and requests of a task: the part of one reconcile in the journal.
 
 Upstream: none.
 """
@@ -101,7 +101,7 @@ class Activity:
         assert self._token is not None
         _ACTIVITY.reset(self._token)
 
-    def read(
+    def record_read(
         self,
         gvk: Hashable,
         key: Hashable,
@@ -129,7 +129,7 @@ class Activity:
         content = data if data is None or isinstance(data, bytes) else data()
         self.reads.append(ObjectRead(str(gvk), str(key), resource_version, cached, content))
 
-    def sent(self, request: RequestSent) -> None:
+    def record_request(self, request: RequestSent) -> None:
         """Record a request."""
         if len(self.requests) >= _MAX_REQUESTS:
             self.more_requests += 1
@@ -137,7 +137,7 @@ class Activity:
             self.requests.append(request)
 
     def explain(self, reason: str) -> None:
-        """Say why the next request is sent. Call it without an await before the request."""
+        """Set the reason of the next request. Call it without an await before the request."""
         self._reason = reason
 
     def take_reason(self) -> str:

@@ -20,7 +20,7 @@ class ReconcileCause(NamedTuple):
         resource_version: version of that object after the event.
         own: the event is exactly one write of this process.
         initial: the object was part of the informer's initial list.
-        detail: more, for a reader: the delay, or the error of the attempt before.
+        detail: text for people: the delay, or the error of the previous attempt.
         events: number of events that this cause combines. `resource_version` is that of the last one.
     """
 

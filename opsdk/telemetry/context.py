@@ -17,9 +17,9 @@ from typing import Any, Literal, TextIO
 from opsdk.errors import UsageError
 from opsdk.telemetry.formats import JsonFormatter, TextFormatter, render_fields
 
-_Source = Mapping[str, str] | Callable[[], Mapping[str, str]]
+_FieldSource = Mapping[str, str] | Callable[[], Mapping[str, str]]
 # The fields of a block, and those of the blocks around it.
-_FIELDS: ContextVar[tuple[_Source, Any] | None] = ContextVar("opsdk_log_fields", default=None)
+_FIELDS: ContextVar[tuple[_FieldSource, Any] | None] = ContextVar("opsdk_log_fields", default=None)
 
 
 def current() -> Mapping[str, str]:
@@ -42,9 +42,9 @@ class LogContext:
 
     __slots__ = ("_fields", "_token")
 
-    def __init__(self, fields: _Source) -> None:
+    def __init__(self, fields: _FieldSource) -> None:
         self._fields = fields
-        self._token: Token[tuple[_Source, Any] | None] | None = None
+        self._token: Token[tuple[_FieldSource, Any] | None] | None = None
 
     def __enter__(self) -> None:
         self._token = _FIELDS.set((self._fields, _FIELDS.get()))

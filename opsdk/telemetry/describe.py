@@ -1,7 +1,7 @@
 """Errors as one line of text, and whether their traceback belongs into the log. Pure.
 
-The traceback of a server's answer shows opsdk's own calls and explains nothing. The traceback of a mistake in the
-author's code names the line to repair.
+The traceback of an error response shows only opsdk's own calls. The traceback of a mistake in the author's code names
+the line to correct.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from opsdk.errors import CodecError, OpsdkError, SchemeError, UsageError
 
 # Mistakes of the calling code: the traceback names the call.
-_MISTAKES = (UsageError, CodecError, SchemeError)
+_CALLER_ERRORS = (UsageError, CodecError, SchemeError)
 # Errors of a group that are described; a list of thousands would fill the log.
 _MAX_PARTS = 5
 
@@ -25,18 +25,18 @@ def describe(error: BaseException) -> tuple[str, bool]:
 
     A group is described by its parts. Its traceback is logged if that of a part is. Notes follow in brackets.
     """
-    return _text(error), _has_traceback(error)
+    return _error_text(error), _has_traceback(error)
 
 
 def _has_traceback(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return any(map(_has_traceback, error.exceptions))
-    return not isinstance(error, OpsdkError) or isinstance(error, _MISTAKES)
+    return not isinstance(error, OpsdkError) or isinstance(error, _CALLER_ERRORS)
 
 
-def _text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
-        parts = [_text(part) for part in error.exceptions[:_MAX_PARTS]]
+        parts = [_error_text(part) for part in error.exceptions[:_MAX_PARTS]]
         if (more := len(error.exceptions) - len(parts)) > 0:
             parts.append(f"{more} more errors")
         text = "; ".join(parts)

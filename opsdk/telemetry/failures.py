@@ -25,8 +25,8 @@ class FunctionFailure(msgspec.Struct):
     Attributes:
         function: its name, such as ``index 'owner'``.
         total: how often it raised.
-        last_key: the object it raised for last.
-        last_error: what it raised last.
+        last_key: the object of the last exception.
+        last_error: the last exception.
         failing: the objects for which its last call raised.
     """
 

@@ -17,7 +17,13 @@ import msgspec
 from opsdk.telemetry.describe import describe
 
 # Attributes of every record. All others are fields that the caller passed as `extra`.
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "opsdk", "opsdk_context"}
+_RECORD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+    "opsdk",
+    "opsdk_context",
+}
 # zap's names of the levels.
 _LEVELS = {"WARNING": "warn", "CRITICAL": "fatal"}
 
@@ -32,12 +38,12 @@ def render_fields(fields: Mapping[str, object]) -> str:
 
 
 def _quoted(value: object) -> str:
-    text = _shown(value)
+    text = _printable(value)
     plain = text.isprintable() and not set(text) & set(" \"'=")
     return text if text and plain else json.dumps(text, ensure_ascii=False)
 
 
-def _shown(value: object) -> str:
+def _printable(value: object) -> str:
     """Return a value as text that UTF-8 can encode, also if its own ``__str__`` raises."""
     try:
         text = str(value)
@@ -59,7 +65,7 @@ def context_fields(record: logging.LogRecord) -> dict[str, object]:
 
 def extra_fields(record: logging.LogRecord) -> dict[str, object]:
     """Return the fields that the caller passed as `extra`."""
-    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+    return {key: value for key, value in vars(record).items() if key not in _RECORD_ATTRIBUTES}
 
 
 def plain_message(record: logging.LogRecord) -> str:
@@ -112,7 +118,7 @@ class JsonFormatter(logging.Formatter):
         elif record.stack_info:
             line["stacktrace"] = self.formatStack(record.stack_info)
         try:
-            return msgspec.json.encode(line, enc_hook=_shown).decode()
+            return msgspec.json.encode(line, enc_hook=_printable).decode()
         except (TypeError, ValueError, RecursionError):
-            # A key that is no text, a lone surrogate, a value that contains itself.
-            return msgspec.json.encode({_shown(key): _shown(value) for key, value in line.items()}).decode()
+            # A key is not a string, a text has a lone surrogate, or a value contains itself.
+            return msgspec.json.encode({_printable(key): _printable(value) for key, value in line.items()}).decode()

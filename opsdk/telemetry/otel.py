@@ -38,7 +38,7 @@ class OpenTelemetryHook(TelemetryHook):
     * A request's span is named ``<verb> <resource>``, and ends with the response; that of a watch ends with its head.
       Requests carry the W3C header ``traceparent``, so that the API server's spans are part of the trace.
 
-    Queries, headers and bodies are no attributes. A failing exporter fails no reconcile: `Hooks` logs what it raises.
+    Queries, headers and bodies are not attributes. A failing exporter fails no reconcile: `Hooks` logs its exceptions.
 
     Args:
         tracer_provider: None for the global one.
@@ -105,7 +105,7 @@ class OpenTelemetryHook(TelemetryHook):
                 if (span := self._reconcile_span.get()) is not None:
                     span.set_attribute("result", record.result.value)
                     if record.error is not None:
-                        _fail(span, record.error)
+                        _set_error(span, record.error)
             case Requested():
                 if (span := self._request_span.get()) is not None:
                     _end_request(span, record)
@@ -133,14 +133,14 @@ def _end_request(span: trace.Span, record: Requested) -> None:
     if record.status:
         span.set_attribute("http.response.status_code", record.status)
     if record.error is not None:
-        _fail(span, record.error)
+        _set_error(span, record.error)
     elif record.status >= 400:
         # As the semantic conventions ask for a client's span.
         span.set_attribute("error.type", str(record.status))
         span.set_status(trace.StatusCode.ERROR)
 
 
-def _fail(span: trace.Span, error: BaseException) -> None:
+def _set_error(span: trace.Span, error: BaseException) -> None:
     text, with_traceback = describe(error)
     span.set_attribute("error.type", type(error).__name__)
     span.set_status(trace.StatusCode.ERROR, text)

@@ -47,7 +47,7 @@ _WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 _QUEUE_BUCKETS = tuple(10e-9 * 10**power for power in range(12))
 # Further priorities share one label value, to bound the number of series (as in controller-runtime).
 _MAX_PRIORITIES = 25
-_TOO_MANY = "exceeded_cardinality_limit"
+_OVERFLOW_LABEL = "exceeded_cardinality_limit"
 
 
 class PrometheusHook(TelemetryHook):
@@ -76,16 +76,20 @@ class PrometheusHook(TelemetryHook):
         self._create_queue_metrics()
         self._create_request_metrics()
         self._create_webhook_metrics()
-        self._leader = Gauges("leader_election_master_status", "1 while this replica leads.", ["name"])
-        self._slow_renewals = Counters("leader_election_slowpath", "Renewals that had to read the lease.", ["name"])
+        self._leader = Gauges("leader_election_master_status", "1 while this replica is the leader, else 0.", ["name"])
+        self._slow_renewals = Counters(
+            "leader_election_slowpath", "Lease renewals that had to read the Lease first.", ["name"]
+        )
         self._longest_stall = 0.0
-        self._stalls = Counters("opsdk_event_loop_stall_seconds", "How long the event loop was blocked in all.")
-        self._stall = Gauges("opsdk_event_loop_longest_stall_seconds", "The longest time the loop was blocked.")
-        for metric in (self._stalls, self._certificates, self._bad_certificates, *self._webhook_panics.values()):
+        self._stalls = Counters("opsdk_event_loop_stall_seconds", "Total time for which the event loop was blocked.")
+        self._longest_stall_gauge = Gauges(
+            "opsdk_event_loop_longest_stall_seconds", "Longest time for which the event loop was blocked."
+        )
+        for metric in (self._stalls, self._certificates, self._certificate_errors, *self._webhook_panics.values()):
             metric.inc(by=0)
-        self._stall.set(0)
+        self._longest_stall_gauge.set(0)
         if registry is not None:
-            self.registry = self._show_in(registry)
+            self.registry = self._register_in(registry)
 
     @cached_property
     def registry(self) -> library.CollectorRegistry:
@@ -95,7 +99,7 @@ class PrometheusHook(TelemetryHook):
         library.PlatformCollector(registry=registry)
         library.GCCollector(registry=registry)
         registry.register(build_info.BuildInfoCollector())
-        return self._show_in(registry)
+        return self._register_in(registry)
 
     @property
     def content_type(self) -> str:
@@ -109,7 +113,7 @@ class PrometheusHook(TelemetryHook):
         else:
             self._collectors.append(make)
 
-    def _show_in(self, registry: library.CollectorRegistry) -> library.CollectorRegistry:
+    def _register_in(self, registry: library.CollectorRegistry) -> library.CollectorRegistry:
         series = [value for value in vars(self).values() if isinstance(value, Counters | Gauges | Histograms)]
         for metric in (*series, *self._webhook_panics.values()):
             # It has the methods of a collector; a base class of the library would import it.
@@ -122,36 +126,40 @@ class PrometheusHook(TelemetryHook):
         name, labels = "controller_runtime", ["controller"]
         self._total = Counters(f"{name}_reconcile", "Reconciles by result.", [*labels, "result"])
         self._errors = Counters(f"{name}_reconcile_errors", "Reconciles that failed.", labels)
-        self._terminal = Counters(f"{name}_terminal_reconcile_errors", "Reconciles that failed for good.", labels)
-        self._panics = Counters(f"{name}_reconcile_panics", "Reconciles that raised what no reconciler should.", labels)
-        self._timeouts = Counters(f"{name}_reconcile_timeouts", "Reconciles ended by their time limit.", labels)
+        self._terminal = Counters(
+            f"{name}_terminal_reconcile_errors", "Reconciles with a terminal error, which are not retried.", labels
+        )
+        self._panics = Counters(
+            f"{name}_reconcile_panics", "Reconciles that raised CancelledError without being cancelled.", labels
+        )
+        self._timeouts = Counters(
+            f"{name}_reconcile_timeouts", "Reconciles cancelled by reconciliation_timeout.", labels
+        )
         self._seconds = Histograms(
             f"{name}_reconcile_time_seconds",
-            "How long a reconcile took.",
+            "Duration of reconciles.",
             labels,
             buckets=_RECONCILE_BUCKETS,
         )
-        self._limit = Gauges(f"{name}_max_concurrent_reconciles", "Workers.", labels)
-        self._active = Gauges(f"{name}_active_workers", "Workers at work.", labels)
+        self._limit = Gauges(f"{name}_max_concurrent_reconciles", "Workers of the controller.", labels)
+        self._active = Gauges(f"{name}_active_workers", "Workers that run a reconcile now.", labels)
 
     def _create_request_metrics(self) -> None:
         # client-go's label `verb` is the HTTP method, as `method` is.
         name, labels = "rest_client", ["verb", "host"]
         self._requests = Counters(f"{name}_requests", "Requests to API servers.", ["code", "method", "host"])
         self._request_seconds = Histograms(
-            f"{name}_request_duration_seconds", "How long a request took.", labels, buckets=_REQUEST_BUCKETS
+            f"{name}_request_duration_seconds", "Duration of requests.", labels, buckets=_REQUEST_BUCKETS
         )
         self._throttled = Histograms(
             f"{name}_rate_limiter_duration_seconds",
-            "How long a request waited for the client-side limit.",
+            "Time that requests waited for the client-side rate limiter.",
             labels,
             buckets=_REQUEST_BUCKETS,
         )
-        self._sent = Histograms(
-            f"{name}_request_size_bytes", "Bytes of a request's body.", labels, buckets=_SIZE_BUCKETS
-        )
+        self._sent = Histograms(f"{name}_request_size_bytes", "Size of request bodies.", labels, buckets=_SIZE_BUCKETS)
         self._received = Histograms(
-            f"{name}_response_size_bytes", "Bytes of a response's body.", labels, buckets=_SIZE_BUCKETS
+            f"{name}_response_size_bytes", "Size of response bodies.", labels, buckets=_SIZE_BUCKETS
         )
         self._retried = Counters(f"{name}_request_retries", "Retries of requests.", ["code", *labels])
 
@@ -159,12 +167,14 @@ class PrometheusHook(TelemetryHook):
         name, labels = "controller_runtime", ["webhook"]
         self._webhook_seconds = Histograms(
             f"{name}_webhook_latency_seconds",
-            "How long a webhook took.",
+            "Duration of webhook requests.",
             labels,
             buckets=_WEBHOOK_BUCKETS,
         )
-        self._webhook_requests = Counters(f"{name}_webhook_requests", "Requests by HTTP status.", [*labels, "code"])
-        self._webhook_load = Gauges(f"{name}_webhook_requests_in_flight", "Requests that are being answered.", labels)
+        self._webhook_requests = Counters(
+            f"{name}_webhook_requests", "Webhook requests by HTTP status.", [*labels, "code"]
+        )
+        self._webhooks_in_flight = Gauges(f"{name}_webhook_requests_in_flight", "Webhook requests in flight.", labels)
         self._webhook_panics = {
             "admission": Counters(f"{name}_webhook_panics", "Handlers that raised an unexpected exception."),
             "conversion": Counters(
@@ -173,27 +183,33 @@ class PrometheusHook(TelemetryHook):
         }
 
         self._certificates = Counters("certwatcher_read_certificate", "Reads of serving certificates.")
-        self._bad_certificates = Counters(
+        self._certificate_errors = Counters(
             "certwatcher_read_certificate_errors", "Serving certificates that could not be loaded."
         )
 
     def _create_queue_metrics(self) -> None:
         labels = ["name", "controller"]
         self._depth = Gauges("workqueue_depth", "Ready items.", [*labels, "priority"])
-        self._adds = Counters("workqueue_adds", "Items queued.", labels)
-        self._retries = Counters("workqueue_retries", "Items queued again after a failure.", labels)
+        self._adds = Counters("workqueue_adds", "Items added to the queue.", labels)
+        self._retries = Counters("workqueue_retries", "Items added again after a failure.", labels)
         self._waited = Histograms(
-            "workqueue_queue_duration_seconds", "How long items were ready.", labels, buckets=_QUEUE_BUCKETS
+            "workqueue_queue_duration_seconds",
+            "Time that items were ready before a worker took them.",
+            labels,
+            buckets=_QUEUE_BUCKETS,
         )
         self._worked = Histograms(
-            "workqueue_work_duration_seconds", "How long items took.", labels, buckets=_QUEUE_BUCKETS
+            "workqueue_work_duration_seconds",
+            "Time from taking an item until it was done.",
+            labels,
+            buckets=_QUEUE_BUCKETS,
         )
         self._unfinished = Gauges(
-            "workqueue_unfinished_work_seconds", "How long all items at work took so far.", labels
+            "workqueue_unfinished_work_seconds", "Total processing time so far of the items being processed.", labels
         )
         self._longest = Gauges(
             "workqueue_longest_running_processor_seconds",
-            "How long the slowest item at work took so far.",
+            "Processing time so far of the longest running item.",
             labels,
         )
 
@@ -207,7 +223,7 @@ class PrometheusHook(TelemetryHook):
             case Queued():
                 self._record_queue(record)
             case _:
-                self._record_rare(record)
+                self._record_other(record)
 
     def queue_hooks(self, controller: str, queue: QueueView) -> QueueHooks:
         """Return the series of the queue. Each reconcile has three events."""
@@ -232,14 +248,14 @@ class PrometheusHook(TelemetryHook):
             case "finished":
                 hooks.finished(record.seconds)
 
-    def _record_rare(self, record: Record) -> None:
+    def _record_other(self, record: Record) -> None:
         match record:
             case Workers():
                 self._record_workers(record)
             case LoopStalled():
                 self._stalls.inc(by=record.seconds)
                 self._longest_stall = max(self._longest_stall, record.seconds)
-                self._stall.set(self._longest_stall)
+                self._longest_stall_gauge.set(self._longest_stall)
             case Leadership():
                 self._leader.set(1 if record.leading else 0, record.name)
                 self._slow_renewals.inc(record.name, by=0)
@@ -249,7 +265,7 @@ class PrometheusHook(TelemetryHook):
                 self._record_webhook(record)
             case CertificateRead():
                 self._certificates.inc()
-                self._bad_certificates.inc(by=record.failed)
+                self._certificate_errors.inc(by=record.failed)
 
     def _record_webhook(self, record: WebhookLoad | WebhookServed) -> None:
         name = record.webhook
@@ -259,7 +275,7 @@ class PrometheusHook(TelemetryHook):
             if record.panicked:
                 self._webhook_panics[record.panicked].inc()
             return
-        self._webhook_load.set(record.in_flight, name)
+        self._webhooks_in_flight.set(record.in_flight, name)
         # Create every series at zero, so that alerts on its rate work.
         self._webhook_seconds.series(name)
         for code in ("200", "500"):
@@ -300,11 +316,11 @@ class PrometheusHook(TelemetryHook):
         if record.timed_out:
             self._timeouts.inc(name)
 
-    def _label(self, priority: int) -> str:
+    def _priority_label(self, priority: int) -> str:
         if priority in self._priorities:
             return str(priority)
         if len(self._priorities) >= _MAX_PRIORITIES:
-            return _TOO_MANY
+            return _OVERFLOW_LABEL
         self._priorities.add(priority)
         return str(priority)
 
@@ -321,9 +337,9 @@ class PrometheusHook(TelemetryHook):
         self._active.set(len(seconds), name)
         self._unfinished.set(sum(seconds), name, name)
         self._longest.set(max(seconds, default=0), name, name)
-        depth = {self._label(priority): 0 for priority in (0, *self._priorities)}
+        depth = {self._priority_label(priority): 0 for priority in (0, *self._priorities)}
         for priority, count in queue.depth().items():
-            label = self._label(priority)
+            label = self._priority_label(priority)
             depth[label] = depth.get(label, 0) + count
         for label, count in depth.items():
             self._depth.set(count, name, name, label)

@@ -1,4 +1,4 @@
-"""What opsdk uses of prometheus_client.
+"""The names of prometheus_client that opsdk uses.
 
 The library takes longer to import than the client and the cache, so this module is imported on first use. A package
 cannot be: an import statement of one of its submodules would run that submodule twice.

@@ -30,7 +30,7 @@ def log_failure(error: BaseException, *, wait: float | None) -> None:
     A conflict is expected with concurrent writers, and the next reconcile reads the newer object: its level is INFO.
 
     Args:
-        error: what the reconciler raised.
+        error: the exception of the reconciler.
         wait: seconds until the retry; None if there is no retry.
     """
     text, with_traceback = describe(error)

@@ -223,7 +223,7 @@ class WebhookLoad(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         webhook: the path.
-        in_flight: number of requests that are being answered.
+        in_flight: number of requests that are being processed.
     """
 
     webhook: str
@@ -231,7 +231,7 @@ class WebhookLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookServed(msgspec.Struct, frozen=True, kw_only=True):
-    """A webhook has answered a request.
+    """A webhook has responded to a request.
 
     Attributes:
         webhook: the path.
@@ -288,7 +288,7 @@ class TelemetryHook:
         return _QueueRecords(self, controller, queue)
 
     def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:  # noqa: ARG002
-        """Return a block that lasts as long as the reconcile. It must not change what the reconcile raises."""
+        """Return a block that lasts as long as the reconcile. It must not change the exception of the reconcile."""
         return _NO_BLOCK
 
     def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
@@ -320,11 +320,11 @@ class _QueueRecords:
         self._record("finished", worked)
 
 
-_QUEUE_HOOK_RAISED = "a telemetry hook raised at an event of the queue of %s"
+_QUEUE_HOOK_RAISED = "a telemetry hook raised an error for an event of the queue of %s"
 
 
-class _QueueHooksOfAll:
-    """Passes the events of a queue to several receivers. What one raises is logged; the others still get the event."""
+class _CombinedQueueHooks:
+    """Passes the events of a queue to several receivers. An exception of one is logged and does not stop the others."""
 
     def __init__(self, hooks: Sequence[QueueHooks], controller: str) -> None:
         self._hooks = tuple(hooks)
@@ -383,44 +383,44 @@ class Hooks(TelemetryHook):
             try:
                 hook.record(record)
             except Exception:
-                log.exception("a telemetry hook raised at %s", record)
+                log.exception("a telemetry hook raised an error for %s", record)
 
     def queue_hooks(self, controller: str, queue: QueueView) -> QueueHooks:
         """Return the receiver of all hooks that need the events."""
         hooks = (hook for hook in self.hooks if _overrides(hook, "record") or _overrides(hook, "queue_hooks"))
-        return _QueueHooksOfAll([hook.queue_hooks(controller, queue) for hook in hooks], controller)
+        return _CombinedQueueHooks([hook.queue_hooks(controller, queue) for hook in hooks], controller)
 
     def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:
         """Enter the block of each hook."""
-        return _Blocks(self._reconcile, started) if self._reconcile else _NO_BLOCK
+        return _CombinedBlocks(self._reconcile, started) if self._reconcile else _NO_BLOCK
 
     def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:
         """Enter the block of each hook, and yield the headers of all."""
-        return _Blocks(self._request, started) if self._request else NO_HEADERS
+        return _CombinedBlocks(self._request, started) if self._request else NO_HEADERS
 
 
 def _overrides(hook: TelemetryHook, method: str) -> bool:
     return getattr(type(hook), method) is not getattr(TelemetryHook, method)
 
 
-class _Blocks(AbstractContextManager[Mapping[str, str]]):
-    """The blocks of several hooks. What a hook raises is logged; what the block raises stays as it is."""
+class _CombinedBlocks(AbstractContextManager[Mapping[str, str]]):
+    """The blocks of several hooks. Exceptions of hooks are logged; an exception of the block itself is not changed."""
 
     def __init__(self, makers: Sequence[Callable[..., AbstractContextManager[object]]], started: object) -> None:
-        self._makers = makers
+        self._block_factories = makers
         self._started = started
         self._entered: list[AbstractContextManager[object]] = []
 
     def __enter__(self) -> Mapping[str, str]:
         headers: dict[str, str] = {}
-        for make in self._makers:
+        for make in self._block_factories:
             try:
                 block = make(self._started)
                 value = block.__enter__()
                 self._entered.append(block)
                 headers.update(value if isinstance(value, Mapping) else {})
             except Exception:
-                log.exception("a telemetry hook raised at %s", self._started)
+                log.exception("a telemetry hook raised an error for %s", self._started)
         return headers
 
     def __exit__(
@@ -432,4 +432,4 @@ class _Blocks(AbstractContextManager[Mapping[str, str]]):
             except Exception as raised:
                 # ``contextlib.contextmanager`` raises the error of the block again.
                 if raised is not error:
-                    log.exception("a telemetry hook raised at the end of %s", self._started)
+                    log.exception("a telemetry hook raised an error at the end of %s", self._started)

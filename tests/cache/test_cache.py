@@ -66,7 +66,7 @@ class Namespaces:
 
 
 @pytest.mark.behaviour(29)
-async def test_a_read_that_runs_out_of_time_leaves_its_informer() -> None:
+async def test_a_read_that_times_out_leaves_its_informer_running() -> None:
     """The error names the kind; a read that is cancelled, too, leaves the informer to later readers."""
     world = Namespaces(sync_timeout=5.0)
     world.put("", "a")
@@ -86,8 +86,8 @@ async def test_a_read_that_runs_out_of_time_leaves_its_informer() -> None:
 
 
 @pytest.mark.behaviour(30)
-async def test_strict_reads_need_an_informer() -> None:
-    """A kind that nobody asked the cache for is refused; after `informer_for` its reads wait for the list."""
+async def test_reader_fail_on_missing_informer_raises_not_cached() -> None:
+    """Reads of a kind without an informer are refused; after `informer_for` they wait for the list."""
     world = Namespaces(reader_fail_on_missing_informer=True)
     world.put("", "a")
     async with world.running():
@@ -116,7 +116,7 @@ async def test_several_namespaces_are_one_list() -> None:
 
 @pytest.mark.behaviour(32, better="Each read returns a new object; `UnsafeDisableDeepCopy` is not needed.")
 @pytest.mark.behaviour(33)
-async def test_listed_objects_are_the_callers_own() -> None:
+async def test_listed_objects_are_copies() -> None:
     """Each has its kind; changing one does not change the cache."""
     world = Namespaces()
     world.put("", "a", color="red")
@@ -129,7 +129,7 @@ async def test_listed_objects_are_the_callers_own() -> None:
 
 @pytest.mark.behaviour(38)
 async def test_objects_are_transformed_before_they_are_stored() -> None:
-    """What a transform takes away is neither in the store nor in reads."""
+    """Fields that a transform removes are neither in the store nor in reads."""
     world = Namespaces(transform=strip_managed_fields)
     world.put("", "a")
     world.server().objects["a"]["metadata"]["managedFields"] = [{"manager": "somebody"}]
@@ -170,7 +170,7 @@ async def test_lists_by_index() -> None:
 
 
 @pytest.mark.behaviour(39)
-async def test_an_index_serves_every_form_and_scope() -> None:
+async def test_an_index_serves_every_representation_and_scope() -> None:
     """Typed, unstructured and metadata lists use the index of a typed kind; so do lists of a cluster-scoped one."""
     world = Namespaces()
     world.discovery.add(kind_of(Site))
@@ -193,7 +193,7 @@ async def test_an_index_serves_every_form_and_scope() -> None:
 
 
 @pytest.mark.behaviour(40)
-async def test_an_index_may_come_late_and_only_once() -> None:
+async def test_an_index_can_be_added_later_but_not_twice() -> None:
     """Added to a running cache it does not wait, even for a list that is denied; its name is taken then."""
     world = Namespaces()
     world.put("", "a", color="red")

@@ -32,7 +32,7 @@ def pod(number: int, *, app: str = "web", variables: int = 60) -> JsonObject:
 
 
 @given(st.lists(st.one_of(st.binary(max_size=100), st.binary(max_size=40).map(lambda part: part * 200)), max_size=40))
-def test_every_object_comes_back(objects: list[bytes]) -> None:
+def test_compressed_objects_decompress_to_the_same_bytes(objects: list[bytes]) -> None:
     """However the dictionary grows, each object decompresses to itself with the dictionary that it was stored with."""
     compressor = Compressor()
     stored = [compressor.compress(data) for data in objects]
@@ -40,7 +40,7 @@ def test_every_object_comes_back(objects: list[bytes]) -> None:
         assert (piece if dictionary is None else decompress(piece, dictionary)) == data
 
 
-def test_alike_objects_share_a_dictionary() -> None:
+def test_similar_objects_share_a_dictionary() -> None:
     """Objects of several apps take a tenth of their size, and few dictionaries serve all of them."""
     compressor = Compressor()
     objects = [json.dumps(pod(number, app=f"app{number % 3}")).encode() for number in range(300)]
@@ -51,14 +51,14 @@ def test_alike_objects_share_a_dictionary() -> None:
     assert all(dictionary is not None and len(dictionary) <= 12 * 1024 for dictionary in dictionaries.values())
 
 
-def test_what_does_not_shrink_is_stored_as_it_is() -> None:
-    """Small, huge and random objects are not compressed: decompression would cost time for nothing."""
+def test_incompressible_objects_are_stored_uncompressed() -> None:
+    """Small, huge and random objects are not compressed, because they gain too little."""
     noise = random.Random(0).randbytes(4000)
     for data in (b"{}" * 100, b"x" * 100_000, noise):
         assert Compressor().compress(data) == (data, None)
 
 
-def test_a_store_returns_what_it_got() -> None:
+def test_a_store_returns_the_bytes_that_were_stored() -> None:
     """Reads, indices that exist and indices that come later see the same JSON, and the store counts what it holds."""
     store = InformerStore()
     store.add_index("app", lambda data: [json.loads(data)["metadata"]["labels"]["app"]])

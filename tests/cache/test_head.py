@@ -41,7 +41,7 @@ OBJECTS = st.fixed_dictionaries(
 
 
 @given(OBJECTS)
-def test_the_head_has_what_all_metadata_have(tree: dict[str, Any]) -> None:
+def test_the_head_agrees_with_the_full_metadata(tree: dict[str, Any]) -> None:
     """Nulls included, each field equals that of the whole metadata."""
     data = msgspec.json.encode(tree)
     head, partial = decode_head(data), decode_partial(data)
@@ -56,7 +56,7 @@ def test_the_head_has_what_all_metadata_have(tree: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"metadata": 1}', b'{"metadata": {"labels": {"a": 1}}}', b"\xff"])
-def test_what_has_no_metadata_is_a_decode_error(data: bytes) -> None:
+def test_invalid_metadata_raises_decode_error(data: bytes) -> None:
     """As for all metadata, the error names the object."""
     with pytest.raises(DecodeError, match="unreadable metadata"):
         decode_head(data)

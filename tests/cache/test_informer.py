@@ -62,7 +62,7 @@ def stored(informer: Informer) -> dict[str, str]:
 @pytest.mark.behaviour(50, 56)
 @pytest.mark.behaviour(49, better="Lists are sent without a resource version, so they never expire.")
 @pytest.mark.parametrize("seed", range(40))
-async def test_whatever_happens_it_ends_up_with_what_the_server_has(seed: int) -> None:
+async def test_an_informer_converges_to_the_state_of_the_server(seed: int) -> None:
     """Faults, compactions, cut streams and expired pages: the store equals the server, and so do the differences."""
     rng = random.Random(seed)
     server = FakeServer(rng)
@@ -93,7 +93,7 @@ async def test_whatever_happens_it_ends_up_with_what_the_server_has(seed: int) -
 
 
 @pytest.mark.behaviour(57, 58)
-async def test_late_handlers_see_everything_first() -> None:
+async def test_a_late_handler_gets_existing_objects_first() -> None:
     """A handler added after the sync gets an initial ADDED for each object, then live events."""
     server = FakeServer()
     server.put("a")
@@ -118,8 +118,8 @@ async def test_late_handlers_see_everything_first() -> None:
 @pytest.mark.behaviour(54, 100)
 @pytest.mark.behaviour(49, better="Lists are sent without a resource version, so they never expire.")
 @pytest.mark.behaviour(55, better="Handlers always receive DELETED and then ADDED.")
-async def test_deleted_while_nobody_watched() -> None:
-    """After a gap a deletion is told with the last known state, marked as such; a recreation as delete and add."""
+async def test_a_deletion_during_a_watch_gap_is_delivered() -> None:
+    """After a gap, a deletion has the last known state and final_state_unknown; a recreation is a delete and an add."""
     server = FakeServer()
     server.put("gone")
     server.put("again")
@@ -162,8 +162,8 @@ async def test_too_many_requests_does_not_list_again() -> None:
 
 
 @pytest.mark.behaviour(48, better="Health, readiness and the sync timeout include the server's message.")
-async def test_a_denial_is_named_in_the_timeout() -> None:
-    """An informer that may not list says so: the sync error carries the server's words."""
+async def test_the_sync_timeout_names_the_denial() -> None:
+    """The sync error of an informer that may not list has the server's message."""
     server = FakeServer()
     server.refuse = ForbiddenError('things is forbidden: User "u" cannot list resource "things"')
     async with Informer(server) as informer:
@@ -176,7 +176,7 @@ async def test_a_denial_is_named_in_the_timeout() -> None:
 
 
 @pytest.mark.behaviour(50)
-async def test_failures_wait_longer_and_longer() -> None:
+async def test_failures_are_retried_with_growing_delays() -> None:
     """An outage costs a few requests a minute, not a stream of them."""
     server = FakeServer()
     server.refuse = ConnectError("refused")
@@ -185,8 +185,8 @@ async def test_failures_wait_longer_and_longer() -> None:
     assert 10 <= server.lists <= 40
 
 
-async def test_one_unreadable_object_does_not_spoil_the_rest() -> None:
-    """An object without readable metadata is counted and set aside; everything else goes on."""
+async def test_an_undecodable_object_is_skipped() -> None:
+    """An object without readable metadata is counted and skipped; other objects are stored."""
     server = FakeServer()
     server.put("good")
     server.objects["bad"] = {"kind": "Thing", "metadata": {"name": 5}}
@@ -203,7 +203,7 @@ async def test_one_unreadable_object_does_not_spoil_the_rest() -> None:
 
 
 @pytest.mark.behaviour(59)
-async def test_a_raising_handler_stops_nobody() -> None:
+async def test_a_raising_handler_stops_neither_handlers_nor_the_watch() -> None:
     """Other handlers and the watch go on; the error is counted."""
     server = FakeServer()
     mirror = Mirror()
@@ -222,7 +222,7 @@ async def test_a_raising_handler_stops_nobody() -> None:
 
 
 @pytest.mark.behaviour(47)
-async def test_resync_reminds_only_those_who_asked() -> None:
+async def test_only_handlers_with_resync_get_resyncs() -> None:
     """Every resync period, give or take a tenth, an update with the same object."""
     server = FakeServer()
     server.put("a")
@@ -237,7 +237,7 @@ async def test_resync_reminds_only_those_who_asked() -> None:
 
 
 async def test_short_watches_lead_to_a_new_list() -> None:
-    """A server that keeps ending the watch at once, without saying why, is listed again before long."""
+    """If the server keeps ending watches at once without an error, the informer lists again."""
 
     class Ending(FakeServer):
         async def _events(self, after: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
@@ -252,7 +252,7 @@ async def test_short_watches_lead_to_a_new_list() -> None:
 
 
 async def test_indices_follow_changes() -> None:
-    """An index answers with what is stored now; one added later covers what was there before."""
+    """An index returns the stored objects; one added later covers existing objects."""
     server = FakeServer()
     server.put("a", color="red")
     server.put("b", color="blue")
@@ -282,7 +282,7 @@ DENIALS = [
 @pytest.mark.parametrize("error", DENIALS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("in_stream", [False, True])
 async def test_a_watch_that_is_refused_lists_again(error: ApiError, in_stream: bool) -> None:
-    """Whatever refuses the watch, while lists work the store follows the server, and health says what is wrong."""
+    """If watches fail and lists work, the store follows the server, and health has the error."""
     server = FakeServer()
     server.put("a")
     async with Informer(server) as informer:
@@ -306,7 +306,7 @@ async def test_a_watch_that_is_refused_lists_again(error: ApiError, in_stream: b
 
 
 async def test_watches_that_only_carry_a_bookmark_are_failures() -> None:
-    """A server that ends each watch after a bookmark is not asked thousands of times."""
+    """A server that ends each watch after a bookmark does not get thousands of requests."""
 
     class Bookmarking(FakeServer):
         async def _events(self, after: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
@@ -335,7 +335,7 @@ async def test_an_object_of_another_kind_is_skipped() -> None:
         assert informer.counts["undecodable"] == 1
 
 
-async def test_an_unreadable_object_in_a_list_keeps_its_last_state() -> None:
+async def test_an_undecodable_object_in_a_list_keeps_its_last_state() -> None:
     """It is not deleted: the server still has it."""
     server = FakeServer()
     server.put("a")
@@ -385,7 +385,7 @@ async def test_closing_ends_every_wait() -> None:
 
 
 async def test_a_denied_list_can_fail_fast() -> None:
-    """A reader that cannot wait for an administrator hears of the denial with the first answer."""
+    """With `fail_fast`, the first 403 response is raised."""
     server = FakeServer()
     server.refuse = ForbiddenError("no")
     async with Informer(server) as informer:

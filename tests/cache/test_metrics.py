@@ -32,7 +32,7 @@ def config_map(name: str, **data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data)
 
 
-async def test_an_informer_is_measured() -> None:
+async def test_metrics_show_the_health_of_an_informer() -> None:
     """Objects, bytes, lists, watches, events, and the delay of own writes follow what happens."""
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         collector = InformerCollector(cluster.cache.health)
@@ -64,8 +64,8 @@ async def test_an_informer_is_measured() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
 
-def test_what_is_unknown_has_no_sample() -> None:
-    """Before the first contact there is no age, instead of a wrong one."""
+def test_unknown_values_have_no_sample() -> None:
+    """Before the first list there is no sample of the time since the last contact."""
     health = InformerHealth(
         name="pods", state=InformerState.SYNCING, seconds_since_contact=None, seconds_without_watch=3.0,
         last_error=None, failing_functions=(), function_failures=2, objects=0,

@@ -35,7 +35,7 @@ def version(informer: Informer, name: str) -> str:
 
 
 async def test_a_write_is_read_before_the_watch_shows_it() -> None:
-    """The store has the written state at once; handlers hear of it when the watch shows it."""
+    """The store has the written state at once; handlers get it when the watch shows it."""
     server = FakeServer()
     server.put("a")
     deltas: list[Delta] = []
@@ -68,7 +68,7 @@ async def test_indices_show_own_writes() -> None:
         assert list(informer.store.by_index("color", "red")) == []
 
 
-async def test_an_object_deleted_by_us_is_not_read_again() -> None:
+async def test_an_own_deletion_is_not_read_again() -> None:
     """Until the watch shows the deletion, the object is hidden; another object with its name is not."""
     server = FakeServer()
     server.put("a")
@@ -84,8 +84,8 @@ async def test_an_object_deleted_by_us_is_not_read_again() -> None:
         assert version(informer, "a") == "4"
 
 
-async def test_a_late_answer_does_not_bring_an_object_back() -> None:
-    """The watch has shown the creation and the deletion before the answer of the create arrives."""
+async def test_a_late_response_does_not_restore_a_deleted_object() -> None:
+    """The watch shows the creation and the deletion before the response of the create arrives."""
     server = FakeServer()
     async with Informer(server) as informer:
         await informer.wait_synced()
@@ -97,7 +97,7 @@ async def test_a_late_answer_does_not_bring_an_object_back() -> None:
         assert version(informer, "a") == ""
 
 
-async def test_a_child_that_came_and_went_while_nobody_watched_is_a_deletion() -> None:
+async def test_an_object_created_and_deleted_during_a_watch_gap_is_a_deletion() -> None:
     """Two lists show no difference; the own write in between does."""
     server = FakeServer()
     deltas: list[Delta] = []
@@ -119,8 +119,8 @@ async def test_a_child_that_came_and_went_while_nobody_watched_is_a_deletion() -
         ]
 
 
-async def test_a_child_that_was_replaced_while_nobody_watched_is_two_changes() -> None:
-    """Ours was deleted, and somebody created another one with the same name."""
+async def test_an_object_replaced_during_a_watch_gap_is_two_changes() -> None:
+    """Our object was deleted, and another client created one with the same name."""
     server = FakeServer()
     deltas: list[Delta] = []
     async with Informer(server) as informer:
@@ -138,7 +138,7 @@ async def test_a_child_that_was_replaced_while_nobody_watched_is_two_changes() -
         assert [d.change for d in deltas] == [DeltaType.DELETED, DeltaType.ADDED]
 
 
-async def test_an_echo_is_told_apart_from_a_foreign_change() -> None:
+async def test_own_changes_are_distinguished_from_other_changes() -> None:
     """Only a change that is exactly our write is our own: not one that a list combined with others."""
     server = FakeServer()
     deltas: list[Delta] = []
@@ -179,7 +179,7 @@ async def test_a_write_outside_the_selectors_is_not_read() -> None:
 
 
 async def test_unknown_results_are_read_from_the_server() -> None:
-    """After a write whose answer is not the object, the next read asks the server, once."""
+    """After a write whose response is not the object, the next read goes to the server, once."""
     server = FakeServer()
     server.put("a")
     server.put("b")
@@ -197,8 +197,8 @@ async def test_unknown_results_are_read_from_the_server() -> None:
         assert version(informer, "b") == ""
 
 
-async def test_a_write_during_the_question_is_asked_about_again() -> None:
-    """The answer is older than the second write; a failed question is asked again."""
+async def test_an_object_written_during_its_read_is_read_again() -> None:
+    """The response is older than the second write; a failed read is repeated."""
     server = FakeServer()
     server.put("a")
     async with Informer(server) as informer:
@@ -282,8 +282,8 @@ async def test_reads_never_go_back_in_time(seed: int) -> None:
         assert "0 pending" in repr(informer.store.own)
 
 
-def test_nothing_is_kept_for_versions_that_are_no_numbers() -> None:
-    """Without an order of versions, an own write cannot be told from a newer state."""
+def test_writes_with_non_numeric_resource_versions_are_not_recorded() -> None:
+    """Without an order of versions, an own write cannot be distinguished from a newer state."""
     own = OwnWrites()
     data = msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": "x7", "uid": "u"}})
     own.record(make_entry(data)[0], passed=0, in_scope=True)

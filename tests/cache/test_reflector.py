@@ -70,7 +70,7 @@ def test_failures_with_healthy_watches_between_them_do_not_add_up(seed: int) -> 
     assert max(life.waits) <= 1.6
 
 
-def test_watches_that_break_at_once_wait_longer_and_longer() -> None:
+def test_watches_that_break_at_once_are_retried_with_growing_delays() -> None:
     """A server that accepts each watch, sends an event and breaks gets requests ever more rarely."""
     life = Life()
     for _ in range(20):

@@ -43,7 +43,7 @@ def test_precedence() -> None:
     assert scopes(CacheOptions(by_kind={THING.gvk: inner}), MAPPING)["c"].label_selector == BLUE
 
 
-def test_all_other_namespaces() -> None:
+def test_all_namespaces_stands_for_those_that_are_not_named() -> None:
     """Beside named namespaces, ``ALL_NAMESPACES`` stands for those that are not named."""
     options = CacheOptions(namespaces={"a": NamespaceOptions(label_selector=RED), ALL_NAMESPACES: NamespaceOptions()})
     made = scopes(options, MAPPING)
@@ -57,7 +57,7 @@ def test_a_field_selector_for_a_namespace_is_a_namespaced_list() -> None:
     assert (scope.namespace, str(scope.field_selector)) == ("a", "")
 
 
-async def test_what_is_cached_may_change_while_it_runs() -> None:
+async def test_cache_options_can_change_while_the_cache_runs() -> None:
     """Namespaces come and go: handlers hear of every object that enters or leaves, others are not disturbed."""
     deltas: list[Delta] = []
     async with environment.Environment() as env, Cluster(env.config) as cluster:

@@ -31,7 +31,7 @@ def test_each_object_is_in_one_shard(count: int, field: ShardField, uid: str, na
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"metadata": 1}', b'{"metadata": {"uid": 1}}'])
-def test_what_has_no_metadata_is_left_to_the_informer(data: bytes) -> None:
+def test_objects_without_readable_metadata_are_in_every_shard(data: bytes) -> None:
     """The informer reports an object that does not decode; dropping it would hide it."""
     assert HashRange(field=ShardField.UID, start=0, end=1).contains_json(data)
 

@@ -37,7 +37,7 @@ def wrong(_: object) -> Any:
 
 
 @pytest.mark.parametrize("function", [raising, cancelling, wrong])
-async def test_an_object_stays_readable_whatever_its_index_does(function: Any) -> None:
+async def test_an_object_stays_readable_when_its_index_function_raises(function: Any) -> None:
     """The object is stored, updated and deleted as usual; only the index leaves it out; health names the function."""
     server = FakeServer()
     server.put("a")
@@ -107,7 +107,7 @@ async def test_a_transform_that_fails_changes_nothing(transform: Transform) -> N
 
 
 async def test_failures_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """Two thousand failures are one traceback, then one line a minute that counts them."""
+    """Two thousand failures are logged as one traceback, then one line a minute with their number."""
     server = FakeServer()
     for n in range(2000):
         server.put(f"o{n}")
@@ -166,7 +166,7 @@ async def test_an_unexpected_error_does_not_end_the_informer(caplog: pytest.LogC
 
 
 @pytest.mark.realtime
-async def test_many_objects_do_not_hold_the_loop() -> None:
+async def test_many_objects_do_not_block_the_event_loop() -> None:
     """Other tasks run between slices of a list, of a late index and of a late handler."""
     server = FakeServer()
     for n in range(3000):

@@ -51,7 +51,7 @@ async def by_metadata_patch(cluster: Cluster, obj: ConfigMap) -> None:
 
 @pytest.mark.parametrize("end", [by_update, by_merge_patch, by_metadata_patch])
 async def test_a_write_without_the_last_finalizer_is_a_deletion(cluster: Cluster, end: End) -> None:
-    """The server answers with the last state of the object: cached reads show it no more, and a new one at once."""
+    """The response is the last state of the object: cached reads no longer return it, and return a new one at once."""
     client = cluster.client
     assert "a" not in [item.metadata.name for item in await client.list(ConfigMap, namespace="default")]
     config = ConfigMap(metadata=ObjectMeta(name="a", namespace="default", finalizers=[HOLD, "demo.dev/other"]))
@@ -68,7 +68,7 @@ async def test_a_write_without_the_last_finalizer_is_a_deletion(cluster: Cluster
     assert (await client.get(ConfigMap, "default/a")).data == {"x": "2"}
 
 
-async def test_what_lives_on_without_finalizers(cluster: Cluster) -> None:
+async def test_a_terminating_pod_or_namespace_without_finalizers_is_not_a_deletion(cluster: Cluster) -> None:
     """A Pod in its grace period and a namespace with finalizers in its spec are no deletions."""
     client = cluster.client
     meta = ObjectMeta(name="p", namespace="default", finalizers=[HOLD])

@@ -59,7 +59,7 @@ def thing(name: str, size: object) -> Unstructured:
     )
 
 
-async def test_nobody_listens() -> None:
+async def test_a_refused_connection_is_a_connect_error() -> None:
     """An unreachable server is a ConnectError that names it."""
     async with Cluster(Config(host="http://127.0.0.1:1")) as cluster:
         with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
@@ -90,8 +90,8 @@ class NoSecrets:
         return Decision(allowed=not denied)
 
 
-async def test_a_denial_on_list_names_everything() -> None:
-    """A controller that may not list ends the operator with verb, resource and scope in the error."""
+async def test_a_denied_list_names_verb_resource_and_scope() -> None:
+    """A controller that may not list ends the operator; the error has verb, resource and scope."""
     async with envtest.Environment(authorizer=NoSecrets()) as env:
         operator = Operator("tester")
 
@@ -104,8 +104,8 @@ async def test_a_denial_on_list_names_everything() -> None:
         assert asyncio.get_running_loop().time() == pytest.approx(30, abs=1)
 
 
-async def test_an_undecodable_object_does_not_poison_its_list() -> None:
-    """It is set aside with its key and the reason; the others are read and reconciled; itself is retried and named."""
+async def test_an_undecodable_object_is_left_out_of_its_list() -> None:
+    """It is logged with its key and the reason; others are reconciled; its own reconcile fails and is retried."""
     seen: list[str] = []
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
         await cluster.uncached.create(loose_definition())
@@ -136,7 +136,7 @@ async def test_an_undecodable_object_does_not_poison_its_list() -> None:
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def test_a_reconciler_that_will_not_stop_is_named() -> None:
+async def test_a_reconciler_that_does_not_stop_is_named() -> None:
     """A reconcile that ignores its cancellation ends in a ShutdownTimeoutError that names its key, in bounded time."""
     stuck = asyncio.Event()
     release = asyncio.Event()

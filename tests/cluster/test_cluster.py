@@ -93,8 +93,8 @@ def config(name: str = "a", **data: str) -> ConfigMap:
 
 @pytest.mark.behaviour(4, 5, 8)
 @pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
-async def test_a_life() -> None:
-    """Create, read, update, patch, apply, delete: each as its type promises, and no write is silent about conflicts."""
+async def test_create_update_patch_and_delete() -> None:
+    """Each verb returns the documented object, and every conflict is raised."""
     async with world(field_owner="me") as (cluster, _):
         client = cluster.uncached
         obj = await client.create(config(x="1"))
@@ -132,7 +132,7 @@ async def test_preconditions() -> None:
 
 
 @pytest.mark.behaviour(20, 21)
-async def test_apply_says_who_owns_what() -> None:
+async def test_apply_conflicts_name_the_manager() -> None:
     """Applied twice nothing changes; another owner's field is a conflict that names it; force takes it over."""
     async with world() as (cluster, _):
         client = cluster.uncached
@@ -149,7 +149,7 @@ async def test_apply_says_who_owns_what() -> None:
 
 @pytest.mark.behaviour(16)
 async def test_a_dry_run_stores_nothing() -> None:
-    """Whatever the verb; the answer is what would have been."""
+    """For every verb; the response is the object that would be stored."""
     async with world() as (cluster, _):
         client = dry_run(cluster.uncached)
         made = await client.create(config("dry"))
@@ -180,7 +180,7 @@ async def test_deleting_many_stays_in_its_namespace() -> None:
 
 
 @pytest.mark.behaviour(7, 14)
-async def test_status_and_the_rest_are_written_apart() -> None:
+async def test_status_and_spec_are_written_separately() -> None:
     """A custom kind: `update` ignores the status, ``status().update`` everything else; metadata reads and patches."""
     async with world() as (cluster, _):
         await install(cluster)
@@ -240,8 +240,8 @@ async def test_watching() -> None:
 @pytest.mark.behaviour(28)
 @pytest.mark.behaviour(27, better="Unstructured reads use the same cache.")
 @pytest.mark.behaviour(43, better="One informer serves all three, so each object is held once.")
-async def test_cached_reads_ask_nothing() -> None:
-    """After the sync get and list, in every form, cost no request; live ones do; before the start they are refused."""
+async def test_cached_reads_send_no_requests() -> None:
+    """After the sync, get and list of every representation need no request; before the start they are refused."""
     async with world() as (cluster, hook):
         for n in range(5):
             await cluster.uncached.create(config(f"c{n}"))
@@ -262,8 +262,8 @@ async def test_cached_reads_ask_nothing() -> None:
 
 
 @pytest.mark.behaviour(33)
-async def test_a_cached_list_that_is_cut_short_says_so() -> None:
-    """With a token that is refused with what to do instead; a list that is whole has none."""
+async def test_a_cached_list_with_a_limit_has_an_unusable_continue_token() -> None:
+    """The error for this token says what to do instead; a complete list has no token."""
     async with world() as (cluster, _):
         for n in range(3):
             await cluster.uncached.create(config(f"c{n}"))
@@ -282,7 +282,7 @@ async def test_a_cached_list_that_is_cut_short_says_so() -> None:
 
 
 @pytest.mark.behaviour(32, better="Each read returns a new object; `UnsafeDisableDeepCopy` is not needed.")
-async def test_a_cached_object_is_the_callers_own() -> None:
+async def test_a_cached_object_is_a_copy() -> None:
     """Changing it does not change the cache."""
     async with world() as (cluster, _):
         await cluster.uncached.create(config(x="1"))
@@ -303,8 +303,8 @@ async def test_discovery_costs_two_requests_once() -> None:
         assert len(hook.requests) == 2
 
 
-async def test_an_operator_in_the_small() -> None:
-    """A controller that waits for its CRD, sees objects, owns others, and ends without a trace."""
+async def test_a_controller_waits_for_its_crd_and_reconciles() -> None:
+    """It starts before its CRD exists, reconciles and owns objects, and leaves no task."""
     async with world(field_owner="site-operator") as (cluster, _):
         manager = Manager()
         manager.add(cluster, phase=Phase.CACHES)
@@ -347,7 +347,7 @@ async def test_the_configuration_is_not_changed() -> None:
 
 @pytest.mark.behaviour(46)
 @pytest.mark.parametrize("step", range(0, 60, 3))
-async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
+async def test_a_cancellation_at_any_moment_leaves_no_task(step: int) -> None:
     """Start, sync and stop of a cluster may be cancelled anywhere."""
     async with world() as (cluster, _):
         await cluster.cache.informer_for(ConfigMap)
@@ -362,7 +362,7 @@ async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
         assert task.cancelled()
 
 
-async def test_events_are_taken_by_the_server() -> None:
+async def test_the_server_accepts_events() -> None:
     """About namespaced and cluster-scoped objects, whatever they are called; repetitions are a series."""
     async with world(name="tester") as (cluster, _), running(cluster):
         role = unstructured("rbac.authorization.k8s.io/v1", "ClusterRole")
@@ -392,8 +392,8 @@ async def test_a_closed_cluster_drops_events() -> None:
 
 
 @pytest.mark.behaviour(46)
-async def test_a_second_start_leaves_the_first_alone() -> None:
-    """It is refused; the cache of the running cluster still serves reads and follows changes, also of Events."""
+async def test_a_second_start_is_refused_and_the_first_continues() -> None:
+    """The cache of the running cluster still serves reads and follows changes, also of Events."""
     async with world() as (cluster, _):
         running = asyncio.create_task(cluster.start())
         await cluster.wait_ready()

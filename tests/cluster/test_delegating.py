@@ -22,16 +22,16 @@ def made(**options: Any) -> tuple[Client, FakePerformer, FakePerformer]:
 
 
 @pytest.mark.parametrize("kind", [Site, UNSTRUCTURED, metadata_only(Site)])
-async def test_plain_reads_are_cached_in_every_form(kind: Any) -> None:
-    """Get and list, typed, unstructured and metadata only, ask no server."""
+async def test_plain_reads_of_every_representation_are_cached(kind: Any) -> None:
+    """Get and list, typed, unstructured and metadata only, send no request."""
     client, cached, direct = made()
     await client.get(kind, "ns/a")
     await client.list(kind, namespace="ns", label_selector="a=b", limit=3)
     assert (len(cached.seen), len(direct.seen)) == (2, 0)
 
 
-async def test_reads_that_only_the_server_can_answer() -> None:
-    """Live ones, those of a revision, of a subresource, of a further page."""
+async def test_reads_that_need_the_server_bypass_the_cache() -> None:
+    """Uncached reads, and reads of a resource version, of a subresource or of a further page."""
     client, cached, direct = made()
     await client.get(Site, "ns/a", uncached=True)
     await client.get(Site, "ns/a", resource_version="5")
@@ -43,8 +43,8 @@ async def test_reads_that_only_the_server_can_answer() -> None:
 
 
 @pytest.mark.behaviour(27, better="Unstructured reads use the same cache.")
-async def test_live_kinds_are_never_cached() -> None:
-    """In no form."""
+async def test_kinds_in_disable_cache_for_are_never_cached() -> None:
+    """For every representation."""
     client, cached, direct = made(disable_cache_for=[Site.gvk])
     for kind in (Site, UNSTRUCTURED, metadata_only(Site)):
         await client.get(kind, "ns/a")

@@ -86,7 +86,7 @@ async def test_every_write_is_read_at_once_and_without_a_request() -> None:
 
 
 async def test_a_dry_run_is_not_read() -> None:
-    """What was not stored is not there."""
+    """A cached read does not return the object of a dry run."""
     async with running() as (cluster, _):
         assert await names(cluster) == []
         await cluster.client.create(config(), dry_run=True)
@@ -119,7 +119,7 @@ async def test_an_object_that_the_server_did_not_find_is_not_read_from_the_cache
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_read_may_do_without() -> None:
+async def test_a_read_can_disable_read_own_writes() -> None:
     """With ``read_own_writes=False`` the read shows what the watch has shown."""
     async with running() as (cluster, _):
         assert await names(cluster) == []
@@ -130,8 +130,8 @@ async def test_a_read_may_do_without() -> None:
 
 
 @pytest.mark.behaviour(22)
-async def test_writes_whose_answer_is_not_the_object() -> None:
-    """Scale, metadata patches and collections: the next cached read asks the server, and is right."""
+async def test_writes_whose_response_is_not_the_object() -> None:
+    """Scale, metadata patches and collections: the next cached read goes to the server, and is up to date."""
     async with running() as (cluster, _):
         client = cluster.client
         labels = {"app": "a"}
@@ -172,8 +172,8 @@ async def test_a_pod_that_terminates_is_read_with_its_deletion() -> None:
         assert (await client.get(Pod, "default/p")).metadata.deletion_timestamp is not None
 
 
-async def test_a_read_may_ask_for_fresh_data() -> None:
-    """``max_staleness`` raises when the cache heard nothing for longer, with the reason."""
+async def test_a_read_can_limit_staleness() -> None:
+    """``max_staleness`` raises, with the reason, if the cache received nothing for longer."""
     async with running() as (cluster, _):
         await cluster.client.create(config())
         await cluster.client.get(ConfigMap, "default/a", max_staleness=30)

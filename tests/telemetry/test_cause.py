@@ -20,7 +20,7 @@ causes = st.builds(
 
 
 @given(st.lists(causes, max_size=80))
-def test_no_event_is_uncounted_and_the_number_of_causes_is_bounded(events: list[ReconcileCause]) -> None:
+def test_every_event_is_counted_and_the_number_of_causes_is_bounded(events: list[ReconcileCause]) -> None:
     """Each event counts in exactly one cause; one cause has the last version, and is own only if all events are."""
     collected = ReconcileCauses()
     for event in events:
@@ -35,8 +35,8 @@ def test_no_event_is_uncounted_and_the_number_of_causes_is_bounded(events: list[
             assert cause.own == all(e.own for e in combined)
 
 
-def test_causes_of_combined_adds_travel_together_and_later_ones_wait() -> None:
-    """What is added during processing is a cause of the next handout, not of the running one."""
+def test_causes_of_combined_adds_are_returned_together() -> None:
+    """A cause added during processing belongs to the next take, not to the running one."""
     queue: QueueCore[str] = QueueCore()
     queue.add("a", now=0, cause=ReconcileCause("one"))
     queue.add("a", now=0, after=5, cause=ReconcileCause("two"))

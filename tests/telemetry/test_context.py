@@ -54,7 +54,7 @@ async def test_fields_nest_and_follow_tasks() -> None:
     assert await outside == {}
 
 
-def test_another_log_setup_shows_controller_and_key() -> None:
+def test_other_log_configurations_show_controller_and_key() -> None:
     """Messages of opsdk end with the fields under handlers and formats of the program."""
     stream = _own_setup()
     with log_context(controller="website", namespace="default", name="site"):
@@ -159,7 +159,7 @@ def test_fields_of_a_reconcile_have_the_names_of_controller_runtime() -> None:
     assert ReconcileStarted(controller="c", name="n").log_fields() == {"controller": "c", "name": "n"}
 
 
-def test_fields_are_made_for_lines_only() -> None:
+def test_fields_are_computed_only_for_logged_lines() -> None:
     """A block without a log line never calls its function; inner fields come last and win."""
     calls = []
 

@@ -38,12 +38,12 @@ GET = RequestInfo(verb="get", resource="pods", namespace="default", name="web")
     ],
 )
 def test_one_line_and_a_traceback_for_mistakes(error: BaseException, text: str, *, with_traceback: bool) -> None:
-    """Answers of the server have no traceback; mistakes of the author's code and foreign exceptions have one."""
+    """API errors have no traceback; mistakes of the author's code and foreign exceptions have one."""
     assert describe(error) == (text, with_traceback)
 
 
 def test_a_group_is_described_by_its_parts() -> None:
-    """One mistake among answers of the server is enough for the traceback; long groups are cut."""
+    """One mistake among API errors is enough for the traceback; long groups are cut."""
     conflict = ConflictError("changed")
     assert describe(ExceptionGroup("g", [conflict, ExceptionGroup("h", [conflict])])) == ("changed; changed", False)
     assert describe(ExceptionGroup("g", [conflict, ValueError("v")])) == ("changed; ValueError: v", True)
@@ -57,7 +57,7 @@ def test_notes_are_part_of_the_text() -> None:
     assert describe(error)[0] == "no [while the tea was made]"
 
 
-def test_an_error_that_cannot_be_shown_is_named() -> None:
+def test_an_error_without_text_is_named_by_its_class() -> None:
     """An exception class whose ``__str__`` raises does not break the log."""
 
     class BrokenError(Exception):

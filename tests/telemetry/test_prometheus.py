@@ -200,7 +200,7 @@ def test_priorities_do_not_grow_without_bound() -> None:
     assert values['workqueue_depth{controller="c",name="c",priority="exceeded_cardinality_limit"}'] == 15
 
 
-def test_the_process_is_shown_unless_a_registry_is_given() -> None:
+def test_process_metrics_are_shown_unless_a_registry_is_passed() -> None:
     """A hook's own registry shows the process too; two hooks in one process do not meet."""
     one, two = PrometheusHook(), PrometheusHook()
     full(one)
@@ -209,8 +209,8 @@ def test_the_process_is_shown_unless_a_registry_is_given() -> None:
     assert 'workqueue_adds_total{controller="c",name="c"}' not in shown(two)
 
 
-def test_one_broken_hook_does_not_silence_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    """Each hook gets each record; what one raises is logged."""
+def test_a_raising_hook_does_not_stop_other_hooks(caplog: pytest.LogCaptureFixture) -> None:
+    """Each hook gets each record; exceptions are logged."""
 
     class Broken(TelemetryHook):
         def record(self, record: Record) -> None:

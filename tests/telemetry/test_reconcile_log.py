@@ -25,8 +25,8 @@ def _levels() -> Iterator[None]:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 
-def test_an_answer_of_the_server_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """The line has the wait, the request and the answer; ``error`` is a field of its own."""
+def test_an_api_error_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """The line has the delay, the request and the response; ``error`` is a field of its own."""
     log_failure(InternalServerError("Internal error occurred: injected", request=UPDATE), wait=0.005)
     (record,) = caplog.records
     assert record.getMessage() == (
@@ -37,8 +37,8 @@ def test_an_answer_of_the_server_is_one_line(caplog: pytest.LogCaptureFixture) -
     assert record.__dict__["error"].startswith("update configmaps")
 
 
-def test_a_mistake_has_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """`UsageError` names the line to repair."""
+def test_a_mistake_in_code_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The traceback of a `UsageError` names the line to correct."""
     log_failure(UsageError("no name"), wait=1)
     assert caplog.records[0].exc_info is not None
 

@@ -40,12 +40,12 @@ class RecordRequests(Wrapper):
                 _record_reads(activity, operation, None)
             raise
         finally:
-            activity.sent(_request(operation, result, status, self._clock.now() - started, reason))
+            activity.record_request(_request_sent(operation, result, status, self._clock.now() - started, reason))
         _record_reads(activity, operation, result)
         return result
 
 
-def _request(operation: Operation, result: Any, status: int, seconds: float, reason: str) -> RequestSent:
+def _request_sent(operation: Operation, result: Any, status: int, seconds: float, reason: str) -> RequestSent:
     verb = "patch" if isinstance(operation, PatchObject) else type(operation).__name__.lower()
     subresource, version = "", ""
     match operation:
@@ -78,9 +78,9 @@ def _record_reads(activity: Activity, operation: Operation, result: Any) -> None
     if isinstance(operation, Get) and not operation.subresource:
         version = "" if result is None else result.metadata.resource_version
         data = None if result is None else partial(encode, result)
-        activity.read(operation.kind.gvk, operation.key, version, cached=False, data=data)
+        activity.record_read(operation.kind.gvk, operation.key, version, cached=False, data=data)
     elif isinstance(operation, List) and isinstance(result, ObjectList):
         for obj in result:
             key = ObjectKey(obj.metadata.namespace, obj.metadata.name)
             version = obj.metadata.resource_version
-            activity.read(operation.kind.gvk, key, version, cached=False, data=partial(encode, obj))
+            activity.record_read(operation.kind.gvk, key, version, cached=False, data=partial(encode, obj))

@@ -26,16 +26,16 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def skip_a_relist(patch: pytest.MonkeyPatch) -> None:
     """After a gap, the informer watches on from the new list's version without its objects."""
-    listed = Reflector._on_listed
+    listed = Reflector._complete_list
 
     def skipped(self: Reflector, resource_version: str) -> Any:
         if not self.synced:
             return listed(self, resource_version)
-        self._listed, self._unreadable = {}, []
+        self._replacement = self.store.replacement()
         self.resource_version = resource_version
         return self._step(synced=True)
 
-    patch.setattr(Reflector, "_on_listed", skipped)
+    patch.setattr(Reflector, "_complete_list", skipped)
 
 
 def resume_without_a_version(patch: pytest.MonkeyPatch) -> None:
@@ -52,13 +52,14 @@ def resume_without_a_version(patch: pytest.MonkeyPatch) -> None:
 
 def serve_half_a_list(patch: pytest.MonkeyPatch) -> None:
     """Every second object of a list is left out."""
-    listed = Reflector._on_listed
+    listed = Reflector._complete_list
 
     def halved(self: Reflector, resource_version: str) -> Any:
-        self._listed = dict(list(self._listed.items())[::2])
+        for key in list(self._replacement.tables.entries)[1::2]:
+            self._replacement.discard(key)
         return listed(self, resource_version)
 
-    patch.setattr(Reflector, "_on_listed", halved)
+    patch.setattr(Reflector, "_complete_list", halved)
 
 
 def release_a_key_early(patch: pytest.MonkeyPatch) -> None:
