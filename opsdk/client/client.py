@@ -57,7 +57,7 @@ from opsdk.patch import Patch
 T = TypeVar("T", bound=AnyObject)
 Labels = str | Mapping[str, str] | LabelSelector | Selector
 Fields = str | Mapping[str, str] | FieldSelector
-_PLAIN_GET = GetOptions()
+_DEFAULT_GET = GetOptions()
 
 
 class Client:
@@ -121,8 +121,8 @@ class Client:
         self, kind: KindLike[T], key: ObjectKey | str, *, namespace: str = "", uncached: bool = False
     ) -> T | None:
         """Return one object, or None if it does not exist."""
-        options = GetOptions(uncached=True) if uncached else _PLAIN_GET
-        # Each reconcile reads through here, and applied children do so with values that need no conversion.
+        options = GetOptions(uncached=True) if uncached else _DEFAULT_GET
+        # Each reconcile calls this, and applied children pass values that need no conversion.
         token = kind if type(kind) is Kind else kind_of(kind)
         exact_key = key if type(key) is ObjectKey and not namespace else as_key(key, namespace)
         try:
@@ -443,7 +443,7 @@ def as_key(key: ObjectKey | str, namespace: str = "") -> ObjectKey:
     else:
         parsed = ObjectKey.parse(key)
     if parsed.namespace and namespace and parsed.namespace != namespace:
-        raise UsageError(f"the key {str(key)!r} and the namespace {namespace!r} disagree: give one of them")
+        raise UsageError(f"the key {str(key)!r} and the namespace {namespace!r} disagree: pass only one of them")
     return ObjectKey(parsed.namespace or namespace, parsed.name)
 
 

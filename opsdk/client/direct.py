@@ -48,7 +48,7 @@ WarningHandler = Callable[[RestRequest, str], None]
 
 def log_warning(request: RestRequest, text: str) -> None:
     """Log a warning of the server: the default handler."""
-    log.warning("%s: %s", request.described, text)
+    log.warning("%s: %s", request.description, text)
 
 
 class DirectClient:
@@ -59,7 +59,7 @@ class DirectClient:
         scheme: the registry of kinds.
         mapper: maps kinds to resources.
         on_warning: called for each warning of a response, without deduplication.
-        observer: learns of every successful write.
+        observer: receives every successful write.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class DirectClient:
         request = build_request(operation, mapping)
         match operation:
             case ObjectWrite():
-                response = await self._send_to(mapping, operation, request)
+                response = await self._send_for_object(mapping, operation, request)
                 self._observe(operation, mapping, request, response.body)
                 target = operation.body if operation.body is not None else operation.obj
-                return self._written(response, target, subresource=operation.subresource)
+                return self._update_target(response, target, subresource=operation.subresource)
             case Get():
-                response = await self._send_to(mapping, operation, request)
-                return self._object(response, operation.kind, subresource=operation.subresource)
+                response = await self._send_for_object(mapping, operation, request)
+                return self._decode_object(response, operation.kind, subresource=operation.subresource)
             case List():
                 return await self._list(operation, request)
             case Delete():
@@ -110,7 +110,7 @@ class DirectClient:
     async def _list(self, operation: List, request: RestRequest) -> ObjectList[AnyObject]:
         objects = decode_list((await self._send(request)).body, operation.kind)
         for bad in objects.undecodable:
-            log.error("%s: an object does not decode and is skipped: %s", request.described, bad.error)
+            log.error("%s: an object does not decode and is skipped: %s", request.description, bad.error)
         if uid := operation.options.owner_uid:  # the server has no such selector
             objects.items = [o for o in objects if any(r.uid == uid for r in o.metadata.owner_references)]
         if excluded := operation.options.exclude:
@@ -123,10 +123,12 @@ class DirectClient:
         try:
             self._observer.written(operation, mapping, request=request.body or b"", response=response)
         except Exception:
-            # The write has succeeded: its caller must learn that, whatever the observer does.
-            log.exception("%s: the write could not be recorded for cached reads", request.described)
+            # The write has succeeded, so an error of the observer must not reach the caller.
+            log.exception("%s: the write could not be recorded for cached reads", request.description)
 
-    async def _send_to(self, mapping: RestMapping, operation: Get | ObjectWrite, request: RestRequest) -> RestResponse:
+    async def _send_for_object(
+        self, mapping: RestMapping, operation: Get | ObjectWrite, request: RestRequest
+    ) -> RestResponse:
         """Send a request for one object. If it does not exist, cached reads must not return it any more."""
         try:
             return await self._send(request)
@@ -142,7 +144,7 @@ class DirectClient:
         raise_for_status(response, request)
         return response
 
-    def _object(self, response: RestResponse, kind: Kind[AnyObject], *, subresource: str) -> AnyObject:
+    def _decode_object(self, response: RestResponse, kind: Kind[AnyObject], *, subresource: str) -> AnyObject:
         representation = kind.representation
         if subresource and issubclass(representation, TypedObject) and representation.gvk.kind:
             kind = Kind(representation.gvk, representation)
@@ -150,7 +152,7 @@ class DirectClient:
             kind = _kind_of_response(response.body, representation)
         return decode(response.body, kind)
 
-    def _written(self, response: RestResponse, target: AnyObject, *, subresource: str) -> AnyObject:
+    def _update_target(self, response: RestResponse, target: AnyObject, *, subresource: str) -> AnyObject:
         """Update `target` to the server's state and return it.
 
         A Status response (evictions, bindings) and a subresource with another kind (scale) leave it unchanged.
@@ -177,13 +179,13 @@ class DirectClient:
         """Open the stream. Leaving the block closes it."""
         request = build_watch(operation, await self.mapper.mapping_for(operation.kind.gvk))
         async with self.transport.stream(request) as stream:
-            yield _events(stream, operation.kind, request.info)
+            yield _decode_events(stream, operation.kind, request.info)
 
     def __repr__(self) -> str:
         return f"<DirectClient over {self.transport!r}>"
 
 
-async def _events(
+async def _decode_events(
     chunks: AsyncIterator[bytes], kind: Kind[Any], request: RequestInfo
 ) -> AsyncIterator[WatchEvent[Any]]:
     decoder = WatchDecoder(kind.gvk)

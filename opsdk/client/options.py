@@ -24,8 +24,8 @@ class GetOptions(msgspec.Struct, frozen=True, kw_only=True):
         resource_version: empty for the latest; ``"0"`` for any version in the server's cache; else at least this one.
         uncached: read from the server even if the client has a cache.
         read_own_writes: a cached read is never older than the last write through this client.
-        max_staleness: raise `StaleCacheError` if the cache heard nothing from the server for longer, in seconds. An
-            idle watch is heard from once a minute.
+        max_staleness: seconds; raise `StaleCacheError` if the cache received nothing from the server for longer. An
+            idle watch sends a bookmark once a minute.
     """
 
     resource_version: str = ""

@@ -14,14 +14,14 @@ from opsdk.client.operations import Operation, Watch
 
 
 class WriteObserver(Protocol):
-    """Learns of every successful write, and of objects that the server does not have."""
+    """Receives every successful write, and the keys of objects that the server does not have."""
 
     def written(self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes) -> None:
         """Called with the bodies of request and response before the write returns to its caller. Must not block."""
         ...
 
     def missing(self, mapping: RestMapping, key: ObjectKey) -> None:
-        """Called when the server does not find an object that was to be read or changed. Must not block."""
+        """Called when the server returns 404 for an object that is read or written. Must not block."""
         ...
 
 

@@ -82,13 +82,13 @@ def build_request(operation: Operation, mapping: RestMapping) -> RestRequest:
 def _get(operation: Get, mapping: RestMapping) -> RestRequest:
     target = RequestTarget(mapping, operation.key.namespace, operation.key.name, operation.subresource)
     _require_name(target)
-    query = _pairs(resourceVersion=operation.options.resource_version)
+    query = _query_pairs(resourceVersion=operation.options.resource_version)
     return target.request("get", "GET", query=query, headers={"Accept": accept(operation.kind)})
 
 
 def _list(operation: List, mapping: RestMapping) -> RestRequest:
     o = operation.options
-    query = selector_query(o.label_selector, o.field_selector) + _pairs(
+    query = selector_query(o.label_selector, o.field_selector) + _query_pairs(
         limit="" if o.limit is None else str(o.limit),
         **{"continue": o.continue_token},
         resourceVersion=o.resource_version,
@@ -103,7 +103,7 @@ def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
     """Return the request for a watch."""
     o = operation.options
     query = [("watch", "true"), *selector_query(o.label_selector, o.field_selector)]
-    query += _pairs(
+    query += _query_pairs(
         resourceVersion=o.resource_version,
         allowWatchBookmarks="true" if o.bookmarks or o.initial_events else "",
         timeoutSeconds="" if o.timeout is None else str(o.timeout),
@@ -126,8 +126,11 @@ def selector_query(label_selector: Selector, field_selector: FieldSelector) -> l
     """Return the selectors as query pairs."""
     if label_selector.nothing or field_selector.nothing:
         # Selector syntax cannot express "match nothing", so use a contradiction.
-        return [("labelSelector", "opsdk.dev/nothing,!opsdk.dev/nothing"), *_pairs(fieldSelector=str(field_selector))]
-    return _pairs(labelSelector=str(label_selector), fieldSelector=str(field_selector))
+        return [
+            ("labelSelector", "opsdk.dev/nothing,!opsdk.dev/nothing"),
+            *_query_pairs(fieldSelector=str(field_selector)),
+        ]
+    return _query_pairs(labelSelector=str(label_selector), fieldSelector=str(field_selector))
 
 
 # ------------------------------------------------------------------ writing
@@ -199,7 +202,7 @@ def _write_headers(obj: AnyObject, content_type: str) -> dict[str, str]:
 
 
 def _write_query(options: WriteOptions) -> list[tuple[str, str]]:
-    return _pairs(
+    return _query_pairs(
         dryRun="All" if options.dry_run else "",
         fieldManager=options.field_owner,
         fieldValidation=options.field_validation or "",
@@ -245,7 +248,7 @@ def _require_name(target: RequestTarget) -> None:
         raise UsageError(f"{kind} is namespaced: {target.name!r} needs a namespace")
 
 
-def _pairs(**values: str) -> list[tuple[str, str]]:
+def _query_pairs(**values: str) -> list[tuple[str, str]]:
     return [(name, value) for name, value in values.items() if value]
 
 

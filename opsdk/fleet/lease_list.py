@@ -56,4 +56,4 @@ class LeaseList:
         return list(self._decoded.values())
 
     def __repr__(self) -> str:
-        return f"<LeaseList {self._request.described}: {len(self._decoded)} leases>"
+        return f"<LeaseList {self._request.description}: {len(self._decoded)} leases>"

@@ -8,7 +8,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 _SIZE: Final = 256 * 1024
-"""As much as asyncio receives at once."""
+"""Bytes that asyncio receives at once."""
 _BUFFERS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
 
 

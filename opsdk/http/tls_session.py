@@ -28,8 +28,8 @@ _WRITABLE: Final = (TlsState.OPEN, TlsState.PEER_CLOSED)
 class TlsSession:
     r"""A TLS connection between two buffers. It does not know the socket.
 
-    The caller sends `outgoing` to the peer after each call. No method raises for what the peer sends: a protocol error
-    ends the session, see `error`.
+    The caller sends `outgoing` to the peer after each call. No method raises for invalid bytes of the peer: a protocol
+    error ends the session, see `error`.
 
     Args:
         context: the TLS context.
@@ -40,7 +40,7 @@ class TlsSession:
     Attributes:
         object: the connection of `ssl`, for certificates and ciphers.
         state: see `TlsState`.
-        error: what ended the session; None if nothing has failed.
+        error: the exception that ended the session; None without a failure.
         outgoing: ciphertext for the peer.
         backlog: plaintext that waits for the end of a handshake.
 
@@ -83,7 +83,7 @@ class TlsSession:
     def receive(self, data: bytes | bytearray | memoryview) -> bytes:
         """Take ciphertext of any length, and return the plaintext that it completes.
 
-        Records before an invalid one are returned; `state` and `error` then tell the rest.
+        Records before an invalid one are returned; `state` and `error` then hold the failure.
         """
         if len(data) > SLICE:
             view = memoryview(data)

@@ -20,9 +20,9 @@ SHUTDOWN_TIMEOUT: Final = 5.0
 UpperProtocol = asyncio.Protocol | SharedBufferProtocol
 """A protocol with `data_received`."""
 # One write to the socket: a system call each would cost more than the encryption.
-_BATCH: Final = 16 * SLICE
+_BATCH_BYTES: Final = 16 * SLICE
 # Replaces the protocol of a closed connection, which ends the reference cycle between both.
-_NO_PROTOCOL: Final = asyncio.Protocol()
+_CLOSED_PROTOCOL: Final = asyncio.Protocol()
 
 
 class TlsTransport(SharedBufferProtocol, asyncio.Transport):
@@ -63,7 +63,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         self._connected = self._closing = False
         self._paused = self._write_paused = self._lower_full = False
         # Plaintext that arrived with the end of the handshake, for a protocol that paused in `connection_made`.
-        self._held = b""
+        self._held_plaintext = b""
 
     # -- asyncio.Protocol, for the lower transport
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -74,7 +74,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         self._session.start()
         self._flush()
         if self._session.error is not None:
-            self._settle()
+            self._handle_session_state()
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
@@ -84,16 +84,16 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
             if self._closing or session.error is not None or session.state is TlsState.HANDSHAKING:
                 plaintext = b""
             else:
-                self._open()
+                self._on_handshake_complete()
         if plaintext and not self._closing:
-            if self._paused or self._held:
-                self._held += plaintext
+            if self._paused or self._held_plaintext:
+                self._held_plaintext += plaintext
             else:
                 self._protocol.data_received(plaintext)
         if session.outgoing.pending:
             self._flush()
         if session.state is not TlsState.OPEN or self._write_paused:
-            self._settle()
+            self._handle_session_state()
 
     def eof_received(self) -> bool:
         """See `asyncio.Protocol`. Returns False, so the lower transport sends what is buffered and closes."""
@@ -112,7 +112,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        protocol, self._protocol = self._protocol, _NO_PROTOCOL
+        protocol, self._protocol = self._protocol, _CLOSED_PROTOCOL
         error = exc or self._error
         if self._connected:
             protocol.connection_lost(error)
@@ -139,13 +139,13 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         session = self._session
         if len(data) > SLICE:
             view = memoryview(data)
-            for start in range(0, len(view), _BATCH):
-                self._write_batch(view[start : start + _BATCH])
+            for start in range(0, len(view), _BATCH_BYTES):
+                self._write_batch(view[start : start + _BATCH_BYTES])
         else:
             session.write(data)
             self._lower.write(session.outgoing.read())
         if session.backlog or session.state is TlsState.CLOSED:
-            self._settle()
+            self._handle_session_state()
 
     def close(self) -> None:
         """See `asyncio.Transport`. Sends close_notify after the buffered bytes, and awaits the peer's."""
@@ -181,7 +181,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         if self._paused and not self._closing and self._lower is not None:
             self._paused = False
             self._lower.resume_reading()
-            if self._held:
+            if self._held_plaintext:
                 self._loop.call_soon(self._deliver_held)
 
     def is_reading(self) -> bool:
@@ -225,7 +225,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         return default if self._lower is None else self._lower.get_extra_info(name, default)
 
     # -- internals
-    def _open(self) -> None:
+    def _on_handshake_complete(self) -> None:
         self._connected = True
         if self._timer is not None:
             self._timer.cancel()
@@ -246,7 +246,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         assert self._lower is not None
         self._lower.write(self._session.outgoing.read())
 
-    def _settle(self) -> None:
+    def _handle_session_state(self) -> None:
         """React to a session that is not simply open: it ended, the peer closed it, or plaintext waits."""
         assert self._lower is not None
         session = self._session
@@ -255,7 +255,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
             self._lower.abort()
         elif session.state is TlsState.CLOSED:
             self._lower.close()
-        elif session.state is TlsState.PEER_CLOSED and not self._held and not self._closing:
+        elif session.state is TlsState.PEER_CLOSED and not self._held_plaintext and not self._closing:
             self._protocol.eof_received()
             self.close()
         else:
@@ -273,9 +273,9 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
     def _deliver_held(self) -> None:
         if self._paused or self._closing:
             return
-        plaintext, self._held = self._held, b""
+        plaintext, self._held_plaintext = self._held_plaintext, b""
         self._protocol.data_received(plaintext)
-        self._settle()
+        self._handle_session_state()
 
     def _on_handshake_timeout(self) -> None:
         self._error = ConnectionAbortedError(f"the TLS handshake took longer than {self._handshake_timeout:g} s")

@@ -189,11 +189,11 @@ def _contradiction(config: Config) -> str:
     return ""
 
 
-_SECRET = frozenset({"token", "password", "client_key_data"})
+_SECRET_FIELDS = frozenset({"token", "password", "client_key_data"})
 
 
 def _redacted(name: str, value: object) -> str:
-    if name in _SECRET:
+    if name in _SECRET_FIELDS:
         return _REDACTED
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"

@@ -47,14 +47,14 @@ class Dialer:
         try:
             async with asyncio.timeout(DIAL_TIMEOUT):
                 if self._proxy is not None:
-                    return await self._through(self._proxy, where)
-                return await self._directly(where)
+                    return await self._dial_proxy(self._proxy, where)
+                return await self._dial_direct(where)
         except TimeoutError as error:
             raise ConnectError(f"{where}: no connection within {DIAL_TIMEOUT:g} s") from error
         except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where=where) from error
 
-    async def _directly(self, where: str) -> ClientConnection:
+    async def _dial_direct(self, where: str) -> ClientConnection:
         endpoint, make = self._endpoint, partial(ClientConnection, where)
         if endpoint.scheme == "http":
             return await connect(endpoint.host, endpoint.port, None, "", make)
@@ -72,7 +72,7 @@ class Dialer:
         resumption.opened(connection.transport.get_extra_info("ssl_object"))
         return connection
 
-    async def _through(self, proxy: ProxyServer, where: str) -> ClientConnection:
+    async def _dial_proxy(self, proxy: ProxyServer, where: str) -> ClientConnection:
         # The proxy's own certificate is verified against the system, not against the cluster's CA.
         context = ssl.create_default_context() if proxy.scheme == "https" else None
         connection = await connect(proxy.host, proxy.port, context, "", partial(ClientConnection, where))

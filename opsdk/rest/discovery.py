@@ -74,53 +74,53 @@ class DiscoveredGroups(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # ------------------------------------------------------------------ the wire: absent and null are the same everywhere
-class _Wire(msgspec.Struct, rename="camel"):
+class _TypeMeta(msgspec.Struct, rename="camel"):
     kind: str = ""
 
 
-class _Gvk(msgspec.Struct):
+class _GroupVersionKind(msgspec.Struct):
     group: str = ""
     version: str = ""
     kind: str = ""
 
 
-class _AggSubresource(msgspec.Struct, rename="camel"):
+class _SubresourceDiscovery(msgspec.Struct, rename="camel"):
     subresource: str
-    response_kind: _Gvk | None = None
+    response_kind: _GroupVersionKind | None = None
     verbs: list[str] | None = None
 
 
-class _AggResource(msgspec.Struct, rename="camel"):
+class _ResourceDiscovery(msgspec.Struct, rename="camel"):
     resource: str
-    response_kind: _Gvk | None = None
+    response_kind: _GroupVersionKind | None = None
     scope: str = ""
     singular_resource: str = ""
     verbs: list[str] | None = None
     short_names: list[str] | None = None
     categories: list[str] | None = None
-    subresources: list[_AggSubresource] | None = None
+    subresources: list[_SubresourceDiscovery] | None = None
 
 
-class _AggVersion(msgspec.Struct):
+class _VersionDiscovery(msgspec.Struct):
     version: str
     freshness: str = ""
-    resources: list[_AggResource] | None = None
+    resources: list[_ResourceDiscovery] | None = None
 
 
-class _Named(msgspec.Struct):
+class _ObjectMeta(msgspec.Struct):
     name: str = ""
 
 
-class _AggGroup(msgspec.Struct):
-    metadata: _Named = msgspec.field(default_factory=_Named)
-    versions: list[_AggVersion] | None = None
+class _GroupDiscovery(msgspec.Struct):
+    metadata: _ObjectMeta = msgspec.field(default_factory=_ObjectMeta)
+    versions: list[_VersionDiscovery] | None = None
 
 
-class _AggList(msgspec.Struct):
-    items: list[_AggGroup] | None = None
+class _GroupDiscoveryList(msgspec.Struct):
+    items: list[_GroupDiscovery] | None = None
 
 
-class _CoreVersions(msgspec.Struct):
+class _ApiVersions(msgspec.Struct):
     versions: list[str] | None = None
 
 
@@ -169,24 +169,24 @@ def _decode(response: RestResponse, kind: type[_T], path: str) -> _T:
 def from_aggregated(response: RestResponse, path: str) -> DiscoveredGroups:
     """Decode an ``APIGroupDiscoveryList``."""
     groups, resources, failures = [], [], {}
-    for item in _decode(response, _AggList, path).items or ():
+    for item in _decode(response, _GroupDiscoveryList, path).items or ():
         name, versions = item.metadata.name, item.versions or []
         if not versions:
             continue
         groups.append(ApiGroup(name=name, versions=tuple(v.version for v in versions)))
         for version in versions:
             if version.freshness == "Stale":
-                label = _label(name, version.version)
+                label = _group_version_text(name, version.version)
                 failures[label] = ServiceUnavailableError(f"the discovery of {label} is stale: its server is down")
                 continue
-            resources += [_aggregated(name, version.version, resource) for resource in version.resources or ()]
+            resources += [_resource_of(name, version.version, resource) for resource in version.resources or ()]
     return DiscoveredGroups(groups=groups, resources=resources, failures=failures)
 
 
-def _aggregated(group: str, version: str, found: _AggResource) -> ApiResource:
+def _resource_of(group: str, version: str, found: _ResourceDiscovery) -> ApiResource:
     subresources = {}
     for sub in found.subresources or ():
-        gvk = sub.response_kind or _Gvk()
+        gvk = sub.response_kind or _GroupVersionKind()
         subresources[sub.subresource] = ApiSubresource(
             name=sub.subresource,
             group=gvk.group if gvk.version else group,
@@ -210,7 +210,7 @@ def _aggregated(group: str, version: str, found: _AggResource) -> ApiResource:
 
 def from_resource_list(response: RestResponse, group: str, version: str) -> list[ApiResource]:
     """Decode an ``APIResourceList``. ``pods/status`` becomes a subresource of ``pods``."""
-    listed = _decode(response, _ResourceList, _label(group, version)).resources or []
+    listed = _decode(response, _ResourceList, _group_version_text(group, version)).resources or []
     subresources: dict[str, dict[str, ApiSubresource]] = {}
     for resource in listed:
         parent, slash, name = resource.name.partition("/")
@@ -240,7 +240,7 @@ def from_resource_list(response: RestResponse, group: str, version: str) -> list
     ]
 
 
-def _label(group: str, version: str) -> str:
+def _group_version_text(group: str, version: str) -> str:
     return f"{group}/{version}" if group else version
 
 
@@ -264,7 +264,7 @@ def join(parts: Iterable[DiscoveredGroups]) -> DiscoveredGroups:
 
 # ------------------------------------------------------------------ requests
 class DiscoveryTransport(Protocol):
-    """What discovery needs of a transport."""
+    """The method of a transport that discovery uses."""
 
     async def send(self, request: RestRequest, *, timeout: float | None = None) -> RestResponse:  # noqa: ASYNC109 - as Transport.send
         """Return the response, whatever its status. See `opsdk.rest.transport.Transport.send`."""
@@ -276,7 +276,7 @@ class Discovery:
 
     def __init__(self, transport: DiscoveryTransport) -> None:
         self._transport = transport
-        self._slots = asyncio.Semaphore(_CONCURRENCY)
+        self._semaphore = asyncio.Semaphore(_CONCURRENCY)
 
     async def fetch(self) -> DiscoveredGroups:
         """Return everything served. A failing group is recorded in ``failures``.
@@ -285,13 +285,13 @@ class Discovery:
         """
         try:
             async with asyncio.TaskGroup() as tasks:
-                core = tasks.create_task(self._root("/api"), name="discovery/api")
-                groups = tasks.create_task(self._root("/apis"), name="discovery/apis")
+                core = tasks.create_task(self._fetch_root("/api"), name="discovery/api")
+                groups = tasks.create_task(self._fetch_root("/apis"), name="discovery/apis")
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None  # callers expect the plain error
         return join((core.result(), groups.result()))
 
-    async def _root(self, path: str) -> DiscoveredGroups:
+    async def _fetch_root(self, path: str) -> DiscoveredGroups:
         """Fetch one of the two roots, in either format."""
         request = RestRequest("GET", path, headers={"Accept": _AGGREGATED})
         response = await self._transport.send(request, timeout=_TIMEOUT)
@@ -299,29 +299,31 @@ class Discovery:
             # A server may serve only one of the two roots.
             return DiscoveredGroups()
         raise_for_status(response, request)
-        if _decode(response, _Wire, path).kind == "APIGroupDiscoveryList":
+        if _decode(response, _TypeMeta, path).kind == "APIGroupDiscoveryList":
             return from_aggregated(response, path)
         if path == "/api":
-            versions = tuple(_decode(response, _CoreVersions, path).versions or ())
+            versions = tuple(_decode(response, _ApiVersions, path).versions or ())
             groups = [ApiGroup(name="", versions=versions)] if versions else []
         else:
             listed = _decode(response, _GroupList, path).groups or []
             groups = [ApiGroup(name=g.name, versions=_preferred_first(g)) for g in listed if g.versions]
         async with asyncio.TaskGroup() as tasks:
             tasks_by_version = [
-                tasks.create_task(self._group_version(group.name, version), name=f"discovery/{group.name}/{version}")
+                tasks.create_task(
+                    self._fetch_group_version(group.name, version), name=f"discovery/{group.name}/{version}"
+                )
                 for group in groups
                 for version in group.versions
             ]
         discovered = join(task.result() for task in tasks_by_version)
         return replace(discovered, groups=tuple(groups))
 
-    async def _group_version(self, group: str, version: str) -> DiscoveredGroups:
+    async def _fetch_group_version(self, group: str, version: str) -> DiscoveredGroups:
         """Return the resources of one group version, or its failure."""
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         request = RestRequest("GET", path, headers={"Accept": "application/json"})
         try:
-            async with self._slots:
+            async with self._semaphore:
                 response = await self._transport.send(request, timeout=_TIMEOUT)
             raise_for_status(response, request)
             return DiscoveredGroups(resources=from_resource_list(response, group, version))
@@ -329,4 +331,4 @@ class Discovery:
             # A CRD was deleted since the group list was read.
             return DiscoveredGroups()
         except OpsdkError as error:
-            return DiscoveredGroups(failures={_label(group, version): error})
+            return DiscoveredGroups(failures={_group_version_text(group, version): error})

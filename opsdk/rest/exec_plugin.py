@@ -24,17 +24,17 @@ from opsdk.structured_merge.value import JsonObject
 _MAX_STDERR = 2000
 
 
-class _Status(msgspec.Struct, rename="camel"):
+class _ExecCredentialStatus(msgspec.Struct, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
     expiration_timestamp: datetime | None = None
 
 
-class _Printed(msgspec.Struct, rename="camel"):
+class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    status: _Status | None = None
+    status: _ExecCredentialStatus | None = None
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -77,24 +77,24 @@ def exec_info(plugin: ExecConfig, config: Config, *, interactive: bool) -> str:
 def parse_credential(printed: bytes, plugin: ExecConfig) -> Credential:
     """Parse a plugin's output. Raises `ConfigError`; its message never quotes the output."""
     try:
-        credential = msgspec.json.decode(printed, type=_Printed)
+        credential = msgspec.json.decode(printed, type=_ExecCredential)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # msgspec's message has paths and types, not values.
-        raise _problem(plugin, f"printed an invalid ExecCredential: {error}") from None
+        raise _plugin_error(plugin, f"printed an invalid ExecCredential: {error}") from None
     if credential.kind != "ExecCredential" or credential.api_version != plugin.api_version:
         got = f"{credential.api_version!r} {credential.kind!r}"
-        raise _problem(plugin, f"printed {got} instead of {plugin.api_version!r} 'ExecCredential'")
+        raise _plugin_error(plugin, f"printed {got} instead of {plugin.api_version!r} 'ExecCredential'")
     status = credential.status
     if status is None:
-        raise _problem(plugin, "printed no status")
+        raise _plugin_error(plugin, "printed no status")
     cert, key = status.client_certificate_data or "", status.client_key_data or ""
     if bool(cert) != bool(key):
-        raise _problem(plugin, "printed only one of clientCertificateData and clientKeyData")
+        raise _plugin_error(plugin, "printed only one of clientCertificateData and clientKeyData")
     if not cert and not status.token:
-        raise _problem(plugin, "printed neither a token nor a client certificate")
+        raise _plugin_error(plugin, "printed neither a token nor a client certificate")
     expires = status.expiration_timestamp
     if expires is not None and expires.tzinfo is None:
-        raise _problem(plugin, "printed an expirationTimestamp without a time zone")
+        raise _plugin_error(plugin, "printed an expirationTimestamp without a time zone")
     return Credential(
         token=status.token or "",
         client_cert=ClientCert(cert.encode(), key.encode()) if cert else None,
@@ -102,7 +102,7 @@ def parse_credential(printed: bytes, plugin: ExecConfig) -> Credential:
     )
 
 
-def _problem(plugin: ExecConfig, words: str) -> ConfigError:
+def _plugin_error(plugin: ExecConfig, words: str) -> ConfigError:
     hint = f"\n{plugin.install_hint}" if plugin.install_hint else ""
     return ConfigError(f"credential plugin {plugin.command!r} {words}{hint}")
 
@@ -125,15 +125,15 @@ class ExecCredentials:
 
     async def headers(self) -> dict[str, str]:
         """Run the plugin if there is no valid credential. Cancellation kills it."""
-        credential = self._valid()
+        credential = self._valid_credential()
         if credential is None:
             async with self._lock:
-                credential = self._valid()
+                credential = self._valid_credential()
                 if credential is None:
                     self._credential = credential = parse_credential(await self._run(), self._plugin)
         return {"Authorization": f"Bearer {credential.token}"} if credential.token else {}
 
-    def _valid(self) -> Credential | None:
+    def _valid_credential(self) -> Credential | None:
         credential = self._credential
         if credential is not None and credential.expires is not None and self._clock.wall() >= credential.expires:
             return None
@@ -146,7 +146,7 @@ class ExecCredentials:
 
     async def _run(self) -> bytes:
         plugin = self._plugin
-        interactive = _interactive(plugin)
+        interactive = _is_interactive(plugin)
         env = {**os.environ, **plugin.env}
         env["KUBERNETES_EXEC_INFO"] = exec_info(plugin, self._config, interactive=interactive)
         try:
@@ -160,7 +160,7 @@ class ExecCredentials:
                 stderr=None if interactive else asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise _problem(plugin, f"cannot be run: {error.strerror or error}") from error
+            raise _plugin_error(plugin, f"cannot be run: {error.strerror or error}") from error
         try:
             stdout, stderr = await process.communicate()
         except BaseException:
@@ -170,7 +170,7 @@ class ExecCredentials:
             raise
         if process.returncode:
             stderr_text = (stderr or b"")[-_MAX_STDERR:].decode(errors="replace").strip()
-            problem = _problem(plugin, f"failed with exit code {process.returncode}: {stderr_text}")
+            problem = _plugin_error(plugin, f"failed with exit code {process.returncode}: {stderr_text}")
             raise UnauthorizedError(str(problem))
         return stdout
 
@@ -178,11 +178,11 @@ class ExecCredentials:
         return f"<ExecCredentials {self._plugin.command!r}: {'credential' if self._credential else 'no credential'}>"
 
 
-def _interactive(plugin: ExecConfig) -> bool:
+def _is_interactive(plugin: ExecConfig) -> bool:
     """Whether the plugin may prompt on the terminal."""
     if plugin.interactive_mode == "Never":
         return False
     terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not terminal:
-        raise _problem(plugin, "needs a terminal (interactiveMode: Always), but standard input is not a terminal")
+        raise _plugin_error(plugin, "needs a terminal (interactiveMode: Always), but standard input is not a terminal")
     return terminal

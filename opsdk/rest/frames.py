@@ -82,7 +82,7 @@ class WatchDecoder:
     """Decodes the chunks of a watch stream into frames.
 
     Args:
-        watched: what is watched, for the error message.
+        watched: the kind, for the error message.
     """
 
     def __init__(self, watched: object) -> None:

@@ -16,7 +16,9 @@ from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
 # Headers that the transport or the connection sets.
-_OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"})
+_TRANSPORT_HEADERS = frozenset(
+    {"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"}
+)
 
 
 def httpx_client(transport: Transport) -> httpx.AsyncClient:
@@ -38,14 +40,16 @@ class HttpxTransport(httpx.AsyncBaseTransport):
         ours, url = self._transport.endpoint, request.url
         port = url.port or {"http": 80, "https": 443}.get(url.scheme)
         if (url.scheme, url.host, port) != (ours.scheme, ours.host, ours.port):
-            raise UsageError(f"{url.scheme}://{url.host}:{port} is not {ours}; this client has one server")
+            raise UsageError(
+                f"{url.scheme}://{url.host}:{port} is not {ours}: this client sends requests to that server only"
+            )
         raw = request.url.raw_path.decode("ascii")
         if not raw.startswith(ours.base_path):
             raise UsageError(f"{raw.partition('?')[0]} is outside {ours}")
         plain = RestRequest(
             request.method,
             raw.removeprefix(ours.base_path),
-            headers={name: value for name, value in request.headers.items() if name.lower() not in _OWN_HEADERS},
+            headers={name: value for name, value in request.headers.items() if name.lower() not in _TRANSPORT_HEADERS},
             body=await request.aread(),
         )
         exchange = await self._transport.exchange(plain)

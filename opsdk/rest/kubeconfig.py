@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-_INTERACTIVE = ("Never", "IfAvailable", "Always")
+_INTERACTIVE_MODES = ("Never", "IfAvailable", "Always")
 
 
 class KubeconfigEntry(msgspec.Struct, frozen=True):
@@ -200,13 +200,13 @@ def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
     if name not in kubeconfig.contexts:
         raise ConfigError(f"{files}: no context {name!r}; available: {available}")
     chosen = kubeconfig.contexts[name]
-    cluster = _referenced(kubeconfig.clusters, chosen, "cluster")
+    cluster = _resolve_reference(kubeconfig.clusters, chosen, "cluster")
     if cluster is None:
         raise chosen.fail("names no cluster")
     server = cluster.text("server")
     if not server:
         raise cluster.fail("has no server")
-    user = _referenced(kubeconfig.users, chosen, "user")
+    user = _resolve_reference(kubeconfig.users, chosen, "user")
     settings = _cluster_settings(cluster) | (_user_settings(user, cluster) if user else {})
     try:
         return Config(host=server, namespace=chosen.text("namespace") or "default", **settings)
@@ -214,7 +214,9 @@ def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
         raise chosen.fail(str(error)) from error
 
 
-def _referenced(table: Mapping[str, KubeconfigEntry], context: KubeconfigEntry, key: str) -> KubeconfigEntry | None:
+def _resolve_reference(
+    table: Mapping[str, KubeconfigEntry], context: KubeconfigEntry, key: str
+) -> KubeconfigEntry | None:
     name = context.text(key)
     if not name:
         return None
@@ -258,11 +260,11 @@ def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObjec
             groups=user.strings("as-groups"),
             extra={str(key): values.strings(key) for key in extra},
         ),
-        "exec": _exec(user, cluster),
+        "exec": _exec_config(user, cluster),
     }
 
 
-def _exec(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:
+def _exec_config(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:
     data = user.data.get("exec")
     if not data:
         return None
@@ -275,8 +277,8 @@ def _exec(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:
     if version not in _EXEC_VERSIONS:
         raise entry.fail(f"apiVersion must be one of {', '.join(_EXEC_VERSIONS)}, not {version!r}")
     mode = entry.text("interactiveMode") or "IfAvailable"
-    if mode not in _INTERACTIVE:
-        raise entry.fail(f"interactiveMode must be one of {', '.join(_INTERACTIVE)}, not {mode!r}")
+    if mode not in _INTERACTIVE_MODES:
+        raise entry.fail(f"interactiveMode must be one of {', '.join(_INTERACTIVE_MODES)}, not {mode!r}")
     env = entry.data.get("env") or []
     if not isinstance(env, list) or not all(isinstance(item, dict) for item in env):
         raise entry.fail("env must be a list of name and value")

@@ -16,8 +16,8 @@ from opsdk.errors import RequestInfo, UsageError
 
 # RFC 3986 allows these in a path segment, besides letters, digits and "-._~".
 _SEGMENT_SAFE = "!$&'()*+,;=:@"
-# A segment of these needs no escapes: nearly every one.
-_PLAIN = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
+# Nearly every segment: it needs no escapes.
+_UNESCAPED_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 
 
 class RestRequest(msgspec.Struct, frozen=True):
@@ -63,11 +63,11 @@ class RestRequest(msgspec.Struct, frozen=True):
         >>> RestRequest("GET", "/api/v1/pods", query=[("labelSelector", "a in (b,c)")]).target
         '/api/v1/pods?labelSelector=a+in+%28b%2Cc%29'
         """
-        return f"{self.path}?{_encoded(tuple(self.query))}" if self.query else self.path
+        return f"{self.path}?{_encode_query(tuple(self.query))}" if self.query else self.path
 
     @property
     def info(self) -> RequestInfo:
-        """What errors, logs and traces say about the request: no query, headers or body."""
+        """The request without query, headers and body, for errors, logs and traces."""
         if not self.resource:
             return RequestInfo(verb=self.method, path=self.path)
         return RequestInfo(
@@ -81,17 +81,17 @@ class RestRequest(msgspec.Struct, frozen=True):
         )
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The request in words, for messages.
 
-        >>> RestRequest("GET", "/api/v1/pods", verb="list", resource="pods").described
+        >>> RestRequest("GET", "/api/v1/pods", verb="list", resource="pods").description
         'list pods'
         """
         return str(self.info)
 
 
 @lru_cache(maxsize=256)  # most requests have one of a few queries: the field owner, the page size
-def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+def _encode_query(query: tuple[tuple[str, str], ...]) -> str:
     return urlencode(query)
 
 
@@ -111,9 +111,9 @@ def resource_path(  # noqa: PLR0917 - the order of the path itself
         raise UsageError(f"a path needs a version and a resource, not {version!r} and {resource!r}")
     path = _collection_path(group, version, resource, namespace)
     if name:
-        path += f"/{_escaped(name)}"
+        path += f"/{_escape_segment(name)}"
     if subresource:
-        path += "".join([f"/{_escaped(segment)}" for segment in subresource.split("/")])
+        path += "".join([f"/{_escape_segment(segment)}" for segment in subresource.split("/")])
     return path
 
 
@@ -122,11 +122,11 @@ def _collection_path(group: str, version: str, resource: str, namespace: str) ->
     segments = ["apis", group, version] if group else ["api", version]
     if namespace:
         segments += ["namespaces", namespace]
-    return "".join(f"/{_escaped(segment)}" for segment in (*segments, resource))
+    return "".join(f"/{_escape_segment(segment)}" for segment in (*segments, resource))
 
 
-def _escaped(segment: str) -> str:
-    if _PLAIN.fullmatch(segment):
+def _escape_segment(segment: str) -> str:
+    if _UNESCAPED_SEGMENT.fullmatch(segment):
         return segment
     if segment in {".", ".."}:
         raise UsageError(f"{segment!r} is not allowed as a path segment: it would change the path")

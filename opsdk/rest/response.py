@@ -46,7 +46,7 @@ class RestResponse(msgspec.Struct, frozen=True):
 
 # ------------------------------------------------------------------ errors
 # Reason and message for a response without a Status object (NewGenericServerResponse). Tools match these texts.
-_GENERIC: Mapping[int, tuple[str, str]] = {
+_GENERIC_REASONS: Mapping[int, tuple[str, str]] = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),
     403: ("Forbidden", ""),
@@ -64,7 +64,7 @@ _GENERIC: Mapping[int, tuple[str, str]] = {
         "the server was unable to return a response in the time allotted, but may still be processing the request",
     ),
 }
-_NO_FORMAT = "the server was unable to respond with a content type that the client supports"
+_CONTENT_TYPE_MESSAGE = "the server was unable to respond with a content type that the client supports"
 
 
 def raise_for_status(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> None:
@@ -108,10 +108,10 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
 def _generic_reason(code: int, text: str, method: str) -> tuple[str, str]:
     """Return reason and message for an HTTP status."""
     if code == 409 and method == "POST":
-        return "AlreadyExists", _GENERIC[409][1]
-    if code in _GENERIC:
-        reason, message = _GENERIC[code]
-        return reason, message or (_NO_FORMAT if text == "unknown" and code in {406, 415} else text)
+        return "AlreadyExists", _GENERIC_REASONS[409][1]
+    if code in _GENERIC_REASONS:
+        reason, message = _GENERIC_REASONS[code]
+        return reason, message or (_CONTENT_TYPE_MESSAGE if text == "unknown" and code in {406, 415} else text)
     if code >= 500:
         return "InternalError", f'an error on the server ("{text}") has prevented the request from succeeding'
     return "", f"the server responded with the status code {code} but did not return more information"
@@ -129,14 +129,14 @@ def retry_after(response: RestResponse, *, now: datetime | None = None) -> float
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])
-    until = _date(value)
-    start = _date(response.headers.get("date", "")) or now
+    until = _parse_date(value)
+    start = _parse_date(response.headers.get("date", "")) or now
     if until is None or start is None:
         return None
     return max(0.0, (until - start).total_seconds())
 
 
-def _date(value: str) -> datetime | None:
+def _parse_date(value: str) -> datetime | None:
     if not value:
         return None
     try:

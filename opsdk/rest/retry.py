@@ -15,7 +15,7 @@ from opsdk.rest.response import RestResponse, retry_after
 MAX_RETRIES = 10
 # Waits after a refused connection: long enough for a full accept queue, too short to hide a server restart.
 _CONNECT_WAITS = (0.1, 0.5)
-_READS = frozenset({"GET", "HEAD"})
+_READ_METHODS = frozenset({"GET", "HEAD"})
 
 
 def retry_delay(
@@ -44,7 +44,7 @@ def retry_delay(
         return delay if outcome.status >= 500 else None
     if isinstance(outcome, ConnectError):
         return _CONNECT_WAITS[attempt] if attempt < len(_CONNECT_WAITS) else None
-    if isinstance(outcome, ConnectionLostError) and request.method in _READS:
+    if isinstance(outcome, ConnectionLostError) and request.method in _READ_METHODS:
         # Usually the server has just closed an idle connection: retry at once on a new one.
         return 1.0 if attempt else 0.0
     return None

@@ -52,7 +52,7 @@ class TlsContexts:
         self._config = config
         self._clock = clock
         self._on_change = on_change
-        self._issued: ClientCert | None = None
+        self._plugin_cert: ClientCert | None = None
         self._material: _Material | None = None
         self._context: ssl.SSLContext | None = None
         self._checked_at = 0.0
@@ -71,8 +71,8 @@ class TlsContexts:
 
     def use(self, issued: ClientCert | None) -> None:
         """Use the client certificate of a credential plugin."""
-        if issued != self._issued:
-            self._issued = issued
+        if issued != self._plugin_cert:
+            self._plugin_cert = issued
             self.refresh(force=True)
 
     def refresh(self, *, force: bool = False) -> bool:
@@ -85,16 +85,16 @@ class TlsContexts:
             return False
         first, self._checked_at = self._context is None, now
         try:
-            config, client = self._config, self._issued
-            ca = config.ca_data or _file(config.ca_file, "certificate authority")
+            config, client = self._config, self._plugin_cert
+            ca = config.ca_data or _read_file(config.ca_file, "certificate authority")
             if client is None:
-                cert = config.client_cert_data or _file(config.client_cert_file, "client certificate")
-                key = config.client_key_data or _file(config.client_key_file, "client key")
+                cert = config.client_cert_data or _read_file(config.client_cert_file, "client certificate")
+                key = config.client_key_data or _read_file(config.client_key_file, "client key")
                 client = ClientCert(cert, key) if cert else None
             material = _Material(ca, client)
             if material == self._material:
                 return False
-            self._context = _build(self._config, material)
+            self._context = _build_context(self._config, material)
             self.resumption.forget()
         except ConfigError:
             if first:
@@ -106,7 +106,7 @@ class TlsContexts:
         return not first
 
 
-def _file(path: str, what: str) -> bytes:
+def _read_file(path: str, what: str) -> bytes:
     if not path:
         return b""
     try:
@@ -115,7 +115,7 @@ def _file(path: str, what: str) -> bytes:
         raise ConfigError(f"{what} {path}: cannot be read: {error.strerror}") from error
 
 
-def _build(config: Config, material: _Material) -> ssl.SSLContext:
+def _build_context(config: Config, material: _Material) -> ssl.SSLContext:
     # Not create_default_context: its strict flag (Python 3.13) rejects cluster CAs that other clients accept.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

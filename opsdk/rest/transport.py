@@ -35,7 +35,7 @@ from opsdk.rest.tls import TlsContexts
 from opsdk.telemetry.records import NO_HEADERS, Hooks, Requested, RequestStarted, TelemetryHook
 from opsdk.telemetry.request_log import log_request, logs_requests
 
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Stream:
@@ -69,7 +69,7 @@ class Stream:
                 return self._decoder.feed(data)
             self._decoder.finish()
         except TRANSPORT_ERRORS as error:
-            raise _of(self._request, translate(error, sent=True, where="")) from error
+            raise _with_request(self._request, translate(error, sent=True, where="")) from error
         return b""
 
     async def _read(self) -> bytes:
@@ -79,13 +79,15 @@ class Stream:
             async with self._timeouts.timeout(self._idle_timeout):
                 return await self._exchange.read()
         except TransportError as error:
-            _of(self._request, error)
+            _with_request(self._request, error)
             raise
         except TimeoutError as error:
-            raise _of(self._request, DeadlineError(f"no byte within {self._idle_timeout:g} s")) from error
+            raise _with_request(
+                self._request, DeadlineError(f"no data received within {self._idle_timeout:g} s")
+            ) from error
 
     def __repr__(self) -> str:
-        return f"<Stream {self._request.described}: {self.status}>"
+        return f"<Stream {self._request.description}: {self.status}>"
 
 
 class Transport(Closing):
@@ -135,7 +137,7 @@ class Transport(Closing):
 
     def _make_backend(self) -> ConnectionBackend:
         if self.config.app is not None:
-            return AsgiBackend(self.config.app, self.endpoint, check_for=_check_for)
+            return AsgiBackend(self.config.app, self.endpoint, check_factory=_fence_check)
         tls = TlsContexts(
             self.config,
             clock=self._clock,
@@ -148,7 +150,7 @@ class Transport(Closing):
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
             self._headers += tuple(dialer.extra_headers)
-        return ConnectionPool(dialer.dial, clock=self._clock, check_for=_check_for)
+        return ConnectionPool(dialer.dial, clock=self._clock, check_factory=_fence_check)
 
     # -- calls
     async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
@@ -191,7 +193,7 @@ class Transport(Closing):
         result = await self._with_timeout(timeout or 0.0, request, whole=False, retry=retry)
         if isinstance(result, RestResponse):
             raise_for_status(result, request, now=self._clock.wall())
-            raise _of(request, TransportError(f"HTTP {result.status} has no stream"))
+            raise _with_request(request, TransportError(f"HTTP {result.status}: the response is not a stream"))
         try:
             yield Stream(result, request, idle_timeout=idle_timeout, timeouts=self._timeouts)
         finally:
@@ -205,23 +207,23 @@ class Transport(Closing):
         whole: bool,
         retry: bool,
     ) -> RestResponse | ResponseStream:
-        """Call `_perform` with a timeout; zero means no timeout."""
+        """Call `_send_with_retries` with a timeout; zero means no timeout."""
         seconds = (self.config.timeout if timeout is None else timeout) or None
         if seconds is None:
-            return await self._perform(request, whole=whole, retry=retry, until=None)
+            return await self._send_with_retries(request, whole=whole, retry=retry, until=None)
         try:
             with self._timeouts.timeout(seconds) as running:
-                return await self._perform(request, whole=whole, retry=retry, until=running.ends_at)
+                return await self._send_with_retries(request, whole=whole, retry=retry, until=running.ends_at)
         except TimeoutError as error:
-            raise _of(request, DeadlineError(f"no answer within {seconds:g} s")) from error
+            raise _with_request(request, DeadlineError(f"no response within {seconds:g} s")) from error
 
-    async def _perform(
+    async def _send_with_retries(
         self, request: RestRequest, *, whole: bool, retry: bool, until: float | None
     ) -> RestResponse | ResponseStream:
         """Send the request, and send it again as the retry rules say."""
         repeats, renewed = count(), False
         for number in count():
-            outcome = await self._attempt(request, number, whole=whole)
+            outcome = await self._send_once(request, number, whole=whole)
             if not isinstance(outcome, TransportError):
                 if not isinstance(outcome, RestResponse) or outcome.ok:
                     return outcome
@@ -239,7 +241,7 @@ class Transport(Closing):
             await self._clock.sleep(delay)
         raise AssertionError  # `count` does not end
 
-    async def _attempt(
+    async def _send_once(
         self, request: RestRequest, number: int, *, whole: bool
     ) -> RestResponse | ResponseStream | TransportError:
         """Make one attempt, after client-side throttling."""
@@ -247,28 +249,28 @@ class Transport(Closing):
         started = self._clock.now()
         outcome: RestResponse | ResponseStream | TransportError | None = None
         error: BaseException | None = None
-        with self._block(request) as headers:
+        with self._hook_block(request) as headers:
             try:
-                outcome = await self._respond(request, headers, whole=whole)
+                outcome = await self._read_response(request, headers, whole=whole)
             except TransportError as caught:
-                outcome = error = _of(request, caught)
+                outcome = error = _with_request(request, caught)
             except asyncio.CancelledError as caught:
                 # By a timeout, or by the caller.
                 error = caught
                 raise
             finally:
                 if (outcome is not None or error is not None) and (self._hook.hooks or logs_requests()):
-                    self._report(request, outcome, error, number=number, throttled=throttled, started=started)
+                    self._report_attempt(request, outcome, error, number=number, throttled=throttled, started=started)
         assert outcome is not None
         return outcome
 
-    def _block(self, request: RestRequest) -> AbstractContextManager[Mapping[str, str]]:
-        """Return the block of the hooks that follow the request; it yields headers."""
+    def _hook_block(self, request: RestRequest) -> AbstractContextManager[Mapping[str, str]]:
+        """Return the context manager of the hooks that trace the request; it yields headers."""
         if not self._hook.follows_requests:
             return NO_HEADERS
         return self._hook.request(RequestStarted(request=request.info, method=request.method, host=self._authority))
 
-    async def _respond(
+    async def _read_response(
         self, request: RestRequest, headers: Mapping[str, str], *, whole: bool
     ) -> RestResponse | ResponseStream:
         """Make one exchange and read its body, except that of a stream."""
@@ -282,13 +284,13 @@ class Transport(Closing):
                     pieces.append(decoder.feed(data))
                 decoder.finish()
             except TRANSPORT_ERRORS as error:
-                raise _of(request, translate(error, sent=True, where="")) from error
+                raise _with_request(request, translate(error, sent=True, where="")) from error
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             return RestResponse(exchange.status, exchange.headers, body)
         finally:
             await exchange.aclose()
 
-    def _report(
+    def _report_attempt(
         self,
         request: RestRequest,
         outcome: RestResponse | ResponseStream | TransportError | None,
@@ -354,16 +356,16 @@ class Transport(Closing):
 E = TypeVar("E", bound=OpsdkError)
 
 
-def _of(request: RestRequest, error: E) -> E:
+def _with_request(request: RestRequest, error: E) -> E:
     """Return the error with its request."""
     if error.request is None:
         error.request = request.info
     return error
 
 
-def _check_for(method: str, target: str) -> Check | None:
+def _fence_check(method: str, target: str) -> Check | None:
     """Return the check of the running task's fence for a write."""
     fence = FENCE.get()
-    if fence is None or method.upper() in _READS:
+    if fence is None or method.upper() in _READ_METHODS:
         return None
     return partial(fence.check, f"{method} {target.partition('?')[0]}")

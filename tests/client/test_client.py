@@ -148,8 +148,8 @@ async def test_subresources() -> None:
     assert seen.last() == Apply(obj=obj, subresource="status", options=WriteOptions(field_owner="me", force=True))
 
 
-async def test_a_body_that_could_not_be_sent_is_as_it_was() -> None:
-    """A failed write takes back the name and namespace it filled in."""
+async def test_a_failed_write_leaves_the_body_unchanged() -> None:
+    """The name and namespace that were filled in are removed again."""
 
     def refuse(_: Any) -> Any:
         raise ConflictError("no")
@@ -163,8 +163,8 @@ async def test_a_body_that_could_not_be_sent_is_as_it_was() -> None:
 
 
 @pytest.mark.behaviour(14)
-async def test_what_metadata_cannot_do() -> None:
-    """Creating and updating are refused with these words, before anything is sent; patching and deleting work."""
+async def test_metadata_only_objects_cannot_be_created_or_updated() -> None:
+    """Create and update raise these errors before anything is sent; patch and delete work."""
     client, seen = made()
     partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
     with pytest.raises(UsageError, match=r"^cannot create using only metadata$"):
@@ -185,7 +185,7 @@ async def test_what_metadata_cannot_do() -> None:
 
 
 async def test_missing_objects() -> None:
-    """`get` raises, `get_or_none` answers None; other errors pass through both."""
+    """`get` raises, `get_or_none` returns None; both raise other errors."""
 
     def missing(_: Any) -> Any:
         raise NotFoundError("gone")
@@ -203,7 +203,7 @@ async def test_missing_objects() -> None:
 
 
 async def test_pages() -> None:
-    """Every page is asked for live, with the token of the one before, until there is none."""
+    """Every page is read from the server with the token of the previous one, until there is none."""
     asked: list[tuple[int | None, str, bool]] = []
 
     def pages(operation: Any) -> ObjectList[Site]:
@@ -231,7 +231,7 @@ def test_keys() -> None:
             as_key(wrong)
 
 
-async def test_selectors_of_any_make() -> None:
+async def test_selectors_of_every_accepted_type() -> None:
     """Text, a mapping, the form inside objects, a parsed one; None selects everything."""
     client, seen = made()
     for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), Selector.parse("a=b")):
@@ -244,7 +244,7 @@ async def test_selectors_of_any_make() -> None:
     assert str(seen.last().options.label_selector) == "a=b,c=d"
 
 
-def test_operations_say_what_they_are_about() -> None:
+def test_operations_have_kind_and_namespace() -> None:
     """Kind and namespace of each operation, for wrappers."""
     obj = site()
     about = [

@@ -76,7 +76,7 @@ async def test_a_dry_run_marks_every_write(call: Call) -> None:
 
 @every(READS)
 async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
-    """They are passed on as they are."""
+    """Reads are passed on unchanged."""
     plain, seen = FakePerformer(), FakePerformer()
     await call(Client(plain), site())
     await call(dry_run(Client(seen)), site())
@@ -85,7 +85,7 @@ async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
 
 @pytest.mark.behaviour(17)
 @every(WRITES)
-async def test_an_owner_is_named_where_none_is(call: Call) -> None:
+async def test_the_field_owner_is_set_where_none_is(call: Call) -> None:
     """In every write; the call's own owner wins."""
     seen = FakePerformer()
     await call(field_owner(Client(seen), "me"), site())
@@ -95,7 +95,7 @@ async def test_an_owner_is_named_where_none_is(call: Call) -> None:
 
 
 @every(WRITES)
-async def test_a_validation_is_named_where_none_is(call: Call) -> None:
+async def test_the_field_validation_is_set_where_none_is(call: Call) -> None:
     """In every write but apply, which is always strict; the call's own wins."""
     seen = FakePerformer()
     await call(field_validation(Client(seen), "Strict"), site())
@@ -128,8 +128,8 @@ async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
 
 @pytest.mark.behaviour(19)
 @every(WRITES | DELETES | READS)
-async def test_a_namespaced_client_refuses_others(call: Call) -> None:
-    """With these words, and nothing is sent."""
+async def test_a_namespaced_client_refuses_other_namespaces(call: Call) -> None:
+    """The error has this text, and nothing is sent."""
     seen = FakePerformer()
     words = "namespace away of the Site does not match the namespace home on the client"
     with pytest.raises(UsageError, match=words):
@@ -138,7 +138,7 @@ async def test_a_namespaced_client_refuses_others(call: Call) -> None:
 
 
 async def test_a_body_cannot_leave_the_namespace() -> None:
-    """The object of a subresource is held to it like its parent."""
+    """The body of a subresource is checked like its parent."""
     client = namespaced(Client(FakePerformer()), "home")
     foreign = Unstructured("x/v1", "Body", ObjectMeta(namespace="away"))
     with pytest.raises(UsageError, match="does not match"):
@@ -147,7 +147,7 @@ async def test_a_body_cannot_leave_the_namespace() -> None:
 
 @pytest.mark.behaviour(19)
 async def test_a_namespaced_client_leaves_cluster_scoped_kinds_alone() -> None:
-    """They have no namespace to fill in."""
+    """Cluster-scoped kinds have no namespace to fill in."""
     seen = FakePerformer()
     client = namespaced(Client(seen), "home")
     await client.create(Node(metadata=ObjectMeta(name="n")))
@@ -161,8 +161,8 @@ async def test_a_namespaced_client_leaves_cluster_scoped_kinds_alone() -> None:
 
 
 @every(WRITES)
-async def test_a_failed_write_leaves_the_object_as_it_was(call: Call) -> None:
-    """The namespace that was filled in is taken back."""
+async def test_a_failed_write_leaves_the_object_unchanged(call: Call) -> None:
+    """The namespace that was filled in is removed again."""
 
     def refuse(_: Operation) -> Any:
         raise ConflictError("no")
@@ -198,7 +198,7 @@ def _home(client: Client) -> Client:
 @pytest.mark.behaviour(144)
 @every(WRITES | DELETES | {k: v for k, v in READS.items() if k != "watch"})
 async def test_an_interceptor_sees_every_operation(call: Call) -> None:
-    """It may pass on, and what it returns is the answer."""
+    """It may pass the operation on; its return value is the result."""
     seen = FakePerformer()
     passed: list[Operation] = []
 
@@ -211,8 +211,8 @@ async def test_an_interceptor_sees_every_operation(call: Call) -> None:
 
 
 @pytest.mark.behaviour(144)
-async def test_an_interceptor_may_refuse_answer_or_change() -> None:
-    """Raising refuses, returning answers, passing something else on changes."""
+async def test_an_interceptor_may_reject_respond_or_change() -> None:
+    """An exception rejects the operation, a return value is the result, and another operation may be passed on."""
     seen = FakePerformer()
 
     async def rules(operation: Operation, proceed: Any) -> Any:
@@ -229,7 +229,7 @@ async def test_an_interceptor_may_refuse_answer_or_change() -> None:
 
 @pytest.mark.behaviour(144)
 async def test_watches_are_intercepted_by_their_own_function() -> None:
-    """A watch passes unless there is one."""
+    """Without that function a watch passes unchanged."""
     seen = FakePerformer()
     asked: list[Any] = []
 

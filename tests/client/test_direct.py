@@ -60,7 +60,7 @@ def failure(code: int, reason: str, message: str = "no", **rest: Any) -> RestRes
 
 
 @pytest.mark.behaviour(1)
-async def test_a_missing_object_says_what_is_missing() -> None:
+async def test_not_found_names_group_resource_and_name() -> None:
     """NotFoundError with group, resource and name."""
     details = {"name": "a", "group": "demo.opsdk.dev", "kind": "sites"}
     with pytest.raises(NotFoundError) as caught:
@@ -70,7 +70,7 @@ async def test_a_missing_object_says_what_is_missing() -> None:
 
 
 @pytest.mark.behaviour(3, 4)
-async def test_writes_fill_in_what_the_server_set() -> None:
+async def test_writes_update_the_object_to_the_servers_state() -> None:
     """The object handed in is changed in place, in every form, and keeps its kind."""
     answer = tree(metadata={"name": "a-x7", "namespace": "ns", "uid": "u", "resourceVersion": "9", "generation": 2})
     obj = site(name="", generate_name="a-")
@@ -101,8 +101,8 @@ async def test_writes_fill_in_what_the_server_set() -> None:
         (RestResponse(200, {}, msgspec.json.encode({**tree(), "kind": "Other"})), DecodeError),
     ],
 )
-async def test_a_failed_write_leaves_the_object_as_it_was(answer: RestResponse, error: type[Exception]) -> None:
-    """Whatever went wrong, also in reading the answer."""
+async def test_a_failed_write_leaves_the_object_unchanged(answer: RestResponse, error: type[Exception]) -> None:
+    """For every error, also one while decoding the response."""
     obj = site()
     before = copy.deepcopy(obj)
     for call in (
@@ -117,7 +117,7 @@ async def test_a_failed_write_leaves_the_object_as_it_was(answer: RestResponse, 
 
 
 @pytest.mark.behaviour(2)
-async def test_a_read_has_nothing_of_the_read_before() -> None:
+async def test_a_read_keeps_no_field_of_an_earlier_read() -> None:
     """Each read returns another object; a field that is gone from the server is in none of the later ones."""
     gone = tree(metadata={"name": "a", "namespace": "ns", "labels": {"x": "y"}}, status={"ready": 1})
     for kind in (Site, UNSTRUCTURED, metadata_only(Site)):
@@ -147,8 +147,8 @@ async def test_every_write_keeps_the_kind() -> None:
 
 
 @pytest.mark.behaviour(22)
-async def test_a_status_is_no_object() -> None:
-    """Evictions and bindings answer with a mere Status: what was sent stays as it is."""
+async def test_a_status_response_leaves_the_object_unchanged() -> None:
+    """Evictions and bindings return a Status, so the sent object is not updated."""
     ok = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     pod = Pod(metadata=ObjectMeta(name="p", namespace="ns"))
     eviction = Unstructured("policy/v1", "Eviction")
@@ -178,8 +178,8 @@ async def test_a_subresource_of_another_kind() -> None:
         await client_of(scale).subresource("scale").get(obj, Site)
 
 
-async def test_a_missing_object_may_be_fine_to_delete() -> None:
-    """With ``missing_ok`` only the not-found is forgiven."""
+async def test_delete_with_missing_ok_ignores_a_missing_object() -> None:
+    """Other errors are still raised."""
     await client_of(failure(404, "NotFound")).delete(site(), missing_ok=True)
     with pytest.raises(NotFoundError):
         await client_of(failure(404, "NotFound")).delete(site())
@@ -187,8 +187,8 @@ async def test_a_missing_object_may_be_fine_to_delete() -> None:
         await client_of(failure(409, "Conflict")).delete(site(), missing_ok=True)
 
 
-async def test_one_bad_item_does_not_spoil_its_list() -> None:
-    """It is set aside with its key and its error; null items are no items."""
+async def test_an_undecodable_item_is_left_out_of_its_list() -> None:
+    """It is logged with its key and its error; null items are skipped."""
     bad = tree("bad", spec={"image": 5})
     listed = {"kind": "SiteList", "metadata": {"resourceVersion": "9", "continue": "t"}, "items": [tree(), bad]}
     found = await client_of(listed).list(Site)
@@ -201,15 +201,15 @@ async def test_one_bad_item_does_not_spoil_its_list() -> None:
         assert len(await client_of(empty).list(Site)) == 0
 
 
-async def test_an_answer_that_is_no_list() -> None:
-    """Is not taken for an empty one."""
+async def test_a_response_that_is_not_a_list_raises_decode_error() -> None:
+    """It is not read as an empty list."""
     with pytest.raises(DecodeError, match="expected a list"):
         await client_of(tree()).list(Site)
 
 
 @pytest.mark.behaviour(14)
-async def test_metadata_lists_have_the_kind_that_was_asked_for() -> None:
-    """Not PartialObjectMetadata, as the items call themselves."""
+async def test_metadata_lists_have_the_requested_kind() -> None:
+    """The kind is not PartialObjectMetadata, which the items name."""
     item = {**tree(), "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
     found = await client_of({"kind": "PartialObjectMetadataList", "items": [item]}).list(metadata_only(Site))
     assert found[0].gvk == Site.gvk
@@ -274,7 +274,7 @@ async def test_events_are_typed() -> None:
 
 
 @given(st.data())
-def test_however_the_bytes_are_cut(data: st.DataObject) -> None:
+def test_watch_events_do_not_depend_on_chunk_boundaries(data: st.DataObject) -> None:
     """The same events come out of the same bytes."""
     import asyncio
 
@@ -316,8 +316,8 @@ async def test_an_error_event_is_raised_as_its_type() -> None:
         ([event("ADDED", tree(spec={"image": 5}))], DecodeError),
     ],
 )
-async def test_what_cannot_be_read_ends_the_watch_with_an_error(chunks: list[bytes], error: type[Exception]) -> None:
-    """A cut frame is a lost connection; what makes no sense is a DecodeError."""
+async def test_an_invalid_frame_ends_the_watch_with_an_error(chunks: list[bytes], error: type[Exception]) -> None:
+    """A truncated frame is a ConnectionLostError; an invalid one is a DecodeError."""
     with pytest.raises(error):
         await watched(chunks)
 

@@ -78,7 +78,7 @@ def line(request: RestRequest) -> str:
     ],
 )
 def test_paths_and_queries(operation: Any, expected: str) -> None:
-    """Each operation is one request whose path and query say exactly what was asked."""
+    """Each operation becomes one request with the expected path and query."""
     assert line(build_request(operation, SITE)) == expected
 
 
@@ -116,7 +116,7 @@ def test_watches(options: WatchOptions, query: str) -> None:
 
 @pytest.mark.behaviour(11)
 def test_deletes_carry_their_options_in_the_body() -> None:
-    """Only what was asked for; preconditions only where there are some."""
+    """Options that are not set are left out, and so are empty preconditions."""
     plain = build_request(Delete(gvk=Site.gvk, key=KEY), SITE)
     assert msgspec.json.decode(plain.body) == {"apiVersion": "v1", "kind": "DeleteOptions"}
     options = DeleteOptions(dry_run=True, grace_period_seconds=0, propagation="Orphan", uid="u", resource_version="3")
@@ -159,15 +159,15 @@ def test_a_selector_for_nothing_selects_nothing() -> None:
         (RawPatch(PatchType.MERGE, b"{ }"), "application/merge-patch+json", b"{ }"),
     ],
 )
-def test_patches_say_how_they_must_be_read(patch: RawPatch, content_type: str, body: bytes) -> None:
+def test_patches_have_their_content_type(patch: RawPatch, content_type: str, body: bytes) -> None:
     """The content type is the patch's, the body what was given."""
     request = build_request(PatchObject(obj=site(), patch=patch), SITE)
     assert request.headers["Content-Type"] == content_type
     assert request.body == body
 
 
-def test_an_apply_leaves_out_what_is_the_servers() -> None:
-    """ManagedFields and the server's own times are no wishes; the rest is sent as it is."""
+def test_an_apply_leaves_out_fields_set_by_the_server() -> None:
+    """managedFields, creationTimestamp and the like are dropped; the rest is sent unchanged."""
     made = Unstructured.from_tree(
         {
             **to_tree(site()),
@@ -193,8 +193,8 @@ def test_an_apply_leaves_out_what_is_the_servers() -> None:
     assert made.metadata.managed_fields
 
 
-def test_forms_ask_for_themselves() -> None:
-    """Metadata is asked for as metadata, one or many; everything else as plain JSON."""
+def test_the_accept_header_matches_the_representation() -> None:
+    """Metadata is requested as PartialObjectMetadata (List), everything else as plain JSON."""
     meta = metadata_only(Site)
     assert "as=PartialObjectMetadata;" in build_request(Get(kind=meta, key=KEY), SITE).headers["Accept"]
     assert "as=PartialObjectMetadataList;" in build_request(List(kind=meta), SITE).headers["Accept"]
@@ -220,13 +220,13 @@ def test_forms_ask_for_themselves() -> None:
         (Create(obj=site(name=""), subresource="bake"), "needs the name"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_before_it_is_sent(operation: Any, words: str) -> None:
+def test_invalid_operations_are_refused_before_they_are_sent(operation: Any, words: str) -> None:
     """Above all a delete without a name, which would delete the collection."""
     with pytest.raises(UsageError, match=words):
         build_request(operation, SITE)
 
 
-def test_a_name_may_be_left_to_the_server() -> None:
+def test_a_create_with_generate_name_needs_no_name() -> None:
     """With generateName the request goes to the collection, without a name."""
     made = site(name="", generate_name="a-")
     request = build_request(Create(obj=made), SITE)
@@ -240,7 +240,7 @@ def test_names_are_escaped() -> None:
     assert "/secrets" not in request.path
 
 
-def test_requests_say_what_they_are_about() -> None:
+def test_requests_have_verb_resource_and_key() -> None:
     """Verb, group, resource, subresource, namespace and name, for messages and metrics."""
     r = build_request(Update(obj=site(), subresource="status"), SITE)
     assert (r.verb, r.group, r.resource, r.subresource, r.namespace, r.name) == (
@@ -267,7 +267,7 @@ def test_bodies_of_subresources() -> None:
         assert msgspec.json.decode(request.body)["kind"] == "Scale"
 
 
-def test_what_has_no_wire_form_is_named() -> None:
+def test_a_value_without_json_form_raises_encode_error() -> None:
     """An EncodeError says which object it is, for every write."""
     bad = Unstructured("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"), {"spec": {"x": object()}})
     for operation in (Create(obj=bad), Update(obj=bad), Apply(obj=bad, options=WriteOptions(field_owner="me"))):

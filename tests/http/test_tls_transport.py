@@ -301,7 +301,7 @@ async def test_an_invalid_record_after_data() -> None:
     assert joined.upper.events[-1] is ssl.SSLError
 
 
-async def test_what_a_transport_knows() -> None:
+async def test_extra_info_of_a_transport() -> None:
     """TLS and socket, without a copy of the certificate."""
     joined = Joined()
     joined.shake()

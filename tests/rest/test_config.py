@@ -130,7 +130,7 @@ def test_outside_a_pod_is_none(tmp_path: Path) -> None:
     assert in_cluster_config(env={}, root=tmp_path) is None
 
 
-def test_pod_without_token_is_told_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_a_pod_without_token_says_what_to_do(tmp_path: Path) -> None:
     """A pod whose token is not mounted learns which setting mounts it."""
     env = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(ConfigError, match="automountServiceAccountToken"):
@@ -179,7 +179,9 @@ def test_precedence(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_config().host == "https://home"
 
 
-def test_nothing_found_says_where_it_looked(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_configuration_lists_the_searched_places(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With no configuration anywhere the message lists the places."""
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name)
@@ -190,7 +192,7 @@ def test_nothing_found_says_where_it_looked(places: Path, monkeypatch: pytest.Mo
         load_config(kubeconfig=places / "missing")
 
 
-def test_pure_modules_are_light() -> None:
+def test_pure_modules_import_neither_httpx_nor_yaml() -> None:
     """Configuration, requests and frames import neither httpx nor yaml nor a parser."""
     code = (
         "import sys, opsdk.rest.config, opsdk.rest.kubeconfig, opsdk.rest.request, opsdk.rest.response, "

@@ -172,7 +172,7 @@ def _source(plugin: ExecConfig, *, clock: Clock = LOOP_CLOCK, **settings: Any) -
 
 
 @pytest.mark.realtime
-async def test_a_plugin_runs_once_for_all_who_wait(plugin: PluginMaker) -> None:
+async def test_a_plugin_runs_once_for_all_waiting_requests(plugin: PluginMaker) -> None:
     """Concurrent requests share one run, and later ones its credential."""
     source = _source(plugin("say(token=f'run-{runs()}')"))
     got = await asyncio.gather(*(source.headers() for _ in range(5)))
@@ -308,7 +308,7 @@ def test_unusable_output_is_described_and_not_quoted(printed: bytes, words: str)
     assert str(caught.value).endswith("hint")
 
 
-def test_no_cluster_unless_asked_for() -> None:
+def test_cluster_info_needs_provide_cluster_info() -> None:
     """The cluster is told only to plugins that ask for it."""
     info = json.loads(exec_info(ExecConfig(command="x"), Config(host="https://x"), interactive=True))
     assert info == {"kind": "ExecCredential", "apiVersion": V1, "spec": {"interactive": True}}

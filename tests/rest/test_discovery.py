@@ -108,7 +108,7 @@ async def _fetch(answers: JsonObject) -> tuple[DiscoveredGroups, _Server]:
 
 
 async def test_aggregated_discovery_takes_two_requests() -> None:
-    """Everything is known after two requests, sent at once."""
+    """Two concurrent requests return everything."""
     found, server = await _fetch(AGGREGATED)
     assert sorted(server.asked) == ["/api", "/apis"]
     assert server.most == 2
@@ -119,7 +119,7 @@ async def test_aggregated_discovery_takes_two_requests() -> None:
     assert [r.plural for r in found.resources] == ["nodes", "deployments"]
 
 
-async def test_both_forms_say_the_same() -> None:
+async def test_aggregated_and_legacy_discovery_agree() -> None:
     """Legacy discovery gives the very resources that aggregated discovery gives, the preferred version first."""
     new, old = (await _fetch(AGGREGATED))[0], (await _fetch(LEGACY))[0]
     assert (old.resources, old.groups, dict(old.failures)) == (new.resources, new.groups, {})
@@ -133,7 +133,7 @@ async def test_both_forms_say_the_same() -> None:
 
 
 @pytest.mark.parametrize("old", ["/api", "/apis"])
-async def test_each_root_may_have_its_own_form(old: str) -> None:
+async def test_each_root_may_have_its_own_format(old: str) -> None:
     """A server (or a proxy in front) may aggregate one root only."""
     found, _ = await _fetch({**LEGACY, **AGGREGATED, old: LEGACY[old]})
     assert [r.plural for r in found.resources] == ["nodes", "deployments"]
@@ -148,7 +148,7 @@ async def test_each_root_may_have_its_own_form(old: str) -> None:
         RestResponse(200, {}, b'{"resources": 3}'),
     ],
 )
-async def test_a_failing_group_hides_no_other(failure: Any) -> None:
+async def test_a_failing_group_does_not_hide_others(failure: Any) -> None:
     """An extension server that is down is recorded by name, and everything else is found."""
     found, _ = await _fetch({**LEGACY, "/apis/apps/v1beta1": failure})
     assert list(found.failures) == ["apps/v1beta1"]
@@ -165,7 +165,7 @@ async def test_a_stale_group_is_a_failure() -> None:
     assert [(r.version, r.plural) for r in found.resources] == [("v1", "nodes"), ("v1", "deployments")]
 
 
-async def test_a_version_deleted_meanwhile_is_simply_gone() -> None:
+async def test_a_version_deleted_meanwhile_is_left_out() -> None:
     """A CRD deleted between two requests is no failure."""
     found, _ = await _fetch({**LEGACY, "/apis/apps/v1beta1": None})
     assert not found.failures

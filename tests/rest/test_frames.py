@@ -26,7 +26,7 @@ def test_every_cut_gives_the_same_frames() -> None:
 
 
 @given(st.lists(st.binary()))
-def test_any_pieces_give_the_frames_of_their_sum(pieces: list[bytes]) -> None:
+def test_frames_do_not_depend_on_chunk_boundaries(pieces: list[bytes]) -> None:
     """How the network cuts the bytes never matters."""
     assert _split(pieces) == _split([b"".join(pieces)])
 
@@ -48,7 +48,7 @@ def test_parse_leaves_the_object_encoded() -> None:
 @pytest.mark.parametrize(
     "garbage", [b"<html>", b"{}", b'{"type":1,"object":{}}', b'{"type":"ADDED"', b'{"type":"\xff"', b""]
 )
-def test_garbage_shows_how_it_starts(garbage: bytes) -> None:
+def test_the_error_quotes_the_start_of_an_invalid_frame(garbage: bytes) -> None:
     """Bytes that are no watch event are a decode error which quotes their start."""
     with pytest.raises(DecodeError) as caught:
         parse_frame(garbage + b" " * 500)

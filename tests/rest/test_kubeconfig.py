@@ -33,7 +33,7 @@ def _named(section: str, **entries: JsonObject) -> JsonObject:
     return {section: [{"name": name, kind: data} for name, data in entries.items()]}
 
 
-def test_the_first_file_to_name_an_entry_wins_whole() -> None:
+def test_the_first_file_with_an_entry_defines_all_of_it() -> None:
     """Entries of the same name are not mixed: the first file's stands alone, and others join."""
     first = _named("clusters", c={"server": "https://first"})
     second = _named("clusters", c={"server": "https://second", "tls-server-name": "x"}, d={"server": "https://d"})

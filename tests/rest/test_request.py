@@ -53,8 +53,8 @@ def test_no_part_escapes_its_segment(namespace: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [".", ".."])
-def test_climbing_names_are_refused(name: str) -> None:
-    """A part that proxies would resolve to another path never reaches the wire."""
+def test_dot_segments_are_refused(name: str) -> None:
+    """A segment that proxies would resolve to another path is never sent."""
     with pytest.raises(UsageError, match="path segment"):
         resource_path("", "v1", "pods", "ns", name)
 
@@ -74,10 +74,10 @@ def test_query_keeps_pairs_and_order(pairs: list[tuple[str, str]]) -> None:
 
 
 def test_described_names_the_object_and_no_secret() -> None:
-    """The words for messages hold the meaning, not headers or body."""
+    """The description has verb, resource and key, but not headers or body."""
     request = RestRequest(
         "PATCH", "/p", headers={"X": "secret"}, body=b"secret",
         verb="patch", group="apps", resource="deployments", subresource="scale", namespace="ns", name="web",
     )  # fmt: skip
-    assert request.described == "patch deployments.apps/scale ns/web"
+    assert request.description == "patch deployments.apps/scale ns/web"
     assert "secret" not in repr(request)

@@ -75,8 +75,8 @@ def _plain(code: int, body: bytes = b"", **headers: str) -> RestResponse:
         (504, ServerTimeoutError, "the server was unable to return a response in the time allotted"),
     ],
 )
-def test_plain_answers_become_typed_errors(code: int, kind: type[ApiError], words: str) -> None:
-    """An answer without a Status object has client-go's words, what was asked, and what the server said."""
+def test_responses_without_status_become_typed_errors(code: int, kind: type[ApiError], words: str) -> None:
+    """The error has client-go's message, the request, and the server's text."""
     with pytest.raises(kind) as caught:
         raise_for_status(_plain(code, b"no way\n"), GET)
     assert words in str(caught.value)
@@ -85,14 +85,14 @@ def test_plain_answers_become_typed_errors(code: int, kind: type[ApiError], word
     assert caught.value.details.causes[0].message == "no way"
 
 
-def test_plain_conflict_of_a_create_is_already_exists() -> None:
+def test_a_conflict_of_a_create_without_status_is_already_exists() -> None:
     """The same status means another thing for another method."""
     error = error_from_response(_plain(409), POST)
     assert isinstance(error, AlreadyExistsError)
     assert error.message == "the server reported a conflict (post deployments.apps)"
 
 
-def test_status_object_wins() -> None:
+def test_the_status_object_takes_precedence() -> None:
     """The server's own reason, message and details are handed on, with the Retry-After of the header."""
     status = {"kind": "Status", "reason": "Expired", "code": 410, "message": "too old", "details": {"name": "web"}}
     error = error_from_response(RestResponse(410, {"retry-after": "2"}, json.dumps(status).encode()), GET)
@@ -110,8 +110,8 @@ def test_an_expired_list_has_a_second_token() -> None:
 
 
 @given(st.integers(300, 599), st.binary(), st.sampled_from(["", "text/html", "application/json", "x/y"]))
-def test_any_failed_answer_is_an_api_error(code: int, body: bytes, kind: str) -> None:
-    """No body can make reading the error fail, and none is quoted without bound."""
+def test_any_failed_response_is_an_api_error(code: int, body: bytes, kind: str) -> None:
+    """For any body; a long one is quoted in part."""
     error = error_from_response(RestResponse(code, {"content-type": kind}, body * 100), GET)
     assert error.code == code
     assert len(str(error)) < 3000
@@ -207,7 +207,7 @@ def test_bucket_never_exceeds_its_rate(qps: float, burst: int, gaps: list[float]
 
 
 def test_bucket_gets_unused_tokens_back() -> None:
-    """A caller that was cancelled while waiting delays nobody."""
+    """A caller that was cancelled while waiting delays no other."""
     bucket = TokenBucket(1.0, 1)
     assert [bucket.reserve(0.0), bucket.reserve(0.0)] == [0.0, 1.0]
     bucket.cancel()

@@ -32,8 +32,8 @@ def _server(folder: Path, pair: Pair = SERVER, *, clients: Pair | None = None) -
     return Server(always(answer()), tls=pair.server_context(folder, clients=clients))
 
 
-async def test_a_trusted_server_answers(tmp_path: Path) -> None:
-    """A server whose certificate the CA signed is spoken to, on one kept connection."""
+async def test_a_trusted_server_responds(tmp_path: Path) -> None:
+    """Requests to a server with a certificate of the CA succeed, on one kept connection."""
     async with _server(tmp_path) as server, Transport(Config(host=server.host, ca_data=CA.cert)) as transport:
         for _ in range(2):
             assert (await transport.send(GET)).body == b"ok"
@@ -44,7 +44,7 @@ async def test_a_trusted_server_answers(tmp_path: Path) -> None:
     "settings", [{"ca_data": make_ca("other").cert}, {"ca_data": b""}, {"tls_server_name": "other"}]
 )
 async def test_an_untrusted_server_is_a_tls_error(tmp_path: Path, settings: JsonObject) -> None:
-    """A certificate from somebody else, or for another name, ends the call before anything is sent."""
+    """A certificate of another CA, or for another name, fails the call before anything is sent."""
     async with _server(tmp_path) as server:
         async with Transport(Config(host=server.host, **{"ca_data": CA.cert, **settings})) as transport:
             with pytest.raises(TlsError, match="not trusted") as caught:
@@ -56,14 +56,14 @@ async def test_an_untrusted_server_is_a_tls_error(tmp_path: Path, settings: Json
 @pytest.mark.parametrize(
     "settings", [{"insecure_skip_tls_verify": True}, {"ca_data": CA.cert, "tls_server_name": "kubernetes.default"}]
 )
-async def test_verification_can_be_eased(tmp_path: Path, settings: JsonObject) -> None:
+async def test_verification_can_be_disabled(tmp_path: Path, settings: JsonObject) -> None:
     """Without verification any server will do; with a server name, that name must be in the certificate."""
     async with _server(tmp_path) as server, Transport(Config(host=server.host, **settings)) as transport:
         assert (await transport.send(GET)).status == 200
 
 
-async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
-    """A server that asks for certificates gets ours, from data or from files; without one it hangs up."""
+async def test_a_client_certificate_is_sent(tmp_path: Path) -> None:
+    """A server that requires certificates gets ours, from data or from files; without one it closes the connection."""
     cert, key = CLIENT.files(tmp_path, "client")
     with_data = {"client_cert_data": CLIENT.cert, "client_key_data": CLIENT.key}
     with_files = {"client_cert_file": str(cert), "client_key_file": str(key)}
@@ -105,8 +105,8 @@ async def test_replaced_certificates_are_used_within_five_minutes(tmp_path: Path
         assert server.accepted == 2
 
 
-async def test_a_replaced_ca_heals_at_once(tmp_path: Path) -> None:
-    """A TLS failure makes us look at the files again before giving up."""
+async def test_a_tls_failure_reads_the_ca_again_at_once(tmp_path: Path) -> None:
+    """After a TLS failure the files are read again before the error is raised."""
     file = tmp_path / "ca.crt"
     file.write_bytes(make_ca("old").cert)
     async with _server(tmp_path) as server, Transport(Config(host=server.host, ca_file=str(file))) as transport:
@@ -116,7 +116,7 @@ async def test_a_replaced_ca_heals_at_once(tmp_path: Path) -> None:
         assert (await transport.send(POST)).status == 200
 
 
-async def test_files_that_vanish_keep_the_old_material(tmp_path: Path) -> None:
+async def test_deleted_files_keep_the_old_certificates(tmp_path: Path) -> None:
     """A file that cannot be read later changes nothing; unreadable at first, it is a configuration error."""
     file = tmp_path / "ca.crt"
     file.write_bytes(CA.cert)
@@ -144,7 +144,7 @@ async def test_files_that_vanish_keep_the_old_material(tmp_path: Path) -> None:
         ({"client_cert_file": "/none", "client_key_file": "/none"}, "client certificate /none: cannot be read"),
     ],
 )
-async def test_unusable_material_is_named(settings: JsonObject, words: str) -> None:
+async def test_unusable_certificates_are_named(settings: JsonObject, words: str) -> None:
     """Certificates that cannot be used are a configuration error that names them and quotes nothing."""
     with pytest.raises(ConfigError, match=words) as caught:
         TlsContexts(Config(host="https://x", **settings), on_change=_ignore).context()
@@ -162,7 +162,7 @@ async def test_an_issued_certificate_changes_the_context() -> None:
     assert len(changes) == 1
 
 
-def test_key_material_leaves_no_descriptor() -> None:
+def test_loading_a_key_leaks_no_file_descriptor() -> None:
     """Making contexts leaks no open file."""
     config = Config(host="https://x", client_cert_data=CLIENT.cert, client_key_data=CLIENT.key)
 
@@ -222,7 +222,7 @@ async def test_https_goes_through_a_tunnel(tmp_path: Path) -> None:
                 await transport.send(GET)
 
 
-async def test_cancelling_a_dial_at_every_turn_leaves_nothing(tmp_path: Path) -> None:
+async def test_cancelling_a_dial_at_every_iteration_leaks_nothing(tmp_path: Path) -> None:
     """Wherever a tunnelled TLS dial is cancelled, no task and no socket stay."""
     async with _Tunnel() as tunnel, _server(tmp_path) as server:
         proxy = f"http://127.0.0.1:{tunnel.port}"

@@ -50,7 +50,7 @@ async def test_a_connection_is_kept_for_the_next_request() -> None:
 
 
 async def test_concurrent_requests_have_a_connection_each() -> None:
-    """What waits for an answer holds up nothing else."""
+    """A request that waits for its response does not delay others."""
 
     async def slow(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(1)
@@ -65,7 +65,7 @@ async def test_concurrent_requests_have_a_connection_each() -> None:
         assert server.accepted == 5
 
 
-async def test_headers_of_the_request_win() -> None:
+async def test_headers_of_the_request_take_precedence() -> None:
     """A header of the request replaces the transport's own; impersonation repeats its header."""
     config = Config(host="http://x", token="t", impersonate=Impersonate(user="u", groups=["a", "b"]))
     async with Server(always(answer())) as server:
@@ -92,8 +92,8 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_answers_cut_at_every_byte_read_the_same(form: str) -> None:
-    """However the network cuts an answer, it is the same answer, and its connection is good for another."""
+async def test_responses_split_at_every_byte_read_the_same(form: str) -> None:
+    """However the network splits a response, it is read the same, and its connection is reused."""
     data = FORMS[form]
     cuts = iter(range(1, len(data)))
 
@@ -113,7 +113,7 @@ async def test_answers_cut_at_every_byte_read_the_same(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["length", "chunked", "gzip"])
 async def test_connections_lost_at_every_byte_are_errors(form: str) -> None:
-    """An answer that ends anywhere before its end is a lost connection, never a short answer."""
+    """A truncated response is a lost connection, never a short response."""
     data = FORMS[form]
     cuts = iter(range(len(data)))
 
@@ -129,8 +129,8 @@ async def test_connections_lost_at_every_byte_are_errors(form: str) -> None:
         assert server.accepted == len(data)
 
 
-async def test_an_answer_without_length_ends_with_its_connection() -> None:
-    """A server that says no length says it by closing; the connection is not used again."""
+async def test_a_response_without_length_ends_with_its_connection() -> None:
+    """The server ends the response by closing the connection."""
 
     async def until_close(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nhello")
@@ -147,7 +147,7 @@ async def test_an_answer_without_length_ends_with_its_connection() -> None:
     "data",
     [answer(204, b""), b"HTTP/1.1 204 No\r\n\r\n", b"HTTP/1.1 304 Not\r\n\r\n", answer(200, b"")],
 )
-async def test_empty_answers(data: bytes) -> None:
+async def test_empty_responses(data: bytes) -> None:
     """An answer without a body is whole at once, and keeps its connection."""
     async with Server(always(data)) as server, Transport(Config(host=server.host)) as transport:
         for _ in range(2):
@@ -168,15 +168,15 @@ async def test_head_has_no_body() -> None:
 @pytest.mark.parametrize(
     "data", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 101 Up\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"]
 )
-async def test_what_is_no_http_is_an_error(data: bytes) -> None:
+async def test_an_invalid_http_response_is_an_error(data: bytes) -> None:
     """Bytes that are no answer, or one too many, end the connection."""
     async with Server(always(data)) as server, Transport(Config(host=server.host)) as transport:
         with pytest.raises(ConnectionLostError, match="not valid HTTP"):
             await transport.send(POST)
 
 
-async def test_a_second_answer_spoils_the_connection() -> None:
-    """Bytes after an answer belong to nobody: the answer counts, its connection is not used again."""
+async def test_a_connection_with_a_second_response_is_not_reused() -> None:
+    """Bytes after a response belong to no request; the first response is returned."""
     async with Server(always(answer() + answer(500))) as server, Transport(Config(host=server.host)) as transport:
         for _ in range(2):
             assert (await transport.send(POST)).status == 200
@@ -184,7 +184,7 @@ async def test_a_second_answer_spoils_the_connection() -> None:
 
 
 async def test_garbage_gzip_is_a_decode_error() -> None:
-    """An answer that claims gzip and is none cannot be understood."""
+    """A response with Content-Encoding gzip and other bytes raises DecodeError."""
     async with (
         Server(always(answer(body=b"nonsense", Content_Encoding="gzip"))) as server,
         Transport(Config(host=server.host)) as transport,
@@ -231,7 +231,7 @@ async def test_large_bodies_go_both_ways() -> None:
     ],
 )
 @pytest.mark.parametrize("inside", [True, False])
-async def test_no_line_is_smuggled(request_: RestRequest, inside: bool) -> None:
+async def test_line_breaks_in_targets_and_headers_are_refused(request_: RestRequest, inside: bool) -> None:
     """A path or header that would end its line is refused before anything is sent, and not quoted."""
     config = Config(app=_never) if inside else Config(host="http://127.0.0.1:1")
     # Dialling is not reached: nobody listens there.
@@ -248,7 +248,7 @@ async def _never(*_: Any) -> None:
 # ------------------------------------------------------------------ retries
 @pytest.mark.behaviour(145)
 async def test_429_is_repeated_with_the_same_body() -> None:
-    """A server that says "later" gets the same bytes again after the time it named, whatever the method."""
+    """The request is sent again after Retry-After with the same bytes, for every method."""
     async with Server(in_turn(answer(429, Retry_After="7"), answer(429, Retry_After="30"), answer(201))) as server:
         async with Transport(Config(host=server.host)) as transport:
             started = LOOP_CLOCK.now()
@@ -259,7 +259,7 @@ async def test_429_is_repeated_with_the_same_body() -> None:
 
 @pytest.mark.behaviour(145)
 async def test_429_is_repeated_ten_times() -> None:
-    """After ten repetitions the answer is handed out."""
+    """After ten repetitions the response is returned."""
     async with Server(always(answer(429, Retry_After="1"))) as server:
         async with Transport(Config(host=server.host)) as transport:
             assert (await transport.send(POST)).status == 429
@@ -267,8 +267,8 @@ async def test_429_is_repeated_ten_times() -> None:
         assert len(server.seen) == 12
 
 
-async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
-    """Where the server's "later" is after the deadline, its answer is worth more than a timeout."""
+async def test_a_retry_delay_beyond_the_deadline_is_not_started() -> None:
+    """If Retry-After ends after the deadline, the 429 response is returned instead of a timeout."""
     async with (
         Server(always(answer(429, Retry_After="60"))) as server,
         Transport(Config(host=server.host)) as transport,
@@ -300,8 +300,8 @@ async def test_a_body_lost_in_the_middle_is_read_again() -> None:
         assert (await transport.send(GET)).body == b"hello"
 
 
-async def test_nobody_listens() -> None:
-    """A refused connection is a ConnectError that names the server, after a few tries."""
+async def test_a_refused_connection_is_a_connect_error() -> None:
+    """The ConnectError names the server, after a few attempts."""
     async with Server(always(answer())) as server:
         port = server.port
     async with Transport(Config(host=f"http://127.0.0.1:{port}", token="s3cret")) as transport:
@@ -322,8 +322,8 @@ async def test_qps_limits_all_but_watches() -> None:
         assert LOOP_CLOCK.now() - started < 1.1
 
 
-async def test_each_try_is_observed() -> None:
-    """Whoever counts requests hears of every try, also of those without an answer, and of the throttle."""
+async def test_each_attempt_is_recorded() -> None:
+    """The hook gets a record of every attempt, also without a response, with the seconds of throttling."""
     seen: list[Requested] = []
 
     class Seen(TelemetryHook):
@@ -351,7 +351,7 @@ async def test_deadline(configured: float | None, given: float | None) -> None:
         await seen.gone()
 
     async with Server(silent) as server, Transport(Config(host=server.host, timeout=configured)) as transport:
-        with pytest.raises(DeadlineError, match="get things a: no answer within 5 s"):
+        with pytest.raises(DeadlineError, match="get things a: no response within 5 s"):
             await transport.send(GET, timeout=given)
         assert "0 busy, 0 idle" in repr(transport)
 
@@ -361,7 +361,7 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-async def test_a_stream_hands_out_bytes_as_they_come() -> None:
+async def test_a_stream_yields_bytes_as_they_arrive() -> None:
     """Each piece is readable before the next is sent."""
 
     async def ticking(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -394,19 +394,19 @@ async def test_leaving_a_stream_closes_its_connection() -> None:
         await server.all_closed()
 
 
-async def test_an_idle_stream_is_given_up() -> None:
-    """A connection that says nothing for too long counts as dead."""
+async def test_an_idle_stream_times_out() -> None:
+    """A stream without data for `idle_timeout` raises DeadlineError."""
     async with (
         Server(_open_ended) as server,
         Transport(Config(host=server.host)) as transport,
         transport.stream(GET, idle_timeout=30) as stream,
     ):
         assert await anext(stream) == b"first"
-        with pytest.raises(DeadlineError, match="no byte within 30 s"):
+        with pytest.raises(DeadlineError, match="no data received within 30 s"):
             await anext(stream)
 
 
-async def test_the_timeout_of_calls_is_not_for_streams() -> None:
+async def test_the_timeout_of_calls_does_not_apply_to_streams() -> None:
     """A stream may live longer than the configuration's timeout."""
     async with (
         Server(_open_ended) as server,
@@ -490,7 +490,7 @@ async def _cancel_at(turn: int, server: Server, config: Config) -> bool:
 
 
 @pytest.mark.behaviour(146)
-async def test_cancel_at_every_turn_leaves_nothing() -> None:
+async def test_cancelling_at_every_iteration_leaks_nothing() -> None:
     """Wherever a call is cancelled, the error is a cancellation, and no task and no socket stay."""
 
     async def in_pieces(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -507,7 +507,7 @@ async def test_cancel_at_every_turn_leaves_nothing() -> None:
         assert turn > 5
 
 
-async def test_closing_ends_what_is_underway() -> None:
+async def test_closing_ends_running_requests() -> None:
     """Closing the transport ends calls as lost, is idempotent, and no call can follow."""
     async with Server(_open_ended) as server:
         transport = Transport(Config(host=server.host))
@@ -569,8 +569,8 @@ def _subclasses(kind: type[BaseException]) -> set[type[BaseException]]:
 
 
 @pytest.mark.parametrize("sent", [True, False])
-def test_the_map_of_foreign_exceptions_is_complete(sent: bool) -> None:
-    """Every exception that sockets, TLS, the parser and the decoder raise becomes one of ours."""
+def test_every_transport_exception_is_translated(sent: bool) -> None:
+    """Every exception of sockets, TLS, the parser and the decoder becomes an opsdk error."""
     parser = {v for v in vars(httptools).values() if isinstance(v, type) and issubclass(v, BaseException)}
     for foreign in (OSError, ssl.SSLError, EOFError, UnicodeError, httptools.HttpParserError, zlib.error):
         parser |= _subclasses(foreign)

@@ -79,4 +79,4 @@ async def _document(transport: Transport, request: RestRequest) -> JsonObject:
     try:
         return msgspec.json.decode(response.body, type=JsonObject)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{request.described} is not an OpenAPI document: {error}") from error
+        raise DecodeError(f"{request.description} is not an OpenAPI document: {error}") from error

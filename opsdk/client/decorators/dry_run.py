@@ -1,4 +1,4 @@
-"""A client that stores nothing.
+"""A client whose writes are dry runs.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/client/dryrun.go
 """

@@ -42,7 +42,7 @@ class Namespaced(Wrapper):
         mapping = await self.mapper.mapping_for(operation.gvk)
         if not mapping.namespaced:
             return operation
-        self._check(operation)
+        self._check_namespace(operation)
         match operation:
             case Get() | Delete():
                 return replace(operation, key=ObjectKey(self.namespace, operation.key.name))
@@ -58,10 +58,10 @@ class Namespaced(Wrapper):
 
     def transform_watch(self, operation: Watch) -> Watch:
         """Return the watch inside the namespace. Requests for cluster-scoped kinds ignore the namespace."""
-        self._check(operation)
+        self._check_namespace(operation)
         return replace(operation, options=replace(operation.options, namespace=self.namespace))
 
-    def _check(self, operation: Operation | Watch) -> None:
+    def _check_namespace(self, operation: Operation | Watch) -> None:
         body = getattr(operation, "body", None)
         for namespace in (operation.namespace, body.metadata.namespace if body is not None else ""):
             if namespace in ("", self.namespace):

@@ -25,7 +25,7 @@ class CheckedSocket(socket.socket):
 
     Attributes:
         check: called before each send; None allows everything.
-        refusal: what `check` raised. The connection is then of no use.
+        refusal: the exception of `check`. The connection cannot be used after it.
     """
 
     check: Check | None = None
@@ -75,7 +75,7 @@ async def open_socket(host: str, port: int) -> CheckedSocket:
             raise
         else:
             return sock
-    raise first or socket.gaierror(f"{host} has no address")
+    raise first or socket.gaierror(f"{host} resolves to no address")
 
 
 async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:

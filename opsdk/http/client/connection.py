@@ -103,7 +103,7 @@ class ClientConnection(SharedBufferProtocol):
 
     @property
     def refusal(self) -> BaseException | None:
-        """What the check of the exchange raised, which ended the connection."""
+        """The exception of the exchange's check, which ended the connection."""
         return None if self.socket is None else self.socket.refusal
 
     def send(self, method: str, payload: bytes, check: Check | None = None) -> None:

@@ -36,20 +36,20 @@ def translate(error: BaseException, *, sent: bool, where: str) -> OpsdkError:
     if isinstance(error, PARSE_ERRORS):
         return ConnectionLostError(f"{where}the response is not valid HTTP: {error}")
     if sent:
-        return ConnectionLostError(f"{where}the connection broke: {_text(error)}")
+        return ConnectionLostError(f"{where}the connection broke: {_error_text(error)}")
     if isinstance(error, socket.gaierror):
-        return ConnectError(f"{where}the name cannot be resolved: {_text(error)}")
-    return ConnectError(f"{where}no connection: {_text(error)}")
+        return ConnectError(f"{where}the name cannot be resolved: {_error_text(error)}")
+    return ConnectError(f"{where}no connection: {_error_text(error)}")
 
 
-def _text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
 def _tls_detail(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         # asyncio raises some of these without the attribute.
-        reason = getattr(error, "verify_message", "") or _text(error)
+        reason = getattr(error, "verify_message", "") or _error_text(error)
         return f"the server's certificate is not trusted ({reason}); check the CA and the server name"
-    reason = getattr(error, "reason", "") or _text(error)
-    return f"TLS failed ({reason}); check that the server speaks TLS and knows our certificate"
+    reason = getattr(error, "reason", "") or _error_text(error)
+    return f"the TLS handshake failed ({reason}); check that the server uses TLS and trusts the client certificate"

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.asgi_types import CUT, App, Message
-from opsdk.http.client.request import CheckFor, Pairs, encode_request, raw_headers, unchecked
+from opsdk.http.client.request import CheckFactory, Pairs, encode_request, raw_headers, unchecked
 from opsdk.structured_merge.value import JsonObject
 
 _log = logging.getLogger("opsdk.http.client")
@@ -49,7 +49,7 @@ class AsgiBackend:
         app: the ASGI application.
         endpoint: scheme, host and port of the scope.
         extensions: added to ``scope["extensions"]``, for example a client certificate.
-        check_for: returns what checks a request before the application gets it.
+        check_factory: returns the check that a request must pass before the application gets it.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class AsgiBackend:
         endpoint: Origin,
         *,
         extensions: Mapping[str, object] | None = None,
-        check_for: CheckFor = unchecked,
+        check_factory: CheckFactory = unchecked,
     ) -> None:
         self._app = app
-        self._check_for = check_for
+        self._check_factory = check_factory
         self._extensions = dict(extensions or {})
         self._endpoint = endpoint
         self._tasks = TaskOwner("asgi")
@@ -73,7 +73,7 @@ class AsgiBackend:
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
         encode_request(method, target, headers, b"")  # rejects the same requests as a socket
-        if (check := self._check_for(method, target)) is not None:
+        if (check := self._check_factory(method, target)) is not None:
             check()
         exchange = AsgiExchange(body, lambda ended: self._open.pop(ended, None))
         self._open[exchange] = None
@@ -194,7 +194,7 @@ class AsgiExchange:
             self._changed.set()
             return
         if message["type"] != "http.response.body" or self._complete or not self.status:
-            raise RuntimeError(f"{message['type']} is out of order")
+            raise RuntimeError(f"the application sent {message['type']} at the wrong time")
         if body := bytes(message.get("body", b"")):
             self._chunks.append(body)
             self._buffered += len(body)

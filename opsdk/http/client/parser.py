@@ -38,7 +38,7 @@ class ResponseParser:
         self.headers: dict[str, str] = {}
         self.chunks: deque[bytes] = deque()
         self.buffered = 0
-        self.reusable = True  # until something is wrong
+        self.reusable = True  # until an error
 
     def begin(self, method: str) -> None:
         """Expect the response to a request with this method."""
@@ -48,7 +48,7 @@ class ResponseParser:
         """Parse bytes from the network. Raises ``httptools.HttpParserError`` if they are not HTTP."""
         if self.state is ResponseState.DONE or self.state is ResponseState.IDLE:  # the hash of an enum is a call
             self.reusable = False
-            raise httptools.HttpParserError("bytes without a request")
+            raise httptools.HttpParserError("the server sent bytes without a request")
         self._parser.feed_data(data)
 
     def eof(self) -> None:

@@ -16,7 +16,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
-from opsdk.http.client.request import CheckFor, Pairs, encode_request, unchecked
+from opsdk.http.client.request import CheckFactory, Pairs, encode_request, unchecked
 
 # The value of net/http.DefaultTransport.
 IDLE_TIMEOUT = 90.0
@@ -73,7 +73,7 @@ class ConnectionPool:
         clock: measures idle times.
         max_idle: idle connections to keep.
         idle_timeout: seconds before an idle connection is closed.
-        check_for: returns what checks a request when its connection is open, and again before each send.
+        check_factory: returns the check that a request must pass when its connection is open, and before each send.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class ConnectionPool:
         clock: Clock = LOOP_CLOCK,
         max_idle: int = MAX_IDLE,
         idle_timeout: float = IDLE_TIMEOUT,
-        check_for: CheckFor = unchecked,
+        check_factory: CheckFactory = unchecked,
     ) -> None:
-        self._check_for = check_for
+        self._check_factory = check_factory
         self._dial = dial
         self._clock = clock
         self._max_idle = max_idle
@@ -108,8 +108,8 @@ class ConnectionPool:
     async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> ConnectionExchange:
         """Send one request and return when the response head has arrived. Cancellation closes the connection."""
         payload = encode_request(method, target, headers, body)
-        connection = self._take() or await self._wait_for_connection()
-        check = self._check_for(method, target)
+        connection = self._take_idle() or await self._wait_for_connection()
+        check = self._check_factory(method, target)
         try:
             if check is not None:
                 check()
@@ -128,7 +128,7 @@ class ConnectionPool:
             raise
         return ConnectionExchange(self, connection)
 
-    def _take(self) -> ClientConnection | None:
+    def _take_idle(self) -> ClientConnection | None:
         """Return an idle connection that is still usable, or None."""
         if self._closed:
             raise UsageError("this transport is closed; make a new one")

@@ -11,12 +11,12 @@ from opsdk.errors import UsageError
 Pairs = Sequence[tuple[str, str]]
 Check = Callable[[], None]
 """Returns if a request may be sent now, and raises if not. Called once or more for each request."""
-CheckFor = Callable[[str, str], Check | None]
+CheckFactory = Callable[[str, str], Check | None]
 """Returns the check for a request of this method and target; None if it needs none."""
 
 
 def unchecked(method: str, target: str) -> None:
-    """The `CheckFor` of clients that check nothing."""
+    """The `CheckFactory` of clients that check nothing."""
 
 
 class ResponseStream(Protocol):

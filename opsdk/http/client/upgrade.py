@@ -68,7 +68,7 @@ class UpgradeConnection(ClientConnection):
         await self._writable.wait()
 
 
-class Switched:
+class UpgradedExchange:
     """The response to an upgrade request: 101 with both directions open, or any other response with its body.
 
     A `ResponseStream` on its own connection; `aclose` closes the connection.
@@ -80,7 +80,7 @@ class Switched:
         self.headers = connection.reader.headers
 
     def __repr__(self) -> str:
-        return f"<Switched {self.status} on {self._connection!r}>"
+        return f"<UpgradedExchange {self.status} on {self._connection!r}>"
 
     async def read(self) -> bytes:
         """Return the next bytes, empty at the end. Raises `ConnectionLostError`."""
@@ -104,7 +104,7 @@ class Switched:
 
 async def upgrade(
     dial: Callable[[], Awaitable[UpgradeConnection]], method: str, target: str, headers: Pairs
-) -> Switched:
+) -> UpgradedExchange:
     """Send one upgrade request and return when the response head has arrived. Cancellation closes the connection.
 
     Raises:
@@ -123,4 +123,4 @@ async def upgrade(
         connection.abort()
         await connection.wait_closed()
         raise
-    return Switched(connection)
+    return UpgradedExchange(connection)

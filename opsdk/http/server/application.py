@@ -42,7 +42,7 @@ def asgi(handler: Handler) -> App:
 async def respond(response: HttpResponse, request: HttpRequest, send: Send) -> None:
     """Send a response. A stream ends early when the client disconnects."""
     if isinstance(response, CutResponse):
-        await _cut(request)
+        await _close_connection(request)
         return
     if isinstance(response, UpgradeResponse):
         await _upgrade(response, request)
@@ -59,7 +59,7 @@ async def respond(response: HttpResponse, request: HttpRequest, send: Send) -> N
         if streaming.done():
             streaming.result()
     except CutConnection:
-        await _cut(request)
+        await _close_connection(request)
     finally:
         for task in (streaming, leaving):
             task.cancel()
@@ -83,7 +83,7 @@ async def _upgrade(response: UpgradeResponse, request: HttpRequest) -> None:
             response.release()
 
 
-async def _cut(request: HttpRequest) -> None:
+async def _close_connection(request: HttpRequest) -> None:
     """Close the connection. Returns when it is closed."""
     if request.cut is None:
         raise CutConnection("this ASGI server has no extension to close a connection")

@@ -36,9 +36,9 @@ IDLE_TIMEOUT: Final = 90.0
 """Seconds between two requests on a connection (IdleTimeout of kube-apiserver)."""
 _WRITE_BUFFER: Final = 64 * 1024
 """Bytes of responses to buffer for a client that does not read."""
-_LINGER: Final = 0.5
+_LINGER_SECONDS: Final = 0.5
 """Seconds for a client to read the response to a request that it is still sending."""
-_FLUSH: Final = 30.0
+_FLUSH_SECONDS: Final = 30.0
 """Seconds for a client to read the end of the last response."""
 
 
@@ -49,7 +49,7 @@ class _RefusedError(Exception):
 
 
 @dataclass(slots=True)
-class _Head:
+class _RequestHead:
     target: bytes = b""
     method: bytes = b""
     fed: int = 0
@@ -77,7 +77,7 @@ class ServerConnection(SharedBufferProtocol):
         )
         self._partial_method = b""
         self._first_bytes = b""
-        self._head: _Head | None = None
+        self._head: _RequestHead | None = None
         self._incoming: ServerExchange | None = None
         self._queue: deque[ServerExchange | Refusal] = deque()
         self._read_closed = False
@@ -252,7 +252,7 @@ class ServerConnection(SharedBufferProtocol):
             return data
         method, data = method_match[1], self._partial_method
         self._partial_method = b""
-        self._head = _Head()
+        self._head = _RequestHead()
         if method not in request_rules.METHODS:
             self._head.method = method
             data = b"GET" + data[len(method) :]
@@ -261,7 +261,7 @@ class ServerConnection(SharedBufferProtocol):
     def on_message_begin(self) -> None:
         """See httptools."""
         if self._head is None:
-            self._head = _Head()
+            self._head = _RequestHead()
 
     def on_url(self, url: bytes) -> None:
         """See httptools."""
@@ -302,7 +302,7 @@ class ServerConnection(SharedBufferProtocol):
             scope["extensions"] = {**self._scope["extensions"], UPGRADE: self._upgrade}
         self._accept(head, scope)
 
-    def _accept(self, head: _Head, scope: Scope) -> None:
+    def _accept(self, head: _RequestHead, scope: Scope) -> None:
         lengths = request_rules.values(head.headers, b"content-length")
         expectations = request_rules.tokens(head.headers, b"expect")
         expects = b"100-continue" in expectations
@@ -361,7 +361,7 @@ class ServerConnection(SharedBufferProtocol):
         if len(self._queue) == 1:
             self._start_next()
         else:
-            self._read(on=False)
+            self._set_reading(on=False)
 
     def _refuse(self, refusal: Refusal) -> None:
         self._read_closed = True
@@ -377,7 +377,7 @@ class ServerConnection(SharedBufferProtocol):
         if isinstance(item, ServerExchange):
             self._service.start(item, self._response_failed)
             return
-        self.write(item.answer())
+        self.write(item.encode())
         self._queue.clear()
         self._end(linger=item is request_rules.TOO_LARGE)
 
@@ -433,9 +433,9 @@ class ServerConnection(SharedBufferProtocol):
 
     def hold(self, *, reading: bool) -> None:
         """See `ServerConnectionPort`."""
-        self._read(on=reading and len(self._queue) < 2)
+        self._set_reading(on=reading and len(self._queue) < 2)
 
-    def answered(self) -> None:
+    def response_complete(self) -> None:
         """See `ServerConnectionPort`."""
         done = self._queue.popleft() if self._queue else None
         if not isinstance(done, ServerExchange):
@@ -444,14 +444,14 @@ class ServerConnection(SharedBufferProtocol):
             self._queue.clear()
             self._end(linger=done.more_body)
             return
-        self._read(on=len(self._queue) < 2)
+        self._set_reading(on=len(self._queue) < 2)
         if self._queue:
             self._start_next()
         else:
             self._set_timeout(HEAD_TIMEOUT if self._head is not None or self._partial_method else IDLE_TIMEOUT)
 
     # -------------------------------------------------------------- closing
-    def _read(self, *, on: bool) -> None:
+    def _set_reading(self, *, on: bool) -> None:
         if self._transport is None or self._transport.is_closing() or on != self._reading_paused:
             return
         self._reading_paused = not on
@@ -466,21 +466,21 @@ class ServerConnection(SharedBufferProtocol):
         if not linger:
             self._close()
             return
-        self._read(on=True)
+        self._set_reading(on=True)
         if self._transport is not None and self._transport.can_write_eof():
             try:
                 self._transport.write_eof()
             except OSError:  # the client has reset the connection, so no byte of the response can arrive
                 self.abort()
                 return
-        self._loop.call_later(_LINGER, self._close)
+        self._loop.call_later(_LINGER_SECONDS, self._close)
 
     def _close(self) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         transport.close()
-        self._loop.call_later(_FLUSH, transport.abort)
+        self._loop.call_later(_FLUSH_SECONDS, transport.abort)
 
     def abort(self) -> None:
         """Close at once, without a response."""

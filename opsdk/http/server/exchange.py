@@ -10,7 +10,7 @@ from typing import Protocol
 
 from opsdk.http.asgi_types import App, Message, Scope
 
-_HIGH = 64 * 1024
+_HIGH_WATER = 64 * 1024
 """Unread bytes of a request body above which the connection stops reading."""
 DISCARD_LIMIT = 256 * 1024
 """Bytes of an unread request body to discard before the next request. With more, the connection closes.
@@ -23,7 +23,7 @@ _breaks_lines = re.compile(rb"[\r\n]").search
 
 
 class ServerConnectionPort(Protocol):
-    """What an exchange needs of its connection."""
+    """The methods of a connection that an exchange uses."""
 
     @property
     def closing(self) -> bool:
@@ -51,7 +51,7 @@ class ServerConnectionPort(Protocol):
         """Pause or resume reading."""
         ...
 
-    def answered(self) -> None:
+    def response_complete(self) -> None:
         """The response is complete."""
         ...
 
@@ -87,7 +87,7 @@ class ServerExchange:
         self.complete = False
         self.started = False
         self._connection = connection
-        self._expects = expects
+        self._expects_continue = expects
         self._length = length
         self._received = 0
         self._end_delivered = False
@@ -109,7 +109,7 @@ class ServerExchange:
         if self.complete or self.disconnected:
             return
         self._body += data
-        if len(self._body) > _HIGH:
+        if len(self._body) > _HIGH_WATER:
             self._connection.hold(reading=False)
         self._event.set()
 
@@ -131,10 +131,10 @@ class ServerExchange:
 
     async def receive(self) -> Message:
         """See ASGI ``receive``."""
-        if self._expects and not self.started and not self._connection.closing:
+        if self._expects_continue and not self.started and not self._connection.closing:
             self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._expects = False
-        while not self._ready():
+        self._expects_continue = False
+        while not self._has_message():
             self._connection.hold(reading=True)
             self._event.clear()
             await self._event.wait()
@@ -145,7 +145,7 @@ class ServerExchange:
         self._end_delivered = not self.more_body
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
-    def _ready(self) -> bool:
+    def _has_message(self) -> bool:
         if self._body or self.disconnected or self.complete or self._read_closed:
             return True
         return not self.more_body and not self._end_delivered
@@ -160,13 +160,13 @@ class ServerExchange:
             await asyncio.sleep(0)
             return
         if not self.started:
-            self._start(message)
+            self._start_response(message)
         elif self.complete:
             raise RuntimeError("http.response.body after the end of the response")
         else:
-            self._part(message.get("body", b""), more=message.get("more_body", False))
+            self._send_body(message.get("body", b""), more=message.get("more_body", False))
 
-    def _start(self, message: Message) -> None:
+    def _start_response(self, message: Message) -> None:
         status, headers = message["status"], list(message.get("headers", ()))
         self.started = True
         length, closes, dated = _framing(headers)
@@ -178,14 +178,14 @@ class ServerExchange:
         ends = length is None and not modern and not self._no_body
         # A connection whose request body is mostly unread is not kept.
         unread = self.more_body and (
-            self._expects or self._length is None or self._length - self._received >= DISCARD_LIMIT
+            self._expects_continue or self._length is None or self._length - self._received >= DISCARD_LIMIT
         )
         self.keep_alive = self.keep_alive and not closes and not ends and not unread
         phrase = _PHRASES.get(status) or b"status code %d" % status
         lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, phrase)]
         lines += [b"%b: %b" % header for header in headers]
         if any(map(_breaks_lines, lines)):
-            lines[1:] = [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
+            lines[1:] = [b"%b: %b" % (name, _without_line_breaks(value)) for name, value in headers]
         if not dated:
             lines.append(b"date: " + self._connection.date())
         if self._chunked:
@@ -200,7 +200,7 @@ class ServerExchange:
         else:
             self._head = head  # sent with the body: one system call and one TLS record
 
-    def _part(self, body: bytes, *, more: bool) -> None:
+    def _send_body(self, body: bytes, *, more: bool) -> None:
         head, self._head = self._head, b""
         if self._no_body:
             self._remaining = 0
@@ -219,13 +219,13 @@ class ServerExchange:
                 raise RuntimeError("the response is shorter or longer than its Content-Length")
             self.complete = True
             self._event.set()
-            self._connection.answered()
+            self._connection.response_complete()
 
     def finish(self) -> bool:
         """End the response here, if its framing allows that. Returns whether it did."""
         if not self.started or self.complete or (self._remaining and not self._no_body):
             return False
-        self._part(b"", more=False)
+        self._send_body(b"", more=False)
         return True
 
 
@@ -243,6 +243,6 @@ def _framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[int | None, bool, 
     return length, closes, dated
 
 
-def _one_line(value: bytes) -> bytes:
+def _without_line_breaks(value: bytes) -> bytes:
     """Return a header value without line breaks, so that it cannot start another header."""
     return value.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in value or b"\r" in value else value

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from opsdk.http.server.request import DecodedHeaders, decode_headers
 from opsdk.http.server.request_rules import read_target
 
-_LIMIT: Final = 512
-_BLOCK_LIMIT: Final = 2048
+_MAX_BLOCKS: Final = 512
+_MAX_BLOCK_BYTES: Final = 2048
 """Bytes of the longest block to remember: 1 MB in all."""
-_LINE: Final = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!\"$-~]*) HTTP/1\.1\r\n")
-_END: Final = b"\r\n\r\n"
-_NEVER_KNOWN: Final = (b"connection", b"expect", b"transfer-encoding", b"upgrade")
+_REQUEST_LINE: Final = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!\"$-~]*) HTTP/1\.1\r\n")
+_HEAD_END: Final = b"\r\n\r\n"
+_UNCACHEABLE_HEADERS: Final = (b"connection", b"expect", b"transfer-encoding", b"upgrade")
 """Headers by which a connection or a body differs from the usual one."""
 
 RawHeaders = list[tuple[bytes, bytes]]
@@ -61,42 +61,42 @@ class KnownHeads:
         return f"<KnownHeads: {len(self._known)}>"
 
     def find(self, data: bytes) -> KnownRequest | None:
-        """Return the request if `data` is exactly one request with a known block. Anything else is for the parser."""
-        line = _LINE.match(data)
+        """Return the request if `data` is exactly one request with a known block; None leaves it to the parser."""
+        line = _REQUEST_LINE.match(data)
         if line is None:
             return None
-        end = data.find(_END, line.end() - 2)
+        end = data.find(_HEAD_END, line.end() - 2)
         head = self._known.get(data[line.end() : end]) if end > 0 else None
-        if head is None or len(data) - end - len(_END) != (head.length or 0):
+        if head is None or len(data) - end - len(_HEAD_END) != (head.length or 0):
             return None
         target = read_target(line[1], line[2])
         if target is None:
             return None
-        return KnownRequest(line[1].decode(), *target, head, data[end + len(_END) :])
+        return KnownRequest(line[1].decode(), *target, head, data[end + len(_HEAD_END) :])
 
     def learn(self, data: bytes, headers: RawHeaders) -> None:
         """Remember the block at the start of `data`, which the parser has read as `headers` and accepted."""
-        line = _LINE.match(data)
-        end = -1 if line is None else data.find(_END, line.end() - 2)
-        if line is None or not 0 <= end - line.end() <= _BLOCK_LIMIT:
+        line = _REQUEST_LINE.match(data)
+        end = -1 if line is None else data.find(_HEAD_END, line.end() - 2)
+        if line is None or not 0 <= end - line.end() <= _MAX_BLOCK_BYTES:
             return
         block = data[line.end() : end]
-        if not _is_plain(block, headers):
+        if not _is_cacheable(block, headers):
             return
         lengths = [int(value) for name, value in headers if name == b"content-length"]
-        if len(self._known) >= _LIMIT:
+        if len(self._known) >= _MAX_BLOCKS:
             del self._known[next(iter(self._known))]
         self._known[block] = KnownHead(headers, decode_headers(headers), lengths[0] if lengths else None)
 
 
-def _is_plain(block: bytes, headers: RawHeaders) -> bool:
+def _is_cacheable(block: bytes, headers: RawHeaders) -> bool:
     """Whether each line of a block is one header, and no header changes what follows."""
     lines = block.split(b"\r\n")
     fields: Mapping[bytes, bytes] = dict(headers)
     return (
         len(lines) == len(headers)
         and len(fields) == len(headers)
-        and not any(name in fields for name in _NEVER_KNOWN)
+        and not any(name in fields for name in _UNCACHEABLE_HEADERS)
         and all(
             b"\n" not in line and line.lower().startswith(name + b":") and line.endswith(value)
             for line, (name, value) in zip(lines, headers, strict=True)

@@ -43,7 +43,7 @@ class Query:
         return f"Query({self.raw!r})"
 
 
-_NAMES: Final = {
+_COMMON_NAMES: Final = {
     name.encode(): name
     for name in (
         "accept", "accept-encoding", "audit-id", "authorization", "connection", "content-length", "content-type",
@@ -66,8 +66,8 @@ def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> DecodedHeaders:
     ({'host': 'x', 'a': '1, 2'}, {'a': ['1', '2']})
     """
     pairs = list(raw)
-    names = [_NAMES.get(name) or name.decode("latin-1").lower() for name, _ in pairs]
-    # A server passes no value with a line end, so all values are decoded at once.
+    names = [_COMMON_NAMES.get(name) or name.decode("latin-1").lower() for name, _ in pairs]
+    # The server refuses values with line breaks, so all values are decoded at once, joined by line breaks.
     values = b"\n".join([value for _, value in pairs]).decode("latin-1").split("\n")
     if len(values) != len(pairs):
         values = [value.decode("latin-1") for _, value in pairs]

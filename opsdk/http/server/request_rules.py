@@ -24,11 +24,11 @@ METHOD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ")
 """A complete method and its space."""
 METHOD_BEGIN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{0,4096}")
 """A possibly incomplete method."""
-_HOST = re.compile(rb"[!$%&'()*+,\-.0-9:;=@A-Z\[\]_a-z~]*")
+_VALID_HOST = re.compile(rb"[!$%&'()*+,\-.0-9:;=@A-Z\[\]_a-z~]*")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _BAD_TARGET = re.compile(rb"[\x00-\x20\x7f]")
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_ABSOLUTE = re.compile(rb"([A-Za-z][A-Za-z0-9+\-.]*):(//[^/?]*)?")
+_ABSOLUTE_URL = re.compile(rb"([A-Za-z][A-Za-z0-9+\-.]*):(//[^/?]*)?")
 _VERSION = re.compile(rb"\S* \S* HTTP/([0-9])\.([0-9])\r?\n")
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -42,7 +42,7 @@ class Refusal:
     status: int
     reason: str = ""
 
-    def answer(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the bytes of the response. The body repeats the status line, except for unsupported codings."""
         phrase = _PHRASES.get(self.status) or HTTPStatus(self.status).phrase
         line = f"{self.status} {phrase}"
@@ -94,7 +94,7 @@ def check_head(method: bytes, version: str, headers: Headers) -> Refusal | None:
         return MALFORMED
     if not hosts and version != "1.0" and method != b"CONNECT":
         return Refusal(400, "missing required Host header")
-    if hosts and not _HOST.fullmatch(hosts[0]):
+    if hosts and not _VALID_HOST.fullmatch(hosts[0]):
         return Refusal(400, "malformed Host header")
     codings = values(headers, b"transfer-encoding")
     if not codings or version == "1.0" or (len(codings) == 1 and codings[0].lower() == b"chunked"):
@@ -122,7 +122,7 @@ def read_target(method: bytes, target: bytes) -> tuple[str, bytes, bytes] | None
         return "*", b"*", b""
     rest, _, query = target.partition(b"?")
     if not rest.startswith(b"/"):
-        scheme_match = _ABSOLUTE.match(rest)
+        scheme_match = _ABSOLUTE_URL.match(rest)
         if scheme_match is None:
             return None
         # Without a host the rest is opaque (URL.Opaque), and there is no path.

@@ -95,7 +95,7 @@ class WebServer(Closing):
         self._socket: socket.socket | None = None
         self._port = 0
         self._tasks = TaskOwner("web", on_error=lambda name, error: _LOG.error("%s failed", name, exc_info=error))
-        self._accepting: asyncio.Task[object] | None = None
+        self._accept_task: asyncio.Task[object] | None = None
 
     @property
     def port(self) -> int:
@@ -127,7 +127,7 @@ class WebServer(Closing):
         self._socket, self._service = listening, Service(self._app)
         # Known after the stop too: logs and errors name it.
         self._port = int(listening.getsockname()[1])
-        self._accepting = self._tasks.start(self._accept(listening, self._service, context), name="accept")
+        self._accept_task = self._tasks.start(self._accept(listening, self._service, context), name="accept")
 
     async def _accept(self, listening: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
@@ -142,9 +142,9 @@ class WebServer(Closing):
                 await asyncio.sleep(pause)
                 continue
             pause = 0.0
-            self._tasks.start(self._connect(client, service, tls), name="connect")
+            self._tasks.start(self._start_connection(client, service, tls), name="connect")
 
-    async def _connect(self, client: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
+    async def _start_connection(self, client: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
         from opsdk.http.server.connection import HEAD_TIMEOUT, ServerConnection  # noqa: PLC0415 - start-up time: in-process tests never need it
 
         loop = asyncio.get_running_loop()
@@ -174,8 +174,8 @@ class WebServer(Closing):
 
     async def aclose(self) -> None:
         """Stop accepting, let responses finish within `shutdown_timeout`, then abort them. Idempotent."""
-        if self._accepting is not None:
-            self._accepting.cancel()
+        if self._accept_task is not None:
+            self._accept_task.cancel()
         if self._socket is not None:
             self._socket.close()
         if (service := self._service) is not None:

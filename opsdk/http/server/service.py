@@ -18,7 +18,7 @@ _LOG = logging.getLogger("opsdk.http.server")
 
 
 class StoppableConnection(Protocol):
-    """A server connection as the server stops it."""
+    """The methods of a connection with which the server stops it."""
 
     def stop(self) -> None:
         """Finish the current response, then close."""
@@ -44,7 +44,7 @@ class Service:
         self.draining = False
         self.heads = KnownHeads()
         self._empty: asyncio.Event | None = None
-        self._second = 0
+        self._date_second = 0
         self._date = b""
 
     def __repr__(self) -> str:
@@ -53,8 +53,8 @@ class Service:
     def date(self) -> bytes:
         """Return the Date header's value, computed once in a second."""
         now = int(time.time())
-        if now != self._second:
-            self._second, self._date = now, formatdate(now, usegmt=True).encode()
+        if now != self._date_second:
+            self._date_second, self._date = now, formatdate(now, usegmt=True).encode()
         return self._date
 
     def discard(self, connection: StoppableConnection) -> None:

@@ -61,16 +61,16 @@ class ServingCertificate:
         self._client_ca_file = None if client_ca_file is None else Path(client_ca_file)
         self._clock = clock
         self._checked_at: float | None = None
-        self._content = self._read()
-        self._current = server_context(*self._files, client_ca_file=self._client_ca_file)
+        self._loaded_files = self._read_files()
+        self._current_context = server_context(*self._files, client_ca_file=self._client_ca_file)
         # The context of the server itself never changes; each handshake is given the current one.
         self.context = server_context(*self._files, client_ca_file=self._client_ca_file)
-        self.context.sni_callback = self._choose
+        self.context.sni_callback = self._on_sni
         self._hook.record(CertificateRead(failed=False))
 
-    def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+    def _on_sni(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         self.refresh()
-        connection.context = self._current
+        connection.context = self._current_context
 
     def refresh(self, *, force: bool = False) -> bool:
         """Load the files if they have changed since the last check. Returns whether a new pair is in use.
@@ -83,22 +83,22 @@ class ServingCertificate:
             return False
         self._checked_at = now
         try:
-            content = self._read()
-            if content == self._content:
+            content = self._read_files()
+            if content == self._loaded_files:
                 self._hook.record(CertificateRead(failed=False))
                 return False
-            self._current = server_context(*self._files, client_ca_file=self._client_ca_file)
+            self._current_context = server_context(*self._files, client_ca_file=self._client_ca_file)
         except ConfigError as error:
             self.failures += 1
             self._hook.record(CertificateRead(failed=True))
             log.error("the new certificate is not used, the old one stays: %s", error)  # noqa: TRY400 - it names the file
             return False
-        self._content = content
+        self._loaded_files = content
         self._hook.record(CertificateRead(failed=False))
         log.info("the certificate %s has changed: new connections get it", self._files[0])
         return True
 
-    def _read(self) -> tuple[bytes, bytes]:
+    def _read_files(self) -> tuple[bytes, bytes]:
         cert_file, key_file = self._files
         try:
             return cert_file.read_bytes(), key_file.read_bytes()
@@ -139,7 +139,7 @@ def server_context(cert_file: Path, key_file: Path, *, client_ca_file: Path | No
 def self_signed_context(host: str, *, clock: Clock = LOOP_CLOCK) -> ssl.SSLContext:
     """Return the TLS context of a server with a new self-signed certificate for `host` and ``localhost``.
 
-    The certificate lasts for a year. Clients cannot verify it: it protects against listeners only.
+    The certificate lasts for a year. Clients cannot verify it: it protects against eavesdropping only.
 
     Raises:
         ConfigError: the extra ``opsdk[tls]`` is missing.

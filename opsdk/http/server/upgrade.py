@@ -8,12 +8,12 @@ from typing import Protocol
 
 from opsdk.errors import ConnectionLostError
 
-_HIGH = 64 * 1024
+_HIGH_WATER = 64 * 1024
 """Unread bytes above which the connection stops reading."""
 
 
 class UpgradePort(Protocol):
-    """What an upgraded stream needs of its connection."""
+    """The methods of a connection that an upgraded stream uses."""
 
     @property
     def closing(self) -> bool:
@@ -53,7 +53,7 @@ class UpgradedStream:
     def feed(self, data: bytes) -> None:
         """Add bytes from the client."""
         self._unread += data
-        if len(self._unread) > _HIGH:
+        if len(self._unread) > _HIGH_WATER:
             self._connection.hold(reading=False)
         self._event.set()
 

@@ -16,7 +16,7 @@ from opsdk.http.server.upgrade import UpgradedStream
 if TYPE_CHECKING:
     from websockets.frames import Frame
 
-_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_MESSAGE_BYTES = 4 << 20
 """Largest message, in bytes."""
 
@@ -54,7 +54,7 @@ def accept_websocket(
     if chosen is None:
         listed = " ".join(filter(None, protocols))
         raise ForbiddenError(f"requested protocol(s) are not supported: [{' '.join(requested)}]; supports [{listed}]")
-    digest = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest()).decode()
+    digest = base64.b64encode(hashlib.sha1(key.encode() + _ACCEPT_GUID, usedforsecurity=False).digest()).decode()
     headers = [("sec-websocket-accept", digest)]
     if chosen:
         headers.append(("sec-websocket-protocol", chosen))
@@ -74,7 +74,7 @@ class WebSocket:
         self._stream = stream
         self._protocol = Protocol(SERVER, state=OPEN, max_size=MAX_MESSAGE_BYTES)
         self._messages: deque[bytes | str] = deque()
-        self._parts: list[Frame] = []
+        self._fragments: list[Frame] = []
         self._closed = False
 
     def __repr__(self) -> str:
@@ -91,11 +91,11 @@ class WebSocket:
             else:
                 self._protocol.receive_eof()
                 self._closed = True
-            self._sort()
+            self._receive_frames()
             await self._flush()
         return self._messages.popleft()
 
-    def _sort(self) -> None:
+    def _receive_frames(self) -> None:
         from websockets.frames import Frame, Opcode  # noqa: PLC0415 - as above
 
         for frame in self._protocol.events_received():
@@ -103,15 +103,15 @@ class WebSocket:
             if frame.opcode is Opcode.CLOSE:
                 self._closed = True
             elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-                self._parts.append(frame)
-                if sum(len(part.data) for part in self._parts) > MAX_MESSAGE_BYTES:
+                self._fragments.append(frame)
+                if sum(len(part.data) for part in self._fragments) > MAX_MESSAGE_BYTES:
                     self._protocol.fail(1009, "the message is too long")
                     self._closed = True
                 elif frame.fin:
-                    whole = b"".join(bytes(part.data) for part in self._parts)
-                    text = self._parts[0].opcode is Opcode.TEXT
+                    whole = b"".join(bytes(part.data) for part in self._fragments)
+                    text = self._fragments[0].opcode is Opcode.TEXT
                     self._messages.append(whole.decode("utf-8", "replace") if text else whole)
-                    self._parts.clear()
+                    self._fragments.clear()
         if self._protocol.close_expected():
             self._closed = True
 

@@ -100,7 +100,7 @@ class _Watcher:
 
 @pytest.mark.parametrize(("listens", "ended"), [(True, "http.disconnect"), (False, "cancelled")])
 async def test_leaving_a_stream_ends_the_application(listens: bool, ended: str) -> None:
-    """An application that listens hears of the disconnect; one that does not is cancelled, and has ended after us."""
+    """An application that receives gets the disconnect; another one is cancelled and has ended when the block ends."""
     app = _Watcher(listens=listens)
     async with Transport(Config(app=app)) as transport:
         async with transport.stream(GET) as stream:
@@ -109,7 +109,7 @@ async def test_leaving_a_stream_ends_the_application(listens: bool, ended: str) 
         assert "0 open" in repr(transport)
 
 
-async def test_cancel_at_every_turn_ends_the_application() -> None:
+async def test_cancelling_at_every_iteration_ends_the_application() -> None:
     """Wherever a call is cancelled, the application is not running any more when the cancellation arrives."""
     running = 0
 
@@ -191,7 +191,7 @@ async def test_a_failure_in_the_middle_is_a_cut() -> None:
 
 
 async def test_a_slow_reader_stops_the_application() -> None:
-    """What nobody reads is bounded: the application waits."""
+    """Unread bytes are bounded: the application waits."""
     sent = 0
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -226,7 +226,7 @@ async def test_error_statuses_and_deadlines() -> None:
         assert "0 open" in repr(transport)
 
 
-async def test_work_after_a_whole_answer_goes_on() -> None:
+async def test_the_application_continues_after_a_complete_response() -> None:
     """As on a real server, an application may work on after its answer; closing the transport ends it."""
     steps: list[str] = []
 

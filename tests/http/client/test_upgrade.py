@@ -28,7 +28,7 @@ def fed(data: bytes, cuts: list[int]) -> UpgradeParser:
 
 
 @given(rest=st.binary(max_size=40), cuts=st.lists(st.integers(min_value=0), max_size=6))
-def test_what_follows_the_head_is_body_to_the_last_byte(rest: bytes, cuts: list[int]) -> None:
+def test_every_byte_after_the_101_head_is_body(rest: bytes, cuts: list[int]) -> None:
     """Also where it looks like HTTP, and only the end of the connection ends it."""
     reader = fed(HEAD + rest + REFUSED, cuts)
     assert (reader.status, reader.headers["upgrade"], reader.state) == (101, "websocket", ResponseState.BODY)
@@ -39,15 +39,15 @@ def test_what_follows_the_head_is_body_to_the_last_byte(rest: bytes, cuts: list[
 
 
 @given(cuts=st.lists(st.integers(min_value=0), max_size=6))
-def test_any_other_answer_is_read_as_ever(cuts: list[int]) -> None:
-    """With its length."""
+def test_other_responses_are_parsed_as_usual(cuts: list[int]) -> None:
+    """Their Content-Length ends the body."""
     reader = fed(REFUSED, cuts)
     assert (reader.status, reader.take(), reader.state) == (403, b"no!", ResponseState.DONE)
     with pytest.raises(httptools.HttpParserError):
         reader.feed(b"more")
 
 
-def test_an_interim_answer_comes_before_the_switch() -> None:
-    """100 is no answer yet."""
+def test_an_interim_response_comes_before_the_101_response() -> None:
+    """A 100 response is skipped."""
     reader = fed(b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"x", [])
     assert (reader.status, reader.take()) == (101, b"x")

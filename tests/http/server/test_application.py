@@ -39,13 +39,13 @@ async def test_a_body_is_read_once_and_kept() -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"content-length": "11"}])
 async def test_a_body_too_large_is_refused(headers: dict[str, str]) -> None:
-    """By its declared length, or as soon as too much of it has come."""
+    """By its declared length, or as soon as too many bytes have arrived."""
     with pytest.raises(TooLargeError):
         await request(b"abcdef", b"ghijk", headers=headers).body(10)
 
 
-async def test_a_stream_ends_when_the_client_leaves() -> None:
-    """The generator is closed, so that what it holds is let go."""
+async def test_a_stream_ends_when_the_client_disconnects() -> None:
+    """The generator is closed, so that it releases its resources."""
     closed = asyncio.Event()
 
     async def endless() -> AsyncGenerator[bytes, None]:
@@ -98,8 +98,8 @@ async def test_stopping_ends_open_streams() -> None:
 
 
 @pytest.mark.realtime
-async def test_answers_leave_at_once() -> None:
-    """Small answers on one connection do not wait for the client's acknowledgements."""
+async def test_small_responses_are_sent_without_delay() -> None:
+    """Small responses on one connection do not wait for the client's acknowledgements."""
 
     async def handler(_: HttpRequest) -> HttpResponse:
         return text_response("ok")

@@ -126,7 +126,7 @@ def bare(answer: bytes) -> tuple[bytes, bytes]:
     ],
 )  # fmt: skip
 async def test_heads_that_are_refused(said: bytes, answer: bytes) -> None:
-    """In Go's words, and the connection ends."""
+    """With Go's response, and the connection closes."""
     async with serving() as server:
         assert await talk(server, said) == answer
 
@@ -149,14 +149,14 @@ async def test_heads_that_are_refused(said: bytes, answer: bytes) -> None:
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade, close\r\nUpgrade: h2c\r\n", b"200 OK", b"GET /?"),
     ],
 )
-async def test_heads_that_are_answered(said: bytes, status: bytes, body: bytes) -> None:
-    """As odd as they are, an application sees them."""
+async def test_valid_heads_get_a_response(said: bytes, status: bytes, body: bytes) -> None:
+    """The application gets unusual but valid heads."""
     async with serving() as server:
         answer = await talk(server, said + b"Connection: close\r\n\r\n")
         assert bare(answer) == (b"HTTP/1.1 " + status, body)
 
 
-async def test_an_old_client_gets_an_answer_without_chunks() -> None:
+async def test_an_http_1_0_client_gets_a_response_without_chunks() -> None:
     """HTTP/1.0 needs no Host, knows no chunks, and its connection ends unless it wants to keep it."""
     async with serving() as server:
         assert bare(await talk(server, b"GET /stream HTTP/1.0\r\n\r\n")) == (b"HTTP/1.0 200 OK", b"012")
@@ -165,7 +165,7 @@ async def test_an_old_client_gets_an_answer_without_chunks() -> None:
         assert (twice.count(b"HTTP/1.0 200 OK"), twice.count(b"connection: keep-alive")) == (2, 1)
 
 
-async def test_a_head_too_large_is_told_so() -> None:
+async def test_a_head_that_is_too_large_gets_431() -> None:
     """One header or many, 1 MiB is the most."""
     async with serving() as server:
         begin = b"GET / HTTP/1.1\r\nHost: a\r\n"
@@ -177,8 +177,8 @@ async def test_a_head_too_large_is_told_so() -> None:
         assert fits.startswith(b"HTTP/1.1 200")
 
 
-async def test_pipelined_requests_are_answered_in_order() -> None:
-    """However many are sent at once; a bad one after good ones is refused in its turn."""
+async def test_pipelined_requests_get_their_responses_in_order() -> None:
+    """For any number of requests; an invalid one after valid ones is refused in its turn."""
     async with serving() as server:
         many = b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(500))
         heard = await talk(
@@ -191,8 +191,8 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert heard.endswith(BAD)
 
 
-async def test_what_is_sent_ahead_of_a_slow_answer_waits_outside() -> None:
-    """A client that goes on sending requests fills its own buffers, not ours."""
+async def test_pipelined_requests_behind_a_slow_response_are_not_read() -> None:
+    """Further requests of the client stay in its own buffers."""
     async with serving() as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 24)
         writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -204,8 +204,8 @@ async def test_what_is_sent_ahead_of_a_slow_answer_waits_outside() -> None:
         writer.close()
 
 
-async def test_a_body_is_asked_for_when_it_is_read() -> None:
-    """Expect: 100-continue gets its word only then; who does not read it ends the connection."""
+async def test_100_continue_is_sent_when_the_body_is_read() -> None:
+    """An application that does not read the body closes the connection."""
     async with serving() as server:
         head = b"Host: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n"
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -219,8 +219,8 @@ async def test_a_body_is_asked_for_when_it_is_read() -> None:
         assert b"connection: close" in ignored
 
 
-async def test_a_little_body_that_nobody_reads_is_skipped() -> None:
-    """The next request on the connection is answered."""
+async def test_a_small_unread_body_is_discarded() -> None:
+    """The next request on the connection gets its response."""
     async with serving() as server:
         said = b"POST /ignored HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
         both = await talk(server, said, b"hello", b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -228,8 +228,8 @@ async def test_a_little_body_that_nobody_reads_is_skipped() -> None:
 
 
 @pytest.mark.parametrize("coding", [b"Content-Length: 8388608", b"Transfer-Encoding: chunked"])
-async def test_a_body_too_large_is_refused_and_the_answer_arrives(coding: bytes) -> None:
-    """Though the client is still sending when the answer comes, and the connection ends."""
+async def test_a_body_too_large_is_refused_and_the_response_arrives(coding: bytes) -> None:
+    """Also while the client is still sending; then the connection closes."""
     async with serving() as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST /small HTTP/1.1\r\nHost: a\r\n" + coding + b"\r\n\r\n")
@@ -245,15 +245,15 @@ async def test_a_body_too_large_is_refused_and_the_answer_arrives(coding: bytes)
 
 
 @pytest.mark.parametrize("body", [b"zz\r\n", b"3\r\nabcd\r\n", b"fffffffffffffffffff\r\n"])
-async def test_a_body_that_is_no_body_ends_the_connection(body: bytes) -> None:
-    """Chunks that are none: who reads them finds out, and no request follows."""
+async def test_an_invalid_body_closes_the_connection(body: bytes) -> None:
+    """Invalid chunks: reading the body fails, and no request follows."""
     async with serving() as server:
         answer = await talk(server, b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
         assert b"200" not in answer
 
 
-async def test_a_client_that_only_listens_on_is_answered() -> None:
-    """Half-closed after a request: the answer comes; half-closed within one: 400."""
+async def test_a_half_closed_client_gets_its_response() -> None:
+    """Half-closed after a request: the response arrives; half-closed within one: 400."""
     async with serving() as server:
         whole = await talk(server, b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n", half_close=True)
         assert bare(whole) == (b"HTTP/1.1 200 OK", b"slow")
@@ -268,7 +268,7 @@ REQUEST = (
 
 
 async def test_a_request_cut_at_every_byte() -> None:
-    """The server answers what is whole, refuses the rest or says nothing, and keeps neither task nor connection."""
+    """A complete request gets a response, any other gets an error or none; no task and no connection stay."""
     async with serving() as server:
         for at in range(len(REQUEST) + 1):
             heard = await talk(server, REQUEST[:at], half_close=True)
@@ -283,21 +283,21 @@ async def test_a_request_cut_at_every_byte() -> None:
 
 
 async def test_a_request_in_single_bytes() -> None:
-    """Arrives as one."""
+    """It is parsed as one request."""
     async with serving() as server:
         heard = await talk(server, *(REQUEST[i : i + 1] for i in range(len(REQUEST))))
         assert heard.count(b"HTTP/1.1 200 OK") == 2
 
 
-async def test_a_bug_is_a_500() -> None:
-    """And the end of the connection."""
+async def test_an_exception_of_the_application_is_a_500() -> None:
+    """The connection closes."""
     async with serving() as server:
         answer = await talk(server, b"GET /fail HTTP/1.1\r\nHost: a\r\n\r\n")
         assert bare(answer) == (b"HTTP/1.1 500 Internal Server Error", b"Internal Server Error")
 
 
-async def test_stopping_finishes_what_has_begun() -> None:
-    """An answer in the making is sent; new connections are refused at once."""
+async def test_stopping_finishes_started_responses() -> None:
+    """A started response is sent; new connections are refused at once."""
     async with serving(ServeOptions(shutdown_timeout=2)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -323,8 +323,8 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> ServeOptions:
     return ServeOptions(tls=Tls(cert_file=cert, key_file=key), shutdown_timeout=0.2)
 
 
-async def test_plain_http_where_tls_is_spoken(secure: ServeOptions) -> None:
-    """Is told so, as Go tells it."""
+async def test_plain_http_on_a_tls_port_gets_an_error_response(secure: ServeOptions) -> None:
+    """The response is that of Go's server."""
     wanted = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
     async with serving(secure) as server:
         for said in (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"POST /x HTTP/1.1\r\n\r\n", b"OPTIONS * HTTP/1.1\r\n\r\n"):
@@ -334,8 +334,8 @@ async def test_plain_http_where_tls_is_spoken(secure: ServeOptions) -> None:
 @pytest.mark.parametrize(
     "said", [b"", b"\x00" * 100, b"\x16\x03\x01\x00\x05hello", b"\x16", b"BREW / HTTP/1.1\r\n\r\n"]
 )
-async def test_what_is_no_tls_ends_the_connection(secure: ServeOptions, said: bytes) -> None:
-    """And the next client is served."""
+async def test_invalid_tls_closes_the_connection(secure: ServeOptions, said: bytes) -> None:
+    """The next client is served."""
     async with serving(secure) as server:
         assert b"200" not in await talk(server, said, half_close=True)
         assert await _over_tls(server, ["http/1.1"]) == ("http/1.1", b"HTTP/1.1 200 OK")
@@ -344,8 +344,8 @@ async def test_what_is_no_tls_ends_the_connection(secure: ServeOptions, said: by
 @pytest.mark.parametrize(
     ("offered", "chosen"), [(["h2", "http/1.1"], "http/1.1"), (["http/1.1"], "http/1.1"), ([], None)]
 )
-async def test_protocols_that_a_client_offers(secure: ServeOptions, offered: list[str], chosen: str | None) -> None:
-    """HTTP/1.1 is what is spoken."""
+async def test_alpn_selects_http_1_1(secure: ServeOptions, offered: list[str], chosen: str | None) -> None:
+    """The server supports no other protocol."""
     async with serving(secure) as server:
         assert await _over_tls(server, offered) == (chosen, b"HTTP/1.1 200 OK")
 
@@ -363,8 +363,8 @@ async def _over_tls(server: WebServer, offered: list[str]) -> tuple[str | None, 
     return chosen, bare(heard)[0]
 
 
-async def test_a_silent_client_is_no_hindrance(secure: ServeOptions) -> None:
-    """Who connects and says nothing holds nothing up, not even the end."""
+async def test_a_silent_client_blocks_neither_others_nor_the_stop(secure: ServeOptions) -> None:
+    """It sends nothing after connecting."""
     async with serving(secure) as server:
         silent = socket.create_connection(("127.0.0.1", server.port))
         assert await _over_tls(server, []) == (None, b"HTTP/1.1 200 OK")

@@ -35,7 +35,7 @@ class Port:
     def hold(self, *, reading: bool) -> None:
         """See `ServerConnectionPort`."""
 
-    def answered(self) -> None:
+    def response_complete(self) -> None:
         """See `ServerConnectionPort`."""
         self.done += 1
 

@@ -38,8 +38,8 @@ async def _until_closed(server: WebServer, *parts: tuple[bytes, float]) -> float
     return ended
 
 
-async def test_a_head_has_half_a_minute() -> None:
-    """Whether nothing comes, or a byte now and then."""
+async def test_a_head_must_arrive_within_30_seconds() -> None:
+    """Whether the client sends nothing, or a byte now and then."""
     async with WebServer(asgi(_handler)) as server:
         assert round(await _until_closed(server)) == 32
         slow = [(bytes([byte]), 1.0) for byte in b"GET / HTTP/1.1\r\nX: " + b"y" * 100]
@@ -47,16 +47,16 @@ async def test_a_head_has_half_a_minute() -> None:
         assert round(await _until_closed(server, (b"GE", 20), (b"T / H", 20))) == 32
 
 
-async def test_between_requests_there_are_ninety_seconds() -> None:
-    """And for the head of the next one half a minute again."""
+async def test_an_idle_connection_closes_after_90_seconds() -> None:
+    """The head of the next request again has 30 seconds."""
     async with WebServer(asgi(_handler)) as server:
         whole = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
         assert round(await _until_closed(server, (whole, 10))) == 90
         assert round(await _until_closed(server, (whole, 80), (whole, 80), (b"GET", 1))) == 160 + 32
 
 
-async def test_answers_and_bodies_may_take_as_long_as_they_do() -> None:
-    """That is not for the connection to say."""
+async def test_responses_and_bodies_have_no_timeout() -> None:
+    """The connection limits only heads and idle time."""
     async with WebServer(asgi(_handler)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET /minutes HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -70,8 +70,8 @@ async def test_answers_and_bodies_may_take_as_long_as_they_do() -> None:
         writer.close()
 
 
-async def test_who_does_not_read_is_written_little() -> None:
-    """A stream waits for its reader, and ends when he leaves; others do not wait."""
+async def test_a_stream_waits_for_a_client_that_does_not_read() -> None:
+    """The stream ends when the client disconnects; other streams do not wait."""
     made = 0
     closed = asyncio.Event()
 

@@ -84,8 +84,8 @@ async def closed(socket: ClientConnection) -> int:
     return socket.close_code or 0
 
 
-async def test_messages_come_back_whole() -> None:
-    """Text, bytes, empty ones, large ones, in pieces; pings are answered on the way."""
+async def test_messages_are_received_whole() -> None:
+    """Text, bytes, empty, large and fragmented messages; pings get a pong."""
     async with serving() as (world, _, url), connect(f"{url}/echo", subprotocols=["x", "b"]) as socket:  # type: ignore[list-item]
         assert await socket.recv() == "b"
         assert socket.subprotocol == "b"
@@ -103,7 +103,7 @@ async def test_messages_come_back_whole() -> None:
 
 
 async def test_a_message_may_be_too_long() -> None:
-    """In one piece or in many: the client is told the reason, and the connection ends."""
+    """In one frame or in many: the client gets the reason, and the connection closes."""
     async with serving() as (world, _, url):
         for message in (b"x" * (MAX_MESSAGE_BYTES + 1), [b"x" * (MAX_MESSAGE_BYTES // 2 + 1)] * 2):
             async with connect(f"{url}/echo", max_size=None) as socket:
@@ -117,8 +117,8 @@ async def test_a_message_may_be_too_long() -> None:
         assert world.released == 2
 
 
-async def test_handshakes_that_are_none() -> None:
-    """Are answered as requests."""
+async def test_invalid_handshakes_are_refused() -> None:
+    """They get an error response."""
     async with serving() as (world, server, url):
         with pytest.raises(InvalidStatus) as caught:
             await connect(f"{url}/echo", subprotocols=["y", "z"])  # type: ignore[list-item]
@@ -137,8 +137,8 @@ async def test_handshakes_that_are_none() -> None:
         assert world.released == 0
 
 
-async def test_clients_may_vanish() -> None:
-    """While they are waited for, while they wait, while they are sent to: nothing goes on without them."""
+async def test_a_disconnected_client_ends_the_handler() -> None:
+    """While the handler receives, waits or sends: no handler runs on."""
     async with serving() as (world, _, url):
         for path in ("echo", "flood", "wait"):
             async with connect(f"{url}/{path}") as socket:
@@ -152,8 +152,8 @@ async def test_clients_may_vanish() -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_the_server_may_say_goodbye() -> None:
-    """With a code and a reason; it may also just stop."""
+async def test_the_server_can_close_the_socket() -> None:
+    """With a code and a reason, or by returning from the handler."""
     async with serving() as (world, server, url), connect(f"{url}/wait") as first, connect(f"{url}/echo") as second:
         world.gate.set()
         assert await closed(first) == 4000
@@ -187,8 +187,8 @@ class Silent:
     st.lists(st.one_of(st.binary(max_size=300), st.text(max_size=100)), max_size=5),
     st.lists(st.integers(1, 50), min_size=1, max_size=30),
 )
-def test_cuts_do_not_matter(messages: list[bytes | str], sizes: list[int]) -> None:
-    """The same bytes in other pieces are the same messages."""
+def test_messages_do_not_depend_on_chunk_boundaries(messages: list[bytes | str], sizes: list[int]) -> None:
+    """The same bytes in other chunks give the same messages."""
     client = Protocol(CLIENT, state=OPEN)
     for message in messages:
         if isinstance(message, str):
@@ -222,8 +222,8 @@ def test_cuts_do_not_matter(messages: list[bytes | str], sizes: list[int]) -> No
 
 
 @given(st.binary(max_size=200))
-def test_garbage_ends_it(raw: bytes) -> None:
-    """Whatever comes, receiving ends in good form when the bytes do."""
+def test_invalid_frames_end_the_connection(raw: bytes) -> None:
+    """For any bytes, `receive` returns None at the end without an exception."""
 
     async def hear() -> None:
         tunnel = UpgradedStream(Silent(), lambda: None)
