@@ -1,4 +1,4 @@
-"""What an operator does about missing permissions at its start."""
+"""Mode of the permission check at the start of an operator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class RbacCheck(Enum):
-    """What happens at the start when a declared permission is missing."""
+    """Action at the start when a declared permission is missing."""
 
     ERROR = "error"
     """The operator ends with `MissingPermissionsError` before its caches and controllers start."""

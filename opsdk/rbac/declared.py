@@ -1,7 +1,8 @@
-"""What the declarations of an operator imply. Pure.
+"""The RBAC rules that the declarations of an operator imply. Pure.
 
-Only what is surely used is implied: the informers of declared kinds, finalizers, owner references, the election, the
-authorization of metrics and the certificates of webhooks. What a reconciler writes is declared beside it.
+Only permissions that are surely used are implied: the informers of declared kinds, finalizers, owner references, the
+election, the authorization of metrics and the certificates of webhooks. The writes of a reconciler are declared beside
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LEASES = "leases.coordination.k8s.io"
 METRICS_AUTHORIZATION = RbacRule(
     "create", "tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io"
 )
-"""What `opsdk.manager.metrics_authorization` sends."""
+"""The reviews that `opsdk.manager.metrics_authorization` sends."""
 
 
 class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def election_rules(lease: str, namespace: str) -> Iterable[RbacRule]:
-    """Return what leader election sends. A create has no name, so only reads and updates are limited to the Lease."""
+    """Return the rules of leader election. A create has no name, so only reads and updates are limited to the Lease."""
     return (
         RbacRule("get update", _LEASES, resource_names=[lease], namespaces=[namespace]),
         RbacRule("create", _LEASES, "events.events.k8s.io", namespaces=[namespace]),

@@ -30,7 +30,7 @@ from opsdk.errors import OpsdkError
 # Seconds for one attempt of a review.
 _TIMEOUT = 10.0
 # Attempts of a review whose request fails, and the waits between them (WebhookRetryBackoff).
-_TRIES = 5
+_ATTEMPTS = 5
 _BACKOFF = Backoff(base=0.5, factor=1.5, jitter=0.2)
 
 O = TypeVar("O", bound=TypedObject)  # noqa: E741 - an object
@@ -52,19 +52,19 @@ async def send_review(client: ReviewClient, review: O, clock: Clock) -> O:
         TimeoutError: an attempt took too long. It is not retried.
     """
     waits = _BACKOFF.start()
-    for number in range(1, _TRIES + 1):
+    for number in range(1, _ATTEMPTS + 1):
         try:
             async with timeout(clock, _TIMEOUT):
                 return await client.create(review)
         except OpsdkError as error:
-            if not error.retryable or number == _TRIES:
+            if not error.retryable or number == _ATTEMPTS:
                 raise
             await clock.sleep(waits.next(clock.now()))
     raise AssertionError  # the last attempt returns or raises
 
 
 class DelegatedAuth:
-    """Lets the API server decide who a token belongs to, and what a user may do.
+    """Authenticates tokens with TokenReviews, and authorizes users with SubjectAccessReviews.
 
     Failures are not cached.
 
@@ -92,8 +92,12 @@ class DelegatedAuth:
 
         self._client = client
         self._clock = clock
-        self._tokens: TTLCache[Hashable, TokenReviewStatus] = TTLCache(max_cached, token_seconds, timer=clock.now)
-        self._access: TLRUCache[Hashable, SubjectAccessReviewStatus] = TLRUCache(max_cached, expiry, timer=clock.now)
+        self._token_reviews: TTLCache[Hashable, TokenReviewStatus] = TTLCache(
+            max_cached, token_seconds, timer=clock.now
+        )
+        self._access_reviews: TLRUCache[Hashable, SubjectAccessReviewStatus] = TLRUCache(
+            max_cached, expiry, timer=clock.now
+        )
 
     async def review_token(self, token: str, audiences: Sequence[str] = ()) -> TokenReviewStatus:
         """Return the status of a TokenReview. Raises `OpsdkError` or TimeoutError.
@@ -104,10 +108,10 @@ class DelegatedAuth:
         """
         # The token itself must not stay in memory.
         key = (hashlib.sha256(token.encode()).digest(), *audiences)
-        status = self._tokens.get(key)
+        status = self._token_reviews.get(key)
         if status is None:
             review = TokenReview(spec=TokenReviewSpec(token=token, audiences=list(audiences)))
-            status = self._tokens[key] = (await send_review(self._client, review, self._clock)).status
+            status = self._token_reviews[key] = (await send_review(self._client, review, self._clock)).status
         return status
 
     async def user_of(self, token: str) -> UserInfo | None:
@@ -121,11 +125,11 @@ class DelegatedAuth:
         Raises `OpsdkError` or TimeoutError.
         """
         key = msgspec.json.encode(spec, order="deterministic")
-        status = self._access.get(key)
+        status = self._access_reviews.get(key)
         if status is None:
             status = (await send_review(self._client, SubjectAccessReview(spec=spec), self._clock)).status
             status.allowed = status.allowed and not status.denied
-            self._access[key] = status
+            self._access_reviews[key] = status
         return status
 
     async def allows(self, user: UserInfo, attributes: ResourceAttributes | NonResourceAttributes) -> bool:
@@ -138,4 +142,4 @@ class DelegatedAuth:
         return (await self.review_access(spec)).allowed
 
     def __repr__(self) -> str:
-        return f"<DelegatedAuth of {len(self._tokens)} tokens>"
+        return f"<DelegatedAuth of {len(self._token_reviews)} tokens>"

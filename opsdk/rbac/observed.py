@@ -17,24 +17,24 @@ from opsdk.telemetry.context import current
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
-_LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
+_STANDARD_LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
 _TASK_STEP: Final = asyncio.Handle._run.__code__  # noqa: SLF001 - the frame in which the loop runs each task
 _FINALIZERS: Final = "/finalizers"
 _CREATE_EVENTS: Final = ("create", "events.k8s.io", "events")
 
-_PATHS: Final = (
+_DISCOVERY_PATHS: Final = (
     "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version",
     "/version/",
 )  # fmt: skip
-FOR_AUTHENTICATED: Final = RuleSet(
+AUTHENTICATED_USER_RULES: Final = RuleSet(
     [
         Permission("create", "authorization.k8s.io", "selfsubjectaccessreviews"),
         Permission("create", "authorization.k8s.io", "selfsubjectrulesreviews"),
         Permission("create", "authentication.k8s.io", "selfsubjectreviews"),
-        *(Permission("get", path=path) for path in _PATHS),
+        *(Permission("get", path=path) for path in _DISCOVERY_PATHS),
     ]
 )
-"""What the bootstrap roles ``system:basic-user`` and ``system:discovery`` allow every user: no role has to."""
+"""Permissions that the bootstrap roles ``system:basic-user`` and ``system:discovery`` grant to every user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class RuleRecorder(TelemetryHook):
         return [
             self._requests[permission]
             for permission in RuleSet(self._requests)
-            if not FOR_AUTHENTICATED.covers(permission)
+            if not AUTHENTICATED_USER_RULES.covers(permission)
         ]
 
     @property
@@ -112,17 +112,19 @@ class RuleRecorder(TelemetryHook):
         """Return the smallest rules for the requests.
 
         Names and namespaces of objects are accidents of a test, so a request becomes the permission of `declared` that
-        covers it, the narrowest one. What `declared` does not cover becomes a permission for every name, in all
-        namespaces unless `declared` holds namespaces only. An informer's watch stands for get, list and watch: which of
-        them it sends depends on the server.
+        covers it, the narrowest one. A request that `declared` does not cover becomes a permission for every name, in
+        all namespaces unless `declared` holds namespaces only. An informer's watch stands for get, list and watch:
+        which of them it sends depends on the server.
         """
         declared = declared or RuleSet()
         anywhere = not declared or ALL_NAMESPACES in declared.namespaces
-        return RuleSet(_generalized(need, declared, anywhere=anywhere) for need in self._needs()).normalized()
+        return RuleSet(
+            _covering_permission(need, declared, anywhere=anywhere) for need in self._required_requests()
+        ).normalized()
 
     def missing(self, declared: RuleSet) -> Sequence[ObservedRequest]:
         """Return the requests that `declared` does not cover; get, list and watch of an informer are three."""
-        needs = self._needs()
+        needs = self._required_requests()
         return [needs[permission] for permission in RuleSet(needs) if not declared.covers(permission)]
 
     def unused(self, declared: RuleSet) -> RuleSet:
@@ -135,7 +137,7 @@ class RuleRecorder(TelemetryHook):
         used |= RuleSet(p._replace(verb="patch") for p in used if p[:3] == _CREATE_EVENTS)
         return RuleSet(p for p in declared if not used.covers(p) and not p.resource.endswith(_FINALIZERS))
 
-    def _needs(self) -> dict[Permission, ObservedRequest]:
+    def _required_requests(self) -> dict[Permission, ObservedRequest]:
         """Return the requests, and those that the informers would send to another server."""
         needs = {request.permission: request for request in self.requests}
         for request in [r for r in needs.values() if r.background and r.permission.verb == "watch"]:
@@ -157,7 +159,7 @@ def _permission(info: RequestInfo, verb: str) -> Permission:
     return Permission(verb, info.group, resource, "" if is_post else info.name, info.namespace)
 
 
-def _generalized(permission: Permission, declared: RuleSet, *, anywhere: bool) -> Permission:
+def _covering_permission(permission: Permission, declared: RuleSet, *, anywhere: bool) -> Permission:
     covering = [own for own in declared if own.covers(permission)]
     if covering:
         return max(covering, key=lambda own: (bool(own.name), bool(own.namespace), -sum("*" in text for text in own)))
@@ -170,7 +172,7 @@ def _caller() -> str:
     # Behind the event loop's frames are those that started the loop, which did not send the request.
     while frame is not None and frame.f_code is not _TASK_STEP:
         path = frame.f_code.co_filename
-        if not path.startswith((_PACKAGE, "<")) and (not path.startswith(_LIBRARY) or "site-packages" in path):
+        if not path.startswith((_PACKAGE, "<")) and (not path.startswith(_STANDARD_LIBRARY) or "site-packages" in path):
             return f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

@@ -93,7 +93,7 @@ class RuleSet:
 
     @classmethod
     def from_policy_rules(cls, rules: Iterable[PolicyRule], namespace: str = ALL_NAMESPACES) -> RuleSet:
-        """Return what the rules of a Role in `namespace`, or of a ClusterRole, grant."""
+        """Return the permissions that the rules of a Role in `namespace`, or of a ClusterRole, grant."""
         permissions: set[Permission] = set()
         for rule in rules:
             permissions |= {Permission(verb, path=path) for path in rule.non_resource_urls for verb in rule.verbs}
@@ -108,7 +108,7 @@ class RuleSet:
 
     @classmethod
     def from_review(cls, status: SubjectRulesReviewStatus, namespace: str) -> RuleSet:
-        """Return what the answer to a SelfSubjectRulesReview of a namespace lists for resources."""
+        """Return the resource permissions in the status of a SelfSubjectRulesReview of a namespace."""
         rules = [
             PolicyRule(
                 verbs=rule.verbs,
@@ -136,7 +136,7 @@ class RuleSet:
         """Return the set without permissions that others of the set cover."""
         # No two permissions cover each other: `covers` is antisymmetric but for paths such as /a* and /a**.
         widest: dict[Permission, None] = {}
-        for permission in sorted(self.permissions, key=_generality):
+        for permission in sorted(self.permissions, key=_generality_key):
             if not any(own.covers(permission) for own in widest):
                 widest[permission] = None
         return RuleSet(widest)
@@ -152,8 +152,8 @@ class RuleSet:
         Rules of one group with equal verbs share their resources, then groups with equal resources share a rule.
         """
         normalized = self.normalized().permissions
-        verbs = _joined((p.path, p.verb) for p in normalized if not p.resource)
-        paths = _joined((verb, path) for path, verb in verbs.items())
+        verbs = _group_values((p.path, p.verb) for p in normalized if not p.resource)
+        paths = _group_values((verb, path) for path, verb in verbs.items())
         rules = [
             PolicyRule(non_resource_urls=list(path), verbs=list(sorted_verbs(verb))) for verb, path in paths.items()
         ]
@@ -163,7 +163,7 @@ class RuleSet:
         )
 
     def __iter__(self) -> Iterator[Permission]:
-        return iter(sorted(self.permissions, key=_order))
+        return iter(sorted(self.permissions, key=_sort_key))
 
     def __len__(self) -> int:
         return len(self.permissions)
@@ -192,14 +192,14 @@ def sorted_verbs(verbs: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(verbs), key=lambda verb: (rank.get(verb, len(rank)), verb)))
 
 
-def _order(permission: Permission) -> tuple[object, ...]:
+def _sort_key(permission: Permission) -> tuple[object, ...]:
     rank = _VERB_ORDER.index(permission.verb) if permission.verb in _VERB_ORDER else len(_VERB_ORDER)
     return (permission.namespace, permission.group, permission.resource, permission.path, permission.name, rank,
             permission.verb)  # fmt: skip
 
 
-def _generality(permission: Permission) -> tuple[object, ...]:
-    """Sort before what it may cover. The order of texts does the rest: an empty name and ``*`` come first."""
+def _generality_key(permission: Permission) -> tuple[object, ...]:
+    """Return a sort key: a permission comes before those that it may cover. An empty name and ``*`` sort first."""
     return (
         permission.verb != ANY,
         permission.group != ANY,
@@ -207,11 +207,11 @@ def _generality(permission: Permission) -> tuple[object, ...]:
         not permission.resource.startswith(ANY),
         not permission.path.endswith(ANY),
         len(permission.path),
-        _order(permission),
+        _sort_key(permission),
     )
 
 
-def _joined(rows: Iterable[tuple[K, str]]) -> dict[K, tuple[str, ...]]:
+def _group_values(rows: Iterable[tuple[K, str]]) -> dict[K, tuple[str, ...]]:
     """Return the values of each key, sorted."""
     values: dict[K, set[str]] = defaultdict(set)
     for key, value in rows:
@@ -221,10 +221,10 @@ def _joined(rows: Iterable[tuple[K, str]]) -> dict[K, tuple[str, ...]]:
 
 def _resource_rules(permissions: Iterable[Permission]) -> list[PolicyRule]:
     """Join verbs, then names, then resources, then groups. Each step joins rows that agree in everything else."""
-    verbs = _joined(((p.group, p.resource, p.name), p.verb) for p in permissions)
-    names = _joined(((group, resource, verb), name) for (group, resource, name), verb in verbs.items())
-    resources = _joined(((group, verb, name), resource) for (group, resource, verb), name in names.items())
-    groups = _joined(((resource, verb, name), group) for (group, verb, name), resource in resources.items())
+    verbs = _group_values(((p.group, p.resource, p.name), p.verb) for p in permissions)
+    names = _group_values(((group, resource, verb), name) for (group, resource, name), verb in verbs.items())
+    resources = _group_values(((group, verb, name), resource) for (group, resource, verb), name in names.items())
+    groups = _group_values(((resource, verb, name), group) for (group, verb, name), resource in resources.items())
     rules = [
         PolicyRule(
             api_groups=list(group),

@@ -15,7 +15,7 @@ from opsdk.apimachinery.object import AnyObject, Object
 from opsdk.children.kinds import built_in_kind, built_in_kinds
 from opsdk.errors import UsageError
 
-# The table of built-in kinds has only what can be applied.
+# The table of built-in kinds has only kinds that can be applied.
 _CLUSTER_SCOPED = frozenset(
     [
         ("", "componentstatuses"),

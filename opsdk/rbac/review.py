@@ -1,4 +1,4 @@
-"""Asks the API server which permissions of a set its own user lacks, and checks an operator's rules at its start.
+"""Finds the permissions that the client's user lacks, and checks an operator's rules at its start.
 
 Upstream: k8s.io/kubectl/pkg/cmd/auth/cani.go (v1.36) sends the same reviews.
 """
@@ -38,7 +38,7 @@ _TIMEOUT = 15.0
 
 _GROUP = "authorization.k8s.io"
 # The reviews must not depend on discovery, which an unavailable aggregated API would delay.
-_REVIEWS = [
+_REVIEW_MAPPINGS = [
     RestMapping(gvk=kind.gvk, resource=GroupVersionResource(_GROUP, "v1", resource), namespaced=False)
     for kind, resource in (
         (SelfSubjectAccessReview, "selfsubjectaccessreviews"),
@@ -50,9 +50,9 @@ _REVIEWS = [
 class PermissionReviewer:
     """Reviews the permissions of the user that a transport authenticates as.
 
-    The permissions of a namespace take one SelfSubjectRulesReview, whose answer may be incomplete. What it does not
-    cover, and everything that holds in all namespaces, takes one SelfSubjectAccessReview each: a rules review does not
-    show whether a rule holds in all namespaces.
+    The permissions of a namespace take one SelfSubjectRulesReview, whose result may be incomplete. Permissions that it
+    does not cover, and those in all namespaces, take one SelfSubjectAccessReview each: a rules review does not show
+    whether a rule holds in all namespaces.
 
     Args:
         transport: sends the reviews.
@@ -60,7 +60,7 @@ class PermissionReviewer:
     """
 
     def __init__(self, transport: Transport, scheme: Scheme) -> None:
-        self._client = Client(DirectClient(transport, scheme=scheme, mapper=StaticMapper(_REVIEWS)))
+        self._client = Client(DirectClient(transport, scheme=scheme, mapper=StaticMapper(_REVIEW_MAPPINGS)))
 
     async def missing(self, rules: RuleSet) -> RuleSet:
         """Return the permissions that the user lacks.
@@ -71,7 +71,7 @@ class PermissionReviewer:
         unknown: list[Permission] = []
         for namespace in rules.namespaces:
             part = RuleSet(p for p in rules if p.namespace == namespace)
-            unknown += part - await self._rules_in(namespace) if namespace and len(part) > 1 else part
+            unknown += part - await self._rules_review(namespace) if namespace and len(part) > 1 else part
         lacking: list[Permission] = []
         for first in range(0, len(unknown), _CONCURRENCY):
             chunk = unknown[first : first + _CONCURRENCY]
@@ -82,7 +82,7 @@ class PermissionReviewer:
                 lacking += [] if answer else [permission]
         return RuleSet(lacking)
 
-    async def _rules_in(self, namespace: str) -> RuleSet:
+    async def _rules_review(self, namespace: str) -> RuleSet:
         review = SelfSubjectRulesReview(spec=SelfSubjectRulesReviewSpec(namespace=namespace))
         try:
             status = (await self._client.create(review)).status
@@ -144,7 +144,7 @@ class RuleCheck:
             async with timeout(self._clock, _TIMEOUT):
                 lacking = await self._reviewer.missing(self.rules)
         except (OpsdkError, TimeoutError) as error:
-            reason = str(error) or f"no answer within {_TIMEOUT:g} s"
+            reason = str(error) or f"no response within {_TIMEOUT:g} s"
             log.warning("the declared RBAC rules cannot be checked: %s", reason)
         if lacking:
             text = describe_missing(lacking, self._role)
@@ -163,7 +163,7 @@ class RuleCheck:
 
 
 def describe_missing(lacking: RuleSet, role: str) -> str:
-    """Return what is missing, and the role that should grant it.
+    """Return a message with the missing permissions, and the role that should grant them.
 
     >>> print(describe_missing(RuleSet([Permission("list", "", "secrets", namespace="shop")]), "site"))
     missing RBAC permissions: list secrets in namespace shop (add it to Role site in namespace shop)

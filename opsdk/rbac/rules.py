@@ -60,9 +60,9 @@ class RbacRule:
         for name, value in (
             ("verbs", words),
             ("resources", infos),
-            ("resource_names", tuple(sorted(set(_listed(resource_names, "resource_names"))))),
-            ("namespaces", None if namespaces is None else tuple(sorted(set(_listed(namespaces, "namespaces"))))),
-            ("paths", tuple(sorted(set(_listed(paths, "paths"))))),
+            ("resource_names", tuple(sorted(set(_checked_list(resource_names, "resource_names"))))),
+            ("namespaces", None if namespaces is None else tuple(sorted(set(_checked_list(namespaces, "namespaces"))))),
+            ("paths", tuple(sorted(set(_checked_list(paths, "paths"))))),
         ):
             object.__setattr__(self, name, value)
         self._check()
@@ -80,7 +80,7 @@ class RbacRule:
             raise UsageError(f"{self!r}: deletecollection has no name, so resource_names would never match")
 
     def permissions(self, namespaces: Namespaces = lambda _: (ALL_NAMESPACES,)) -> Iterable[Permission]:
-        """Return what the rule grants.
+        """Return the permissions that the rule grants.
 
         Args:
             namespaces: the namespaces of a resource, for a rule without its own; default: all.
@@ -102,7 +102,7 @@ class RbacRule:
         return f"<RbacRule {' '.join(words)}>"
 
 
-def _listed(texts: Collection[str], option: str) -> Collection[str]:
+def _checked_list(texts: Collection[str], option: str) -> Collection[str]:
     if isinstance(texts, str):
         raise UsageError(f"{option} is the text {texts!r}: write a list, [{texts!r}]")
     return texts

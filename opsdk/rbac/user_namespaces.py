@@ -25,8 +25,8 @@ _DENY_SECONDS = 30.0
 # Reviews in flight at a time.
 _CONCURRENCY = 8
 _MAX_CACHED = 16_384
-# Rights that are looked for; the others are not kept.
-_VERBS = frozenset({"list", "create", "*"})
+# Only rules with these verbs are kept.
+_REVIEWED_VERBS = frozenset({"list", "create", "*"})
 
 
 class UserNamespaces:
@@ -64,8 +64,8 @@ class UserNamespaces:
         allowing: list[str] = []
         for first in range(0, len(names), _CONCURRENCY):
             chunk = names[first : first + _CONCURRENCY]
-            # Not as soon as one fails: the others would go on after this call.
-            results = await asyncio.gather(*(self._rules_in(user, name) for name in chunk), return_exceptions=True)
+            # With `return_exceptions`: otherwise the other reviews would continue after the first error.
+            results = await asyncio.gather(*(self._rules_review(user, name) for name in chunk), return_exceptions=True)
             for name, rules in zip(chunk, results, strict=True):
                 if isinstance(rules, BaseException):
                     raise rules
@@ -73,7 +73,7 @@ class UserNamespaces:
                     allowing.append(name)
         return allowing
 
-    async def _rules_in(self, user: UserInfo, namespace: str) -> RuleSet:
+    async def _rules_review(self, user: UserInfo, namespace: str) -> RuleSet:
         key = (msgspec.json.encode(user, order="deterministic"), namespace)
         rules = self._rules.get(key)
         if rules is None:
@@ -84,7 +84,7 @@ class UserNamespaces:
                 rules = RuleSet()
             else:
                 answer = RuleSet.from_review(review.status, namespace)
-                rules = RuleSet(each for each in answer.permissions if each.verb in _VERBS)
+                rules = RuleSet(each for each in answer.permissions if each.verb in _REVIEWED_VERBS)
             self._rules[key] = rules
         return rules
 

@@ -147,4 +147,4 @@ async def test_the_caches_are_bounded() -> None:
     authorization = MetricsAuthorization(Reviewer())
     for number in range(5000):
         assert await status(authorization, token=f"Bearer {number}") == 401
-    assert len(authorization._auth._tokens) <= 4096
+    assert len(authorization._auth._token_reviews) <= 4096
