@@ -33,18 +33,18 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 # Delays of retries: short at first, then five minutes.
-_RETRY = Backoff(base=0.1, factor=2.0, cap=300.0, jitter=0.1, reset_after=0)
-# Seconds after which an async handler's call is overtaken by other objects' calls, and after which it is a failure.
-_SLOW = 5.0
+_RETRY_BACKOFF = Backoff(base=0.1, factor=2.0, cap=300.0, jitter=0.1, reset_after=0)
+# Seconds after which calls for other objects run beside an async handler's call, and after which the call fails.
+_SLOW_CALL = 5.0
 _MAP_TIMEOUT = 60.0
-# Calls beside each other, once calls are slow.
+# Concurrent calls, once calls are slow.
 _MAX_CONCURRENT = 16
 # Pending events of one object while its handler fails. Above this, events in the middle are dropped.
 _MAX_PENDING = 64
 # Failures of one event while newer ones succeed (about half a minute) before it is dropped.
 _MAX_FAILURES = 8
 # How `FunctionFailures` names the predicates of a source.
-_PREDICATE = "a predicate, whose event passes,"
+_PREDICATE_FUNCTION = "a predicate (its event passes)"
 
 
 class _PendingEvent(msgspec.Struct):
@@ -60,7 +60,7 @@ class _PendingRetries(msgspec.Struct):
     events: list[_PendingEvent] = msgspec.field(default_factory=list)
     last_success: AnyEvent | None = None
     """Latest event handled successfully; tells a poison event from a handler outage."""
-    waits: BackoffState = msgspec.field(default_factory=_RETRY.start)
+    waits: BackoffState = msgspec.field(default_factory=_RETRY_BACKOFF.start)
 
     def merged(self) -> AnyEvent:
         """Return one event from the first pending state to the last."""
@@ -117,8 +117,8 @@ class EventDispatcher:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
             self._schedule_retry(event, error)
             return
-        # Awaited one after the other, so that a burst of events is not a burst of requests to the server. A call that
-        # takes long is overtaken by other objects' calls: one that hangs must not stop them.
+        # Awaited one after the other, so that a burst of events is not a burst of requests to the server. While a call
+        # is slow, calls for other objects run beside it: one that hangs must not stop them.
         self._waiting.append((mapped, event))
         if not self._drainers:
             self._start_drainer()
@@ -133,10 +133,10 @@ class EventDispatcher:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
             # A superfluous event is harmless, a lost one is not.
             self.counts["predicate_error"] += 1
-            self.failures.failed(_PREDICATE, event.view.key, error)
+            self.failures.failed(_PREDICATE_FUNCTION, event.view.key, error)
             return True
         if self.failures.by_function:
-            self.failures.succeeded(_PREDICATE, event.view.key)
+            self.failures.succeeded(_PREDICATE_FUNCTION, event.view.key)
         return passes
 
     def _enqueue(self, mapped: Mapped, event: AnyEvent) -> None:
@@ -170,7 +170,7 @@ class EventDispatcher:
                 self._queue.add(item.request, after=item.after, priority=priority, cause=cause)
 
     def _record_success(self, event: AnyEvent) -> None:
-        """The handler succeeded for a new event, so pending older events are not blocked by an outage."""
+        """Record that the handler succeeded for a new event: older events do not fail because of an outage."""
         if self.failures.by_function:
             self.failures.succeeded(self._handler_name, event.view.key)
         if self._pending_retries and (retries := self._pending_retries.get(event.view.key)) is not None:
@@ -187,9 +187,9 @@ class EventDispatcher:
             while (item := self._next_waiting()) is not None:
                 mapped, event = item
                 self._in_flight.add(event.view.key)
-                overtake = self._clock.call_later(_SLOW, self._start_drainer)
+                overtake = self._clock.call_later(_SLOW_CALL, self._start_drainer)
                 try:
-                    await self._finish(mapped, event)
+                    await self._await_mapped(mapped, event)
                 finally:
                     overtake.cancel()
                     self._in_flight.discard(event.view.key)
@@ -204,7 +204,7 @@ class EventDispatcher:
                 return item
         return None
 
-    async def _finish(self, mapped: Awaitable[Mapped], event: AnyEvent) -> None:
+    async def _await_mapped(self, mapped: Awaitable[Mapped], event: AnyEvent) -> None:
         try:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 requests = await mapped
@@ -244,7 +244,7 @@ class EventDispatcher:
             if handled is None:
                 continue
             for item in pending:
-                if item.event is handled or await self._try(item.event):
+                if item.event is handled or await self._try_map(item.event):
                     retries.events.remove(item)
                     continue
                 item.failures += 1
@@ -260,10 +260,10 @@ class EventDispatcher:
     async def _try_newest(self, retries: _PendingRetries) -> AnyEvent | None:
         """Try the merged event, then its last step. Returns the event that succeeded, or None."""
         if retries.last_success is not None:
-            return retries.last_success if await self._try(retries.last_success) else None
+            return retries.last_success if await self._try_map(retries.last_success) else None
         merged, last = retries.merged(), retries.events[-1].event
         for event in (merged,) if merged is last else (merged, last):
-            if await self._try(event):
+            if await self._try_map(event):
                 retries.waits.reset()
                 return event
         return None
@@ -271,9 +271,9 @@ class EventDispatcher:
     def _give_up(self, retries: _PendingRetries, item: _PendingEvent) -> None:
         retries.events.remove(item)
         self.counts["given_up"] += 1
-        log.error("source %s gives up %s; newer events go through", self.name, item.event.view)
+        log.error("source %s drops %s after repeated failures; newer events were handled", self.name, item.event.view)
 
-    async def _try(self, event: AnyEvent) -> bool:
+    async def _try_map(self, event: AnyEvent) -> bool:
         try:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 mapped = self.handler.requests(event)

@@ -37,7 +37,7 @@
     │   ├── NotCachedError
     │   ├── UnknownNamespaceError
     │   ├── CacheSyncError            the initial list did not finish in time
-    │   └── StaleCacheError           the cache heard nothing for longer than the read allows
+    │   └── StaleCacheError           the cache received nothing for longer than the read allows
     ├── CelError                  a Common Expression Language expression fails
     │   ├── CelCompileError           parse or type error, with its position
     │   └── CelEvaluationError        evaluation error, such as a missing key
@@ -86,7 +86,7 @@ class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
         namespace: empty for cluster-scoped requests.
         name: empty for collections.
         path: the path of a request without a resource.
-        cached: the cache answered; no request was sent.
+        cached: the cache served the read; no request was sent.
     """
 
     verb: str
@@ -498,7 +498,7 @@ class CacheSyncError(CacheError):
 
 
 class StaleCacheError(CacheError):
-    """The cache heard nothing from the server for longer than ``max_staleness``: retry, or pass ``uncached=True``."""
+    """The cache received nothing for longer than ``max_staleness``: retry, or pass ``uncached=True``."""
 
     retryable = True
 

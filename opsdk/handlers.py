@@ -143,7 +143,7 @@ class EnqueueRequestsFromMapFunc(Generic[T]):
         if event.resync:  # old and new are the same object
             views = views[-1:]
         if is_async(self.function):
-            return self._wait([view.object for view in views])
+            return self._await_requests([view.object for view in views])
         requests: dict[Hashable, None] = {}
         for view in views:
             result = self.function(view.object)
@@ -154,7 +154,7 @@ class EnqueueRequestsFromMapFunc(Generic[T]):
             requests |= dict.fromkeys(result or ())
         return requests
 
-    async def _wait(self, objects: list[T]) -> Mapped:
+    async def _await_requests(self, objects: list[T]) -> Mapped:
         requests: dict[Hashable, None] = {}
         for obj in objects:
             requests |= dict.fromkeys(await self.function(obj) or ())  # type: ignore[misc]

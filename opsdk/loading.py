@@ -24,14 +24,14 @@ from types import ModuleType
 from typing import Any
 
 # The import sets these before the code runs. Import statements read the first, and `inspect` the others of all modules.
-_SET_BEFORE = frozenset(["__spec__", "__file__", "__name__"])
+_SET_BY_IMPORT = frozenset(["__spec__", "__file__", "__name__"])
 
 
 class _LazyModule(ModuleType):
-    """A module whose code has not run. Its class is `ModuleType` as soon as it has, so ``super()`` would not do."""
+    """A module whose code has not run. Then its class becomes `ModuleType`, so ``super()`` does not work here."""
 
     def __getattribute__(self, name: str) -> object:
-        if name not in _SET_BEFORE:
+        if name not in _SET_BY_IMPORT:
             _load(self)
         return ModuleType.__getattribute__(self, name)
 

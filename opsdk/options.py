@@ -17,14 +17,14 @@ with on_first_use:
 
 
 @lru_cache(maxsize=256)
-def _fields(options: type[Options]) -> dict[str, dataclasses.Field[object]]:
+def _dataclass_fields(options: type[Options]) -> dict[str, dataclasses.Field[object]]:
     equivalent = dataclasses.make_dataclass(options.__name__, options.__struct_fields__)
     return {field.name: field for field in dataclasses.fields(equivalent)}
 
 
 class _DataclassFields:
     def __get__(self, instance: Options | None, owner: type[Options]) -> dict[str, dataclasses.Field[object]]:
-        return _fields(owner)
+        return _dataclass_fields(owner)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,14 +151,14 @@ class StrategicMergeFrom(MergeFrom):
     def __init__(self, base: AnyObject | None = None, *, optimistic_lock: bool = False) -> None:
         super().__init__(base, optimistic_lock=optimistic_lock)
         if base is not None:
-            _schema_of(gvk_of(base))
+            _schema_for(gvk_of(base))
 
     def _difference(self, obj: AnyObject, old: JsonObject, new: JsonObject) -> JsonObject:
-        return create_strategic(old, new, _schema_of(gvk_of(obj)))
+        return create_strategic(old, new, _schema_for(gvk_of(obj)))
 
 
 @lru_cache(maxsize=256)
-def _schema_of(gvk: GroupVersionKind) -> Schema:
+def _schema_for(gvk: GroupVersionKind) -> Schema:
     """Return the schema of a built-in kind. Raises `UsageError` for other kinds."""
     from opsdk.api.generated_patches import KINDS, SCHEMAS  # noqa: PLC0415 - start-up time: large tables
 

@@ -39,7 +39,7 @@ _RETRY_KIND = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.0, reset_after=0)
 
 
 class SyncPolicy(Enum):
-    """What a controller does when a source has not synced in time."""
+    """Action of a controller when a source has not synced in time."""
 
     FAIL = "fail"
     """Raise `CacheSyncError`, which ends the manager, as controller-runtime does."""
@@ -53,7 +53,7 @@ class EventSource(ABC):
     """Feeds a controller's work queue. Derive from it for a source of your own.
 
     Attributes:
-        sync_policy: what happens when this source cannot sync; None is the policy of the controller.
+        sync_policy: action when this source cannot sync; None is the policy of the controller.
     """
 
     sync_policy: SyncPolicy | None = None
@@ -111,7 +111,7 @@ class KindSource(EventSource):
         self._tasks = TaskOwner(f"source {self.kind.gvk}", on_error=self._on_crash, clock=clock)
         self._registration: KindRegistration | None = None
         self._cached: CachedKind | None = None
-        self._attached = asyncio.Event()
+        self._handler_added = asyncio.Event()
         self._problem: BaseException | None = None
 
     def failing_functions(self) -> list[FunctionFailure]:
@@ -126,9 +126,9 @@ class KindSource(EventSource):
     async def start(self, queue: WorkQueue[Any]) -> None:
         """Start a task that gets the informer and adds a handler to it."""
         self._dispatcher.bind(queue)
-        self._tasks.start(self._attach(), name="attach")
+        self._tasks.start(self._add_to_informer(), name="attach")
 
-    async def _attach(self) -> None:
+    async def _add_to_informer(self) -> None:
         reported = False
         waits = _RETRY_KIND.start()
         while True:
@@ -138,7 +138,7 @@ class KindSource(EventSource):
                 break
             except UsageError as error:  # a retry does not help
                 self._problem = error
-                self._attached.set()
+                self._handler_added.set()
                 return
             except OpsdkError as error:
                 self._problem = error
@@ -150,12 +150,12 @@ class KindSource(EventSource):
         self._registration = self._cached.add_handler(
             lambda delta: self._dispatcher.dispatch(event_of(delta, self.kind)), resync=True
         )
-        self._attached.set()
+        self._handler_added.set()
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)
         self._problem = error
-        self._attached.set()
+        self._handler_added.set()
 
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
         """Return when the handler has mapped every object of the initial list.
@@ -166,7 +166,7 @@ class KindSource(EventSource):
         deadline = self._clock.now() + timeout
         try:
             async with clock_timeout(self._clock, timeout):
-                await self._attached.wait()
+                await self._handler_added.wait()
         except TimeoutError:
             raise CacheSyncError(
                 f"no informer for {self.kind.gvk} within {timeout:g} s: {self._problem}"
@@ -223,7 +223,7 @@ class Channel:
     def __init__(self, name: str) -> None:
         self.name = name
         self._sources: list[ChannelSource] = []
-        self._unclaimed: dict[Hashable, Hashable | AnyObject] | None = {}
+        self._unconnected: dict[Hashable, Hashable | AnyObject] | None = {}
         self._closed = False
 
     def send(self, item: Hashable | AnyObject) -> None:
@@ -235,20 +235,20 @@ class Channel:
         Raises `UsageError` after `close`.
         """
         if self._closed:
-            raise UsageError(f"the channel {self.name} is closed: it takes no more events")
-        if self._unclaimed is not None:
-            self._unclaimed[_identity(item)] = item
+            raise UsageError(f"the channel {self.name} is closed: send() is not possible any more")
+        if self._unconnected is not None:
+            self._unconnected[_identity(item)] = item
         for source in self._sources:
             source.receive(item)
 
     def close(self) -> None:
-        """Take no more events. What was sent is delivered. Idempotent."""
+        """Take no more events. Items sent before are delivered. Idempotent."""
         self._closed = True
 
     def connect(self, source: ChannelSource) -> None:
-        """Deliver to `source`. The first source also gets what was sent before."""
+        """Deliver to `source`. The first source also gets the items sent before."""
         self._sources.append(source)
-        unclaimed, self._unclaimed = self._unclaimed, None
+        unclaimed, self._unconnected = self._unconnected, None
         for item in (unclaimed or {}).values():
             source.receive(item)
 
@@ -286,13 +286,13 @@ class ChannelSource(EventSource):
         self._dispatcher = EventDispatcher(name, handler, predicates, clock)
         self._cause = ReconcileCause(name)
         self._queue: WorkQueue[Any] | None = None
-        self._waiting: dict[Hashable, Hashable | AnyObject] = {}
+        self._before_start: dict[Hashable, Hashable | AnyObject] = {}
         channel.connect(self)
 
     def receive(self, item: Hashable | AnyObject) -> None:
         """Queue a request, or dispatch an object as a generic event. `Channel.send` calls it."""
         if self._queue is None:
-            self._waiting[_identity(item)] = item
+            self._before_start[_identity(item)] = item
         elif isinstance(item, AnyObject):
             self._dispatcher.dispatch(generic_event(item))
         elif isinstance(item, Enqueue):
@@ -301,10 +301,10 @@ class ChannelSource(EventSource):
             self._queue.add(item, cause=self._cause)
 
     async def start(self, queue: WorkQueue[Any]) -> None:
-        """Queue what was sent so far, and all later items."""
+        """Queue the items sent so far, and all later items."""
         self._dispatcher.bind(queue)
         self._queue = queue
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._before_start = self._before_start, {}
         for item in waiting.values():
             self.receive(item)
 
@@ -362,7 +362,7 @@ class FuncSource(EventSource):
         self._problem = f"{self!r} ended: {error!r}"
 
     def problem(self) -> str:
-        """Return what ended the function."""
+        """Return why the function ended; empty if it has not failed."""
         return self._problem
 
     async def aclose(self) -> None:

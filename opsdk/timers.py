@@ -45,12 +45,12 @@ class _Periodic(EventSource):
         self._clock = clock
         self._failures = FunctionFailures(name, clock)
         self._tasks = TaskOwner(name, on_error=self._on_crash, clock=clock)
-        self._first = asyncio.Event()
+        self._first_success = asyncio.Event()
         self._crash: BaseException | None = None
 
     @abstractmethod
     async def _tick(self, queue: WorkQueue[Any]) -> None:
-        """Queue what is due."""
+        """Queue the requests that are due."""
 
     async def start(self, queue: WorkQueue[Any]) -> None:
         """Start the timer."""
@@ -67,7 +67,7 @@ class _Periodic(EventSource):
                 await self._clock.sleep(retries.next(self._clock.now()))
                 continue
             self._failures.succeeded(self.name, "")
-            self._first.set()
+            self._first_success.set()
             retries.reset()
             await self._clock.sleep(self.interval * (1 + self._jitter * loop_random().random()))
 
@@ -76,7 +76,7 @@ class _Periodic(EventSource):
         self._crash = error
 
     def problem(self) -> str:
-        """Return what ended the source."""
+        """Return why the source ended; empty if it has not failed."""
         return f"{self!r} ended: {self._crash!r}" if self._crash is not None else ""
 
     def failing_functions(self) -> list[FunctionFailure]:
@@ -87,7 +87,7 @@ class _Periodic(EventSource):
         """Return after the first successful call. Raises `CacheSyncError` after `timeout` seconds."""
         try:
             async with clock_timeout(self._clock, timeout):
-                await self._first.wait()
+                await self._first_success.wait()
         except TimeoutError:
             failing = self._failures.failing()
             reason = failing[0].last_error if failing else None

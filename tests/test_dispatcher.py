@@ -75,7 +75,7 @@ both = pytest.mark.parametrize("asynchronous", [False, True])
 
 @both
 async def test_an_outage_loses_no_state(asynchronous: bool) -> None:
-    """Every state that an object had while the handler failed is mapped once the handler answers again."""
+    """Every state that an object had while the handler failed is mapped when the handler works again."""
     moody = Moody(asynchronous=asynchronous)
     async with Fed(moody) as fed:
         moody.down = True
@@ -148,7 +148,7 @@ async def test_a_newer_success_does_not_swallow_an_older_failure() -> None:
 
 @both
 @pytest.mark.parametrize("seed", range(25))
-async def test_whatever_fails_every_state_is_mapped(seed: int, asynchronous: bool) -> None:
+async def test_every_state_is_mapped_after_random_failures(seed: int, asynchronous: bool) -> None:
     """Random outages, objects and times: in the end every state was mapped, and no task or debt is left."""
     rng = random.Random(seed)
     moody = Moody(asynchronous=asynchronous)
@@ -172,7 +172,7 @@ async def test_whatever_fails_every_state_is_mapped(seed: int, asynchronous: boo
         assert fed.feeder.counts["given_up"] == 0
 
 
-async def test_one_object_in_trouble_does_not_hold_up_others() -> None:
+async def test_a_failing_object_does_not_delay_others() -> None:
     """While one object's mapping fails, others are mapped at once."""
 
     def picky(obj: Any) -> list[Request]:
@@ -186,8 +186,8 @@ async def test_one_object_in_trouble_does_not_hold_up_others() -> None:
         assert fed.taken() == ["good"]
 
 
-async def test_failures_wait_longer_and_longer() -> None:
-    """A mapping that never works costs a dozen tries in the first minutes, then one every five minutes."""
+async def test_failures_are_retried_with_growing_delays() -> None:
+    """A mapping that never works takes a dozen attempts in the first minutes, then one every five minutes."""
     moody = Moody(asynchronous=False)
     moody.down = True
     async with Fed(moody) as fed:
@@ -200,7 +200,7 @@ async def test_failures_wait_longer_and_longer() -> None:
 
 
 async def test_a_function_that_cancels_itself_is_a_failure() -> None:
-    """A CancelledError that nobody asked for is retried, and the events behind it are mapped."""
+    """A CancelledError without a cancellation is retried, and later events are mapped."""
     calls = 0
 
     async def odd(obj: Any) -> list[Request]:
@@ -217,8 +217,8 @@ async def test_a_function_that_cancels_itself_is_a_failure() -> None:
         assert sorted(fed.taken()) == ["a", "b"]
 
 
-async def test_answers_are_checked() -> None:
-    """What is no Request is an error of the handler, lazy answers included; nothing odd reaches the queue."""
+async def test_results_of_handlers_are_checked() -> None:
+    """A result that is not a Request is an error of the handler, also of a generator; it does not reach the queue."""
 
     class Lazy(EnqueueRequestForObject):
         def requests(self, event: AnyEvent) -> Any:
@@ -236,7 +236,7 @@ async def test_answers_are_checked() -> None:
 
 
 async def test_a_raising_predicate_lets_the_event_pass() -> None:
-    """One event too many does no harm; a false answer drops, and predicates are asked in order."""
+    """A predicate that returns False drops the event; predicates are called in order."""
 
     def broken(_: AnyEvent) -> bool:
         raise RuntimeError("mine")
@@ -268,8 +268,8 @@ async def test_initial_objects_wait_behind_changes() -> None:
         assert (third.item.name, third.priority) == ("calm", LOW_PRIORITY)
 
 
-async def test_async_functions_are_asked_one_at_a_time() -> None:
-    """A burst of events is no burst of questions: one call at a time, in order."""
+async def test_async_functions_are_called_one_at_a_time() -> None:
+    """During a burst of events there is one call at a time, in order."""
     at_work = peak = 0
     order: list[str] = []
 
@@ -290,7 +290,7 @@ async def test_async_functions_are_asked_one_at_a_time() -> None:
     assert order == [f"o{n}" for n in range(10)]
 
 
-async def test_closing_leaves_nothing() -> None:
+async def test_closing_leaves_no_task() -> None:
     """Closed in the middle of a call, with more waiting and failures pending: no task, no warning, no late event."""
 
     async def forever(obj: Any) -> list[Request]:
@@ -309,14 +309,14 @@ async def test_closing_leaves_nothing() -> None:
 
 
 async def test_one_queue_only() -> None:
-    """A feeder serves one controller."""
+    """A dispatcher serves one queue."""
     async with Fed(EnqueueRequestForObject()) as fed:
         with pytest.raises(UsageError, match="is already started"):
             fed.feeder.bind(fed.queue)
 
 
 def test_awaitable_protocol() -> None:
-    """Coroutines are what the feeder takes for answers that come later."""
+    """The dispatcher recognises coroutines as awaitable results."""
 
     async def later() -> None: ...
 

@@ -23,14 +23,14 @@ async def ask(handler: EventHandler, event: AnyEvent) -> list[str]:
     return [str(r) for r in (await found if isinstance(found, Awaitable) else found) or ()]
 
 
-async def test_an_object_leads_to_itself() -> None:
+async def test_an_object_is_mapped_to_its_own_request() -> None:
     """Every event of an object is one request for its key."""
     for event in (created(view("x")), updated(view("x"), view("x", 2)), deleted(view("x"))):
         assert await ask(EnqueueRequestForObject(), event) == ["ns/x"]
 
 
 @pytest.mark.behaviour(94)
-async def test_owners_before_and_after() -> None:
+async def test_owners_before_and_after_an_update_are_requested() -> None:
     """An update that changes owners leads to both, one that does not leads to its owner once."""
     mapper = RestMapper(Discovery(THING, WIDGET))
     handler = EnqueueRequestForOwner(WIDGET)
@@ -42,7 +42,7 @@ async def test_owners_before_and_after() -> None:
 
 
 @pytest.mark.behaviour(92)
-async def test_only_the_controlling_owner_unless_asked() -> None:
+async def test_only_the_controller_owner_is_requested_by_default() -> None:
     """Other owners count with ``controller_only=False`` only."""
     both = view(ownerReferences=[owner(WIDGET, "a", controller=False), owner(WIDGET, "b")])
     assert await ask(EnqueueRequestForOwner(WIDGET), created(both)) == ["ns/b"]
@@ -67,14 +67,14 @@ async def test_cluster_scoped_owners_have_no_namespace() -> None:
 
 
 async def test_an_owner_that_is_not_served_cannot_be_prepared() -> None:
-    """Without its kind nobody knows whether owners have namespaces: the source tries again later."""
+    """Without the kind it is unknown whether owners have namespaces, so the source retries later."""
     with pytest.raises(NoMatchError):
         await EnqueueRequestForOwner(WIDGET).prepare(RestMapper(Discovery(THING)))
 
 
 @pytest.mark.behaviour(95)
 async def test_map_functions_map_old_then_new_without_duplicates() -> None:
-    """Plain, async, partial and callable-object functions are all asked about old and new, in this order."""
+    """Plain, async, partial and callable-object functions are called for old and new, in this order."""
 
     def plain(obj: Any) -> list[Request]:
         return [Request("ns", obj.metadata.labels["to"]), Request("ns", "both"), Request("ns", "both")]
@@ -92,7 +92,7 @@ async def test_map_functions_map_old_then_new_without_duplicates() -> None:
 
 
 @pytest.mark.behaviour(95)
-async def test_a_map_function_may_answer_nothing() -> None:
+async def test_a_map_function_may_return_none() -> None:
     """None and an empty list are no requests; so are those of an async function."""
 
     async def nothing(_: Any) -> None: ...
@@ -102,8 +102,8 @@ async def test_a_map_function_may_answer_nothing() -> None:
     assert await ask(EnqueueRequestsFromMapFunc(nothing), created(view())) == []
 
 
-async def test_a_hidden_coroutine_is_named() -> None:
-    """A plain function that answers a coroutine is told to be async itself."""
+async def test_a_plain_function_that_returns_a_coroutine_is_refused() -> None:
+    """The error says to declare the function with `async def`."""
 
     async def find(_: Any) -> list[Request]:
         return []

@@ -33,7 +33,7 @@ def patch_of(base: Any, obj: Any, **options: Any) -> Any:
 
 
 @pytest.mark.behaviour(8)
-def test_only_what_changed_is_sent() -> None:
+def test_only_changed_fields_are_sent() -> None:
     """Fields that did not change are left out, also beside ones that did."""
     base = read()
     changed = deep_copy(base)
@@ -43,7 +43,7 @@ def test_only_what_changed_is_sent() -> None:
 
 
 @pytest.mark.behaviour(10)
-def test_nothing_changed_is_an_empty_patch() -> None:
+def test_no_change_is_an_empty_patch() -> None:
     """For typed, unstructured and metadata objects; a newer revision alone is no change."""
     partial = PartialObjectMetadata("v1", "Pod", ObjectMeta(name="a", resource_version="1"))
     for base in (read(), site(), Unstructured.from_tree(tree()), partial, Unstructured("v1", "Pod")):
@@ -54,7 +54,7 @@ def test_nothing_changed_is_an_empty_patch() -> None:
 
 
 @pytest.mark.behaviour(10)
-def test_what_was_removed_becomes_null() -> None:
+def test_removed_fields_become_null() -> None:
     """A map's key, a whole map, an optional part."""
     base = read(status={"ready": 1}, spec={"image": "nginx", "labels": {"x": "1", "y": "2"}})
     changed = deep_copy(base)
@@ -108,7 +108,7 @@ def test_unknown_fields_are_not_touched() -> None:
     assert patch_of(base, changed) == {"spec": {"image": "apache"}}
 
 
-def test_what_has_no_wire_form_is_named() -> None:
+def test_a_value_without_json_form_raises_encode_error() -> None:
     """An EncodeError with the object's name."""
     base = Unstructured.from_tree(tree())
     changed = deep_copy(base)
@@ -128,7 +128,7 @@ def _without_nulls(found: Any) -> Any:
 
 
 @given(st.dictionaries(keys, trees, max_size=4), st.dictionaries(keys, trees, max_size=4))
-def test_a_patch_leads_from_one_to_the_other(before: JsonObject, after: JsonObject) -> None:
+def test_a_patch_applied_to_its_base_gives_the_object(before: JsonObject, after: JsonObject) -> None:
     """Applied to the base as the server does it, the patch gives the object."""
     before, after = _without_nulls(before), _without_nulls(after)
     base, wanted = Unstructured.from_tree(tree(spec=before)), Unstructured.from_tree(tree(spec=after))
@@ -137,7 +137,9 @@ def test_a_patch_leads_from_one_to_the_other(before: JsonObject, after: JsonObje
 
 
 @given(st.dictionaries(keys, trees, max_size=4), st.dictionaries(keys, trees, max_size=4), st.booleans())
-def test_without_a_base_the_patch_begins_at_what_was_read(before: JsonObject, after: JsonObject, locked: bool) -> None:
+def test_without_a_base_the_patch_starts_from_the_object_as_read(
+    before: JsonObject, after: JsonObject, locked: bool
+) -> None:
     """It equals the patch from a copy, in each representation, and a second call returns the same."""
     stored = msgspec.json.encode(tree(spec={"image": "nginx", **before}, future=before))
     for kind in (kind_of(Site), WIDGET, metadata_only(Site)):

@@ -28,15 +28,15 @@ EVENTS = [created(view()), updated(view(version=1), view(version=2)), deleted(vi
 
 
 @pytest.mark.behaviour(98)
-def test_empty_and_holds_empty_or_does_not() -> None:
-    """All of nothing holds always, any of nothing never."""
+def test_all_of_nothing_is_true_and_any_of_nothing_is_false() -> None:
+    """Without tests, `all_of` passes every event and `any_of` none."""
     assert all_of()(EVENTS[0])
     assert not any_of()(EVENTS[0])
 
 
 @pytest.mark.behaviour(98)
 @pytest.mark.parametrize("seed", range(50))
-def test_algebra(seed: int) -> None:
+def test_predicates_combine_like_booleans(seed: int) -> None:
     """Any expression of &, | and ~ says what Python's own operators say of its parts."""
     rng = random.Random(seed)
 
@@ -52,8 +52,8 @@ def test_algebra(seed: int) -> None:
         assert all(predicate(event) is expected for event in EVENTS)
 
 
-def test_combinations_stop_at_the_first_answer() -> None:
-    """A test behind one that decides is not asked."""
+def test_combinations_stop_at_the_first_decisive_predicate() -> None:
+    """Predicates after the decisive one are not called."""
 
     def never(_: AnyEvent) -> bool:
         raise AssertionError
@@ -113,7 +113,7 @@ def test_object_tests_see_the_new_one() -> None:
 
 @pytest.mark.behaviour(98)
 def test_label_selectors_are_checked_at_once() -> None:
-    """A selector that makes no sense is refused where it is written; a good one selects by labels."""
+    """An invalid selector is refused at its declaration; a valid one selects by labels."""
     with pytest.raises(UsageError):
         matches_labels("app in (")
     predicate = matches_labels({"app": "web"})

@@ -82,8 +82,8 @@ async def test_synced_waits_for_async_handlers() -> None:
         await source.aclose()
 
 
-async def test_a_handler_that_never_answers_is_named() -> None:
-    """Waiting for the sync ends in time even then, and says who is at fault."""
+async def test_a_handler_that_never_returns_is_named() -> None:
+    """Waiting for the sync still times out, and the error names the handler."""
     world = World()
     world.server(THING).put("a")
 
@@ -101,7 +101,7 @@ async def test_a_handler_that_never_answers_is_named() -> None:
 
 
 @pytest.mark.behaviour(59)
-async def test_a_slow_handler_holds_up_no_other() -> None:
+async def test_a_slow_handler_does_not_delay_others() -> None:
     """While one source of a kind waits for its map function, another one queues its requests."""
     world = World()
 
@@ -153,7 +153,7 @@ async def test_a_missed_deletion_is_marked_in_its_event() -> None:
 
 
 @pytest.mark.behaviour(101)
-async def test_a_kind_that_comes_later_is_found() -> None:
+async def test_a_kind_that_is_served_later_is_found() -> None:
     """A kind that is not served yet is looked for, soon at first, then every ten seconds; the sync then succeeds."""
     world = World(THING)
     world.server(WIDGET).put("w")
@@ -171,7 +171,7 @@ async def test_a_kind_that_comes_later_is_found() -> None:
 
 
 @pytest.mark.behaviour(101)
-async def test_a_kind_that_never_comes_is_named() -> None:
+async def test_the_timeout_names_a_kind_that_is_never_served() -> None:
     """The timeout names the kind and carries the reason."""
     world = World(THING)
     async with Running(world) as running:
@@ -183,7 +183,7 @@ async def test_a_kind_that_never_comes_is_named() -> None:
         await source.aclose()
 
 
-async def test_an_owner_kind_that_comes_later_is_found() -> None:
+async def test_an_owner_kind_that_is_served_later_is_found() -> None:
     """The source of owned objects waits for the kind of their owner in the same way."""
     world = World(THING)
     async with Running(world) as running:
@@ -196,7 +196,7 @@ async def test_an_owner_kind_that_comes_later_is_found() -> None:
 
 
 async def test_a_denial_is_named() -> None:
-    """RBAC: the timeout carries the server's words, and what heals later is found."""
+    """RBAC: the timeout has the server's message; a permission that is granted later is used."""
     world = World()
     world.server(THING).refuse = ForbiddenError('things is forbidden: User "u" cannot list resource "things"')
     async with Running(world) as running:
@@ -210,8 +210,8 @@ async def test_a_denial_is_named() -> None:
         await source.aclose()
 
 
-async def test_a_mistake_ends_the_wait_at_once() -> None:
-    """What no retry can mend is raised without waiting for the timeout."""
+async def test_a_usage_error_ends_the_wait_at_once() -> None:
+    """An error that no retry can correct is raised without waiting for the timeout."""
 
     class Wrong(EnqueueRequestForObject):
         async def prepare(self, mapper: Any) -> None:
@@ -227,7 +227,7 @@ async def test_a_mistake_ends_the_wait_at_once() -> None:
         await source.aclose()
 
 
-async def test_a_crash_is_not_a_silent_stall() -> None:
+async def test_an_unexpected_exception_fails_the_sync_at_once() -> None:
     """A handler whose preparation breaks in an unforeseen way fails the sync at once, too."""
 
     class Broken(EnqueueRequestForObject):
@@ -300,7 +300,7 @@ async def test_a_channel_serves_several_controllers_until_it_is_closed() -> None
 
 
 async def test_a_closed_controller_leaves_nothing_in_its_channel() -> None:
-    """After its only source is closed, a channel keeps no items: nobody would take them."""
+    """After its only source is closed, a channel keeps no items."""
     channel = Channel("billing")
     source = ChannelSource(channel)
     await source.start(WorkQueue())

@@ -68,7 +68,7 @@ async def test_jitter_spreads_ticks_and_never_shortens_them() -> None:
     assert len({round(gap, 3) for gap in gaps}) > 10
 
 
-async def test_a_poll_queues_what_changed() -> None:
+async def test_a_poll_queues_changed_requests() -> None:
     """First everything; then additions, changes and removals; equal values are no change."""
     state: dict[Request, object] = {A: {"size": 1}, B: 2}
 

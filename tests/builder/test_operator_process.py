@@ -120,7 +120,7 @@ operator.run()
     status, log, seconds = run(kubeconfig, script, until="still leading")
     assert status == 0, log
     assert "still leading True" in log
-    assert "the event loop is blocked since" in log
+    assert "the event loop has been blocked for" in log
     assert "in reconcile" in log
     assert "the event loop was blocked for" in log
     assert "released the lease" in log
