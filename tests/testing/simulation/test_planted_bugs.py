@@ -125,8 +125,8 @@ def lose_delayed_items(patch: pytest.MonkeyPatch) -> None:
     """Items with a delay of more than 0.1 s never become ready."""
     add = QueueCore.add
 
-    def lossy(self: QueueCore[Any], item: Any, *, now: float, after: float = 0.0, priority: int = 0) -> bool:
-        return after <= 0.1 and add(self, item, now=now, after=after, priority=priority)
+    def lossy(self: QueueCore[Any], item: Any, *, after: float = 0.0, **arguments: Any) -> bool:
+        return after <= 0.1 and add(self, item, after=after, **arguments)
 
     patch.setattr(QueueCore, "add", lossy)
 
