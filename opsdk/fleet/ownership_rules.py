@@ -6,7 +6,7 @@ that `decide` returns. A shard moves in one of four ways:
 * It is free, or its holder is dead: the member that the placement names takes it.
 * Its holder is alive and another member is placed: that member warms up and writes itself as the preferred holder; the
   holder drains its work before it writes the new holder. The shard always has exactly one owner.
-** Its holder cannot reach the shard's cluster: it invites other members one after the other. The one that becomes
+* Its holder cannot reach the shard's cluster: it invites other members one after the other. The one that becomes
   warm is the preferred holder, as above.
 * Its holder leaves: it drains, and hands the shard to the member that the placement names without it.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bookshelf.__main__ import opened, parser
+from bookshelf.__main__ import argument_parser, open_storage
 from bookshelf.api import GROUP
 from bookshelf.server import make_server
 from envtest.environment import Environment
@@ -144,10 +144,10 @@ async def test_a_revision_of_another_replica_is_known(etcd: EtcdCluster) -> None
 async def test_the_sample_keeps_its_books_in_etcd(etcd: EtcdCluster) -> None:
     """With ``--etcd-servers`` another start finds the books."""
     prefix = f"--etcd-prefix=/sample-{next(_NUMBERS)}/"
-    arguments = parser().parse_args([*FLAGS, prefix, f"--etcd-servers={','.join(etcd.urls)}"])
-    async with opened(arguments) as storage:
+    arguments = argument_parser().parse_args([*FLAGS, prefix, f"--etcd-servers={','.join(etcd.urls)}"])
+    async with open_storage(arguments) as storage:
         await storage.create(f"{GROUP}/books/default/walden", book("walden"))
-    async with opened(arguments) as storage:
+    async with open_storage(arguments) as storage:
         assert (await storage.get(f"{GROUP}/books/default/walden"))["spec"]["title"] == "Walden"
 
 
@@ -156,5 +156,5 @@ async def test_the_sample_names_an_etcd_that_is_down() -> None:
     """It ends after the time for retries, with the endpoint and what to check."""
     url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(ConnectError, match=f"cannot read from etcd at {url}.*check that"):
-        async with opened(parser().parse_args([*FLAGS, f"--etcd-servers={url}"])):
+        async with open_storage(argument_parser().parse_args([*FLAGS, f"--etcd-servers={url}"])):
             pass

@@ -46,7 +46,7 @@ def response(*events: object, revision: int = 0, **fields: object) -> object:
 
 def reader(feed: Feed, since: int) -> QueueWatch:
     """A reader of the whole bucket."""
-    return feed.attach(f"{BUCKET}/", since, feed.watches.discard)
+    return feed.attach(f"{BUCKET}/", since, lambda watch: feed.watches.pop(watch, None))
 
 
 def revisions(watch: QueueWatch) -> list[int]:
