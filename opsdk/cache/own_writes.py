@@ -164,7 +164,7 @@ class OwnWrites:
 
     def listed(self, keys: Container[ObjectKey], revision: int | None) -> list[StoreEntry]:
         """A list at `revision` is in the store. Returns the own writes that it should hold and does not: deletions."""
-        self._deleted = {uid: at for uid, at in self._deleted.items() if at[0] == self._list_count}
+        self._deleted = {uid: seq for uid, seq in self._deleted.items() if seq[0] == self._list_count}
         lost = []
         for key, pending in list(self._pending.items()):
             if revision is None or pending.revision <= revision:
@@ -177,7 +177,7 @@ class OwnWrites:
         """The watch shows a bookmark."""
         self._bookmark_count += 1
         if self._deleted:
-            self._deleted = {uid: at for uid, at in self._deleted.items() if at[1] > self._bookmark_count - 2}
+            self._deleted = {uid: seq for uid, seq in self._deleted.items() if seq[1] > self._bookmark_count - 2}
 
     def passed(self, revision: int) -> None:
         """The watch has shown everything up to `revision`: older own writes were outside the informer's scope."""

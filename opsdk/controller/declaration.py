@@ -116,8 +116,8 @@ def _reconciler_form(
     first = parameters[0].name
     if isinstance(hint, str):
         # An annotation that does not resolve here, such as a class of a test function: only its name is known.
-        known = {"Request": Request, kind.representation.__name__ if kind is not None else "": kind}
-        hint = known.get(hint.rpartition(".")[2], hint)
+        types = {"Request": Request, kind.representation.__name__ if kind is not None else "": kind}
+        hint = types.get(hint.rpartition(".")[2], hint)
         hint = hint.representation if isinstance(hint, Kind) else hint
         if isinstance(hint, str) and kind is None:
             return ReconcilerForm.REQUEST, object  # the handlers decide

@@ -83,8 +83,8 @@ class StatusPatch(Generic[S]):
             return {}
         stored = None if self._is_unstructured else status_as_read(self._object)
         if stored and (origin := origin_of(self._object)) is not None:
-            known = to_builtins(convert(origin, type(self._object)).status) or {}
-            before, after = (merge_unknown_fields(stored, known, status) for status in (before, after))
+            declared = to_builtins(convert(origin, type(self._object)).status) or {}
+            before, after = (merge_unknown_fields(stored, declared, status) for status in (before, after))
         difference: JsonObject = create_merge_patch(before, after)
         return difference
 
