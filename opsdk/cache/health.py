@@ -42,6 +42,7 @@ class InformerHealth(msgspec.Struct, frozen=True, kw_only=True):
         undecodable: objects that did not decode so far.
         own_writes_seen: own writes that the watch has shown so far.
         own_write_delay: seconds from the end of these writes until the watch showed them, in all.
+        rollbacks: how often the API server went back to older resource versions, for example because etcd was restored.
     """
 
     name: str
@@ -60,6 +61,7 @@ class InformerHealth(msgspec.Struct, frozen=True, kw_only=True):
     undecodable: int = 0
     own_writes_seen: int = 0
     own_write_delay: float = 0.0
+    rollbacks: int = 0
 
     @property
     def ready(self) -> bool:

@@ -22,18 +22,29 @@ from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError
 from opsdk.aio.timeout import timeout as clock_timeout
-from opsdk.apimachinery.codec import peek_key
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.cache.entry import Indexer, Problem, Transform
+from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform
+from opsdk.cache.head import decode_head
 from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
 from opsdk.cache.own_writes import revision_of
-from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorState, ReflectorStep, Wait, WatchFrom
+from opsdk.cache.reflector import (
+    Action,
+    CheckRevision,
+    ListPage,
+    Reflector,
+    ReflectorState,
+    ReflectorStep,
+    Rollback,
+    Wait,
+    WatchFrom,
+)
 from opsdk.cache.registration import Handler, HandlerRegistration
 from opsdk.cache.shard import HashRange
 from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta, DeltaType, InformerStore
+from opsdk.cache.unknown_reads import UnknownReads
 from opsdk.errors import (
     CacheError,
     CacheSyncError,
@@ -54,8 +65,6 @@ log = SafeLogger(__name__)
 _SLICE_DELTAS = 500
 # Seconds without progress after which a streaming list is given up.
 _WATCH_LIST_TIMEOUT = 10.0
-# Own writes whose delay is measured at once; the oldest are dropped.
-_MAX_MEASURED = 4096
 # Errors that only an administrator can correct: readers with `fail_fast` get them at once.
 _DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
 
@@ -110,7 +119,7 @@ class Informer(Closing):
         )
         self.counts: Counter[str] = Counter()
         """Counters: list (pages), synced (complete lists), watch, event, error, undecodable, function_error,
-        handler_error, own_write_seen."""
+        handler_error, own_write_seen, rollback."""
         self._source = source
         self._clock = clock
         self._failures = FunctionFailures(self.name, clock)
@@ -123,8 +132,12 @@ class Informer(Closing):
         self._index_builds: dict[str, asyncio.Task[None]] = {}
         self._last_contact_at: float | None = None
         self._watch_lost_at = 0.0
-        self._written_at: dict[tuple[ObjectKey, str], float] = {}
         self._own_write_delay = 0.0
+        self._watching: ClockTimeout | None = None
+        self._rollback_version = ""
+        self._unknown_reads = UnknownReads(
+            source, self.store, record=self._record_read, tasks=self._tasks, page_size=o.page_size, name=self.name
+        )
 
     # -------------------------------------------------------------- life cycle
     def start(self) -> None:
@@ -180,6 +193,7 @@ class Informer(Closing):
             undecodable=self.counts["undecodable"],
             own_writes_seen=self.counts["own_write_seen"],
             own_write_delay=self._own_write_delay,
+            rollbacks=self.counts["rollback"],
         )
 
     async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
@@ -298,12 +312,13 @@ class Informer(Closing):
             await asyncio.wait([task])
 
     # -------------------------------------------------------------- own writes
-    def write(self, data: bytes, *, sole_change: bool = False) -> None:
-        """Record the result of an own write, or a fresh read of the server, for reads.
+    def write(self, data: bytes, *, sole_change: bool = False, at_least: int = 0) -> str:
+        """Record the result of an own write, or a fresh read of the server, for reads. Returns its resource version.
 
         Args:
             data: the whole object as JSON.
             sole_change: the object's resource version is surely this write's: no other change can have it.
+            at_least: see `check_rollback`.
         """
         entry = self.store.make_entry(data)
         if self.store.problems:
@@ -313,65 +328,45 @@ class Informer(Closing):
             value = fields.get(requirement.field)
             unknown = value is None and entry.key not in self.store
             if unknown or (value is not None and (value == requirement.value) is requirement.negated):
-                return
+                return entry.resource_version
         if self.options.namespace and self.options.namespace != entry.key.namespace:
-            return
-        self.store.write(entry)
-        if sole_change:
-            self.store.own.record_own_change(entry.key, entry.resource_version)
-            if not self._synced:
-                return
-            if self.store.revision >= (revision_of(entry.resource_version) or 0):
-                self.counts["own_write_seen"] += 1  # the watch was faster than the response
-                return
-            self._written_at[entry.key, entry.resource_version] = self._clock.now()
-            if len(self._written_at) > _MAX_MEASURED:
-                del self._written_at[next(iter(self._written_at))]
+            return entry.resource_version
+        went_back = self.check_rollback(entry.resource_version, at_least=at_least)
+        self.store.write(entry, after_rollback=went_back)
+        if not sole_change:
+            return entry.resource_version
+        if self._synced and self.store.revision >= (revision_of(entry.resource_version) or 0):
+            self.counts["own_write_seen"] += 1  # the watch was faster than the response
+        self.store.own.record_own_change(entry, passed=self.store.revision, written_at=self._clock.now())
+        return entry.resource_version
+
+    def _record_read(self, data: bytes, at_least: int) -> None:
+        self.write(data, at_least=at_least)
+
+    def check_rollback(self, resource_version: str, *, at_least: int) -> bool:
+        """Return whether a response shows that the API server went back to older resource versions.
+
+        The watch may stay silent then, so the informer lists again.
+
+        Args:
+            resource_version: of the response to a write or a read.
+            at_least: the lowest version that a server can send that has not gone back since the request was sent.
+        """
+        revision = revision_of(resource_version)
+        if revision is None or revision >= at_least:
+            return False
+        if self._watching is not None and not self._rollback_version:
+            self._rollback_version = resource_version
+            self._watching.restart(0.0)
+        return True
 
     async def read_unknown(self, key: ObjectKey | None = None) -> None:
-        """Read what own writes left unknown: the object of `key`, or everything. Raises `OpsdkError`."""
-        own = self.store.own
-        if own.unknown_list:
-            await self._read_all()
-        for unknown in (key,) if key is not None else tuple(own.unknown):
-            if unknown not in own.unknown:
-                continue
-            watched, visible = self.store.get(unknown, own_writes=False), self.store.get(unknown)
-            # Before the request: a write during it makes the object unknown again.
-            del own.unknown[unknown]
-            try:
-                self.write(await self._source.get(unknown))
-            except NotFoundError:
-                for gone in (watched, visible):
-                    if gone is not None:
-                        self.store.write_deleted(unknown, gone.uid)
-            except (ForbiddenError, MethodNotAllowedError) as error:
-                log.warning(
-                    "cannot get %s %s after a write, so cached reads may be outdated: %s", self.name, unknown, error
-                )
-            except BaseException:
-                own.record_unknown(unknown)
-                raise
+        """Read what own writes left unknown: the object of `key`, or everything. Concurrent readers share the requests.
 
-    async def _read_all(self) -> None:
-        before = list(self.store.entries())
-        self.store.own.unknown_list = False
-        listed: set[ObjectKey] = set()
-        token = ""
-        try:
-            while True:
-                items, meta = await self._source.list_page(continue_token=token, limit=self.options.page_size)
-                for item in items:
-                    self.write(item)
-                    listed.add(peek_key(item))
-                if not (token := meta.continue_token):
-                    break
-        except BaseException:
-            self.store.own.unknown_list = True
-            raise
-        for entry in before:
-            if entry.key not in listed:
-                self.store.write_deleted(entry.key, entry.uid)
+        Raises:
+            OpsdkError: the request failed, and the watch has not shown the write meanwhile.
+        """
+        await self._unknown_reads.read(key)
 
     # -------------------------------------------------------------- the loop
     async def _run(self) -> None:
@@ -386,13 +381,38 @@ class Informer(Closing):
                         action = await self._list(action)
                     case WatchFrom():
                         action = await self._watch(action)
+                    case CheckRevision():
+                        action = await self._check_revision()
             except Exception as error:
                 # A defect. The informer must not end: its readers would get stale objects.
                 log.exception("the informer for %s lists again after an unexpected error", self.name)
                 action = await self._next_action(self.reflector.on_unexpected_error(error, now=self._clock.now()))
 
+    async def _check_revision(self) -> Action:
+        self.reflector.on_list_start()
+        newest, version = self.store.newest_entry(), ""
+        try:
+            _, meta = await self._source.list_page(continue_token="", limit=1)
+            if newest is not None:
+                version = await self._version_on_server(newest)
+        except OpsdkError as error:
+            self._on_failure("list", error)
+            return await self._next_action(self.reflector.on_check_error(error, now=self._clock.now()))
+        return await self._next_action(self.reflector.on_checked(meta, newest, version))
+
+    async def _version_on_server(self, entry: StoreEntry) -> str:
+        """Return the object's resource version on the server, or "" if it does not exist. Raises `OpsdkError`."""
+        try:
+            return decode_head(await self._source.get(entry.key)).metadata.resource_version
+        except NotFoundError:
+            return ""
+        except (ForbiddenError, MethodNotAllowedError):
+            return entry.resource_version  # not to be known: the list's resource version has to do
+
     async def _list(self, page: ListPage) -> Action:
         self.counts["list"] += 1
+        if not page.continue_token:
+            self.reflector.on_list_start()
         try:
             items, meta = await self._source.list_page(continue_token=page.continue_token, limit=page.limit)
         except OpsdkError as error:
@@ -409,6 +429,8 @@ class Informer(Closing):
 
     async def _watch(self, start: WatchFrom) -> Action:
         self.counts["list" if start.initial_events else "watch"] += 1
+        if start.initial_events:
+            self.reflector.on_list_start()
         self.reflector.on_watch_start()
         patience = _WATCH_LIST_TIMEOUT if start.initial_events else None
         try:
@@ -419,14 +441,23 @@ class Informer(Closing):
                 ) as events,
             ):
                 self.reflector.on_watch_open(self._clock.now())
+                self._watching = None if start.initial_events else running
                 if (action := await self._read(events, running)) is not None:
                     return action
         except ClockTimeoutError:
+            if self._rollback_version:
+                version, self._rollback_version = self._rollback_version, ""
+                self._record_watch_lost()
+                step = self.reflector.on_rollback(version, now=self._clock.now())
+                self._on_failure("watch", self.reflector.last_error)
+                return await self._next_action(step)
             return await self._next_action(self.reflector.on_list_timeout(now=self._clock.now()))
         except OpsdkError as error:
             self._record_watch_lost()
             self._on_failure("watch", error)
             return await self._next_action(self.reflector.on_watch_error(error, now=self._clock.now()))
+        finally:
+            self._watching = None
         self._record_watch_lost()
         return await self._next_action(self.reflector.on_watch_closed(now=self._clock.now()))
 
@@ -464,32 +495,33 @@ class Informer(Closing):
     async def _apply_step(self, step: ReflectorStep) -> None:
         if step.problems:
             self._report_problems(step.problems)
-        if self._written_at:
-            self._measure_own_writes(step.deltas)
         registrations = tuple(self._registrations)
         for registration in registrations:
             registration.deliver(step.deltas)
         if not step.synced:
+            if self.store.own.shown_own_changes:
+                self._measure_own_writes()
             return
         self._last_contact_at = self._clock.now()
         self.counts["synced"] += 1
         first, self._synced = not self._synced, True
+        self._rollback_version = ""
+        if step.rollback is not None:
+            self._report_rollback(step.rollback)
         self._notify()
         if step.replaced is not None:
             await self._deliver_replaced(step.replaced, registrations)
+            self.store.own.shown_own_changes.clear()  # a list came after a gap: that is no delay of the watch
         if first:
             for registration in registrations:
                 registration.complete_initial()
 
-    def _measure_own_writes(self, deltas: Iterable[Delta]) -> None:
+    def _measure_own_writes(self) -> None:
         """Measure how long after an own write the watch shows it: the delay of server, network and event loop."""
-        for delta in deltas:
-            if not delta.own:
-                continue
-            written_at = self._written_at.pop((delta.entry.key, delta.entry.resource_version), None)
-            if written_at is not None:
-                self.counts["own_write_seen"] += 1
-                self._own_write_delay += self._clock.now() - written_at
+        times = self.store.own.shown_own_changes
+        self.counts["own_write_seen"] += len(times)
+        self._own_write_delay += len(times) * self._clock.now() - sum(times)
+        times.clear()
 
     async def _deliver_replaced(
         self, replaced: Iterator[tuple[Delta, ...]], registrations: Sequence[HandlerRegistration]
@@ -524,6 +556,16 @@ class Informer(Closing):
         # Missing permissions need an administrator; other errors usually recover.
         level = logging.ERROR if isinstance(error, ForbiddenError) else logging.WARNING
         log.log(level, "cannot %s %s: %s", verb, self.name, error)
+
+    def _report_rollback(self, rollback: Rollback) -> None:
+        self.counts["rollback"] += 1
+        log.error(
+            "the API server went back from resource version %d to %d and has lost data, for example because etcd was "
+            "restored: the list of %s replaces what the cache held, own writes included",
+            rollback.seen,
+            rollback.listed,
+            self.name,
+        )
 
     def _report_problems(self, problems: Iterable[Problem]) -> None:
         for problem in problems:

@@ -29,6 +29,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[InformerHealth], float]], ...] = (
     ("events", "Watch events, bookmarks included.", lambda h: h.events),
     ("errors", "Failed lists and watches.", lambda h: h.errors),
     ("undecodable", "Objects that did not decode.", lambda h: h.undecodable),
+    ("rollbacks", "Times the API server went back to older resource versions.", lambda h: h.rollbacks),
     ("function_failures", "Failures of index and transform functions.", lambda h: h.function_failures),
 )
 

@@ -7,44 +7,84 @@ where the watched object is older. The watched state itself, and so every event,
 It also closes a hole that every informer has: an object that is created and deleted while no watch runs leaves no
 difference between two lists. An own write that a later list does not hold is a deletion.
 
+Invariants:
+
+- A list that was requested after a write was acknowledged is newer than the write, whatever its resource version: an
+  API server whose etcd was restored goes back. So such a list ends everything that was recorded before its request.
+- The watch ends what it has passed: own writes by their revision, and what has no revision by its second bookmark.
+- Each record ends by one of the two, so memory is bounded by the writes of the last minutes.
+
 Resource versions of one collection are compared as numbers (KEP-5504). Writes with other ones are not recorded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-# Deleted objects that the watch may still show, and objects to read again. The oldest are dropped: it takes a broken
-# watch to collect so many.
-_MAX_KEPT = 4096
+# Deletions and unknown objects. It takes a broken watch to collect so many: then all objects are unknown.
+_MAX_MARKS = 65_536
+# Own changes whose event will be named an own one. The oldest are dropped: their events count as foreign.
+_MAX_OWN_CHANGES = 4096
+# Digits of the largest resource version: 128 bits. `int` refuses more than 4,300.
+_MAX_DIGITS = 39
 
 
 def revision_of(resource_version: str) -> int | None:
     """Return a resource version as a number, or None if it is not a number."""
-    return int(resource_version) if resource_version.isdecimal() else None
+    if len(resource_version) > _MAX_DIGITS or not resource_version.isdecimal():
+        return None
+    return int(resource_version)
 
 
-class PendingWrite(msgspec.Struct, frozen=True):
+class _Since(NamedTuple):
+    """When a record was made."""
+
+    lists: int
+    """Lists requested until then."""
+    bookmarks: int
+    """Bookmarks seen until then."""
+
+
+class PendingWrite(msgspec.Struct, frozen=True, eq=False):
     """The result of a write that the watch has not shown.
 
     Attributes:
         revision: the resource version of the result.
         entry: the object; None if it left the scope of the informer.
         uid: the object's uid.
+        since: when the write was acknowledged.
+        after_rollback: the server has gone back, and the watched state is of the time before: only a list ends this.
     """
 
     revision: int
     entry: StoreEntry | None
     uid: str
+    since: _Since
+    after_rollback: bool = False
+
+
+class UnknownMark(msgspec.Struct, frozen=True, eq=False):
+    """An object, or a whole collection, whose state after an own write is not known. Compared by identity.
+
+    Attributes:
+        revision: the resource version of the write; None if the response did not hold it.
+        since: when the write ended.
+    """
+
+    revision: int | None
+    since: _Since
+
+
+class _OwnChange(msgspec.Struct, frozen=True):
+    revision: int
+    written_at: float
+    since: _Since
 
 
 class OwnWrites:
@@ -52,44 +92,69 @@ class OwnWrites:
 
     def __init__(self) -> None:
         self._pending: dict[ObjectKey, PendingWrite] = {}
-        # uid -> the number of the list that was in progress, and of bookmarks seen: only a later list, or the second
-        # bookmark after it (a minute later), is surely newer than the deletion.
-        self._deleted: dict[str, tuple[int, int]] = {}
-        self._list_count = 0
-        self._bookmark_count = 0
-        self._own_changes: dict[tuple[ObjectKey, str], None] = {}
-        self.unknown: dict[ObjectKey, None] = {}
+        self._deleted: dict[str, _Since] = {}
+        self._own_changes: dict[tuple[ObjectKey, str], _OwnChange] = {}
+        self._now = _Since(0, 0)
+        self.unknown: dict[ObjectKey, UnknownMark] = {}
         """Objects whose state after an own write is not known: the next cached read asks the server for them."""
-        self.unknown_list = False
-        """Whether an own write has changed many objects: the next cached read asks the server for all."""
+        self.unknown_list: UnknownMark | None = None
+        """Set after an own write that may have changed any object: the next cached read asks the server for all."""
+        self.newest_revision = 0
+        """The highest resource version of a write that the server acknowledged; 0 before the first."""
+        self.shown_own_changes: list[float] = []
+        """When the own changes were written that `take_own_change` has found."""
 
     def __bool__(self) -> bool:
         return bool(self._pending or self._deleted)
 
     def __len__(self) -> int:
-        return len(self._pending) + len(self._deleted)
+        """Return the number of all records: they end with the watch, so an idle store has none."""
+        marks = len(self.unknown) + (self.unknown_list is not None)
+        return len(self._pending) + len(self._deleted) + len(self._own_changes) + marks
+
+    @property
+    def has_passable(self) -> bool:
+        """Whether `passed` may find anything. Checked for each event."""
+        return bool(self._pending or self._own_changes or self.unknown)
 
     # -------------------------------------------------------------- recording
-    def record(self, entry: StoreEntry, *, passed: int, in_scope: bool) -> None:
+    def record(self, entry: StoreEntry, *, passed: int, in_scope: bool, after_rollback: bool = False) -> None:
         """Record the object that a write or a read from the server returned.
 
         Args:
             entry: the object.
             passed: the resource version up to which the watch has shown everything.
             in_scope: whether the informer's selectors select the object.
+            after_rollback: the server has gone back: this state is newer than the watched one, whatever its version.
+        """
+        pending = self._pending.get(entry.key)
+        follows_rollback = pending is not None and pending.after_rollback
+        after_rollback = after_rollback or follows_rollback
+        revision = revision_of(entry.resource_version)
+        # The response to a write may arrive after the one to a later deletion.
+        if revision is None or (revision <= passed and not after_rollback) or entry.uid in self._deleted:
+            return
+        self.newest_revision = max(self.newest_revision, revision)
+        if pending is None or pending.revision < revision or (after_rollback and not follows_rollback):
+            self._pending.pop(entry.key, None)  # the order of the dict is about that of the revisions
+            self._pending[entry.key] = PendingWrite(
+                revision, entry if in_scope else None, entry.uid, self._now, after_rollback
+            )
+
+    def record_own_change(self, entry: StoreEntry, *, passed: int, written_at: float) -> None:
+        """Record that an own write alone made the change to this state.
+
+        Args:
+            entry: the state.
+            passed: as for `record`: an event that the watch has shown cannot be named an own one any more.
+            written_at: the time of the response, in seconds.
         """
         revision = revision_of(entry.resource_version)
         if revision is None or revision <= passed:
             return
-        pending = self._pending.get(entry.key)
-        if pending is None or pending.revision < revision:
-            self._pending.pop(entry.key, None)  # the order of the dict is that of the revisions
-            self._pending[entry.key] = PendingWrite(revision, entry if in_scope else None, entry.uid)
-
-    def record_own_change(self, key: ObjectKey, resource_version: str) -> None:
-        """Record that an own write alone made the change to this resource version."""
-        self._own_changes[key, resource_version] = None
-        _drop_oldest(self._own_changes)
+        self._own_changes[entry.key, entry.resource_version] = _OwnChange(revision, written_at, self._now)
+        if len(self._own_changes) > _MAX_OWN_CHANGES:
+            del self._own_changes[next(iter(self._own_changes))]
 
     def record_deleted(self, key: ObjectKey, uid: str, watched: StoreEntry | None = None) -> None:
         """Record that an object is gone.
@@ -100,21 +165,51 @@ class OwnWrites:
             watched: what the watch has shown under the key. If that is another object, it may be older or newer,
                 and is read again.
         """
-        self._deleted[uid] = (self._list_count, self._bookmark_count)
-        _drop_oldest(self._deleted)
+        self._deleted[uid] = self._now
         pending = self._pending.get(key)
         if pending is not None and pending.uid == uid:
             del self._pending[key]
             pending = None
         if pending is not None or (watched is not None and watched.uid not in self._deleted):
             self.record_unknown(key)
+        self._bound_marks()
 
-    def record_unknown(self, key: ObjectKey) -> None:
-        """Record that the object's state is not known."""
-        self.unknown[key] = None
-        _drop_oldest(self.unknown)
+    def record_unknown(self, key: ObjectKey, *, revision: int | None = None, passed: int = 0) -> None:
+        """Record that the object's state is not known.
+
+        Args:
+            key: of the object.
+            revision: the resource version of the write, if the response held it.
+            passed: as for `record`: a write that the watch has shown leaves nothing unknown.
+        """
+        if revision is not None:
+            if revision <= passed:
+                return
+            self.newest_revision = max(self.newest_revision, revision)
+        self.unknown.pop(key, None)  # the order of the dict is about that of the revisions
+        self.unknown[key] = UnknownMark(revision, self._now)
+        self._bound_marks()
+
+    def record_all_unknown(self) -> None:
+        """Record that any object of the collection may have changed."""
+        self.unknown_list = UnknownMark(None, self._now)
+
+    def _bound_marks(self) -> None:
+        if len(self._deleted) + len(self.unknown) > _MAX_MARKS:
+            self._deleted.clear()
+            self.unknown.clear()
+            self.record_all_unknown()
 
     # -------------------------------------------------------------- reading
+    def is_after_rollback(self, key: ObjectKey) -> bool:
+        """Whether the object was written or read after the server went back, and no list has come since."""
+        pending = self._pending.get(key)
+        return pending is not None and pending.after_rollback
+
+    def is_deleted(self, uid: str) -> bool:
+        """Whether an own write deleted the object with this uid, and the watch has not shown it."""
+        return uid in self._deleted
+
     def visible(self, key: ObjectKey, watched: StoreEntry | None) -> StoreEntry | None:
         """Return the newer of the watched object and the own write."""
         if watched is not None and watched.uid in self._deleted:
@@ -122,20 +217,36 @@ class OwnWrites:
         pending = self._pending.get(key)
         if pending is None:
             return watched
-        if watched is not None and (revision_of(watched.resource_version) or 0) >= pending.revision:
-            return watched
-        return pending.entry
+        if pending.after_rollback or watched is None:
+            return pending.entry
+        return watched if (revision_of(watched.resource_version) or 0) >= pending.revision else pending.entry
 
     def entries(self) -> Iterator[StoreEntry]:
         """Iterate over the objects of own writes."""
         return iter([write.entry for write in self._pending.values() if write.entry is not None])
 
+    def pending(self) -> dict[ObjectKey, PendingWrite]:
+        """Return the pending writes: pass them to `resolve` after a read that began now."""
+        return dict(self._pending)
+
+    def resolve(self, key: ObjectKey, mark: UnknownMark | None, pending: PendingWrite | None) -> None:
+        """A read of the server has ended that began with this mark and this pending write.
+
+        Its result is newer than both: also than a pending write with a higher resource version, which the server has
+        lost then. A write during the read replaces the mark, and stays.
+        """
+        if mark is not None and self.unknown.get(key) is mark:
+            del self.unknown[key]
+        if pending is not None and self._pending.get(key) is pending:
+            del self._pending[key]
+
     # -------------------------------------------------------------- what the watch shows
     def take_own_change(self, entry: StoreEntry) -> bool:
         """Whether an own write alone made the change to this state. A second call returns False."""
-        if (entry.key, entry.resource_version) not in self._own_changes:
+        change = self._own_changes.pop((entry.key, entry.resource_version), None) if self._own_changes else None
+        if change is None:
             return False
-        del self._own_changes[entry.key, entry.resource_version]
+        self.shown_own_changes.append(change.written_at)
         return True
 
     def shown(self, entry: StoreEntry) -> StoreEntry | None:
@@ -144,53 +255,114 @@ class OwnWrites:
         Returns the own write that it replaces, if that was another object with the same key: a missed deletion.
         """
         pending = self._pending.get(entry.key)
-        if pending is None or (revision_of(entry.resource_version) or 0) < pending.revision:
+        if pending is None or pending.after_rollback:
+            return None
+        if (revision_of(entry.resource_version) or 0) < pending.revision:
             return None
         del self._pending[entry.key]
         return pending.entry if pending.uid != entry.uid else None
 
-    def removed(self, key: ObjectKey, uid: str) -> StoreEntry | None:
-        """The watch shows a deletion. Returns the own write of that object, if it was pending."""
+    def removed(self, key: ObjectKey, uid: str, revision: int | None = None) -> StoreEntry | None:
+        """The watch shows a deletion. Returns the own write of that object, if it was pending.
+
+        Args:
+            key: of the object.
+            uid: of the object.
+            revision: of the deletion. A later own write stays: the object left the selection of the informer, and the
+                own write put it back.
+        """
         self._deleted.pop(uid, None)
         pending = self._pending.get(key)
-        if pending is None or pending.uid != uid:
+        if pending is None or pending.uid != uid or pending.after_rollback:
+            return None
+        if revision is not None and revision < pending.revision:
             return None
         del self._pending[key]
         return pending.entry
 
     def list_started(self) -> None:
         """The first page of a list is requested: the list is newer than every write until now."""
-        self._list_count += 1
+        self._now = self._now._replace(lists=self._now.lists + 1)
 
     def listed(self, keys: Container[ObjectKey], revision: int | None) -> list[StoreEntry]:
-        """A list at `revision` is in the store. Returns the own writes that it should hold and does not: deletions."""
-        self._deleted = {uid: seq for uid, seq in self._deleted.items() if seq[0] == self._list_count}
+        """The list that was started last is in the store, at `revision`.
+
+        Returns the own writes that it should hold and does not: deletions.
+        """
+        started = self._now.lists
+
+        def is_older(since: _Since, of: int | None) -> bool:
+            return since.lists < started or revision is None or (of is not None and of <= revision)
+
+        # A deletion during the list may come before or after its snapshot.
+        self._deleted = {uid: since for uid, since in self._deleted.items() if since.lists == started}
+        self.unknown = {k: mark for k, mark in self.unknown.items() if not is_older(mark.since, mark.revision)}
+        if self.unknown_list is not None and self.unknown_list.since.lists < started:
+            self.unknown_list = None
+        self._own_changes = {k: own for k, own in self._own_changes.items() if not is_older(own.since, own.revision)}
         lost = []
         for key, pending in list(self._pending.items()):
-            if revision is None or pending.revision <= revision:
+            if is_older(pending.since, pending.revision):
                 del self._pending[key]
                 if pending.entry is not None and key not in keys:
                     lost.append(pending.entry)
+        revisions = [write.revision for write in self._pending.values()]
+        revisions += [mark.revision for mark in self.unknown.values() if mark.revision is not None]
+        self.newest_revision = max(revisions, default=0)
         return lost
 
     def bookmark(self) -> None:
-        """The watch shows a bookmark."""
-        self._bookmark_count += 1
-        if self._deleted:
-            self._deleted = {uid: seq for uid, seq in self._deleted.items() if seq[1] > self._bookmark_count - 2}
+        """The watch shows a bookmark. The second one after a write, a minute later, is surely newer than the write."""
+        self._now = self._now._replace(bookmarks=self._now.bookmarks + 1)
+        oldest = self._now.bookmarks - 2
 
-    def passed(self, revision: int) -> None:
-        """The watch has shown everything up to `revision`: older own writes were outside the informer's scope."""
-        while self._pending:
-            key, pending = next(iter(self._pending.items()))
+        if self._deleted:
+            self._deleted = {uid: since for uid, since in self._deleted.items() if since.bookmarks > oldest}
+        if self.unknown:
+            self.unknown = {
+                key: mark
+                for key, mark in self.unknown.items()
+                if mark.revision is not None or mark.since.bookmarks > oldest
+            }
+        if self.unknown_list is not None and self.unknown_list.since.bookmarks <= oldest:
+            self.unknown_list = None
+        for key, pending in list(self._pending.items()):
+            # The watch has not reached the write in all that time: ask the server whether it still has it.
+            if pending.since.bookmarks <= oldest and not pending.after_rollback:
+                del self._pending[key]
+                self.record_unknown(key, revision=pending.revision)
+
+    def passed(self, revision: int) -> list[StoreEntry]:
+        """The watch has shown everything up to `revision`.
+
+        Returns the own writes that it should have shown and did not: the server has lost them.
+        """
+        ended: list[tuple[ObjectKey, PendingWrite]] = []
+        for key, pending in self._pending.items():
             if pending.revision >= revision:
-                return
+                break
+            if not pending.after_rollback:
+                ended.append((key, pending))
+        for key, _ in ended:
             del self._pending[key]
+        while self._own_changes:
+            change, own = next(iter(self._own_changes.items()))
+            if own.revision >= revision:
+                break
+            del self._own_changes[change]
+        if self.unknown:
+            self._clear_passed_marks(revision)
+        return [pending.entry for _, pending in ended if pending.entry is not None]
+
+    def _clear_passed_marks(self, revision: int) -> None:
+        passed: list[ObjectKey] = []
+        for key, mark in self.unknown.items():
+            if mark.revision is not None:
+                if mark.revision > revision:
+                    break  # the order is about that of the revisions: looking at all for each event would be quadratic
+                passed.append(key)
+        for key in passed:
+            del self.unknown[key]
 
     def __repr__(self) -> str:
-        return f"<OwnWrites: {len(self._pending)} pending, {len(self._deleted)} deleted>"
-
-
-def _drop_oldest(kept: dict[K, V]) -> None:
-    while len(kept) > _MAX_KEPT:
-        del kept[next(iter(kept))]
+        return f"<OwnWrites: {len(self._pending)} pending, {len(self._deleted)} deleted, {len(self.unknown)} unknown>"

@@ -81,7 +81,7 @@ class CachedReader:
         own_writes = operation.options.read_own_writes
         for informer in cached.select(namespace):
             own = informer.store.own
-            if own_writes and (own.unknown_list or key in own.unknown):
+            if own_writes and (own.unknown_list is not None or key in own.unknown):
                 await informer.read_unknown(key)
             if (entry := informer.store.get(key, own_writes=own_writes)) is not None:
                 data = entry.data
@@ -116,7 +116,7 @@ class CachedReader:
             for requirement in options.field_selector.requirements:
                 await informer.wait_index(requirement.field)
             own = informer.store.own
-            if options.read_own_writes and (own.unknown or own.unknown_list):
+            if options.read_own_writes and (own.unknown or own.unknown_list is not None):
                 await informer.read_unknown()
         items: list[AnyObject] = []
         bad: list[Undecodable] = []

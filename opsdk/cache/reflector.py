@@ -4,9 +4,15 @@ States::
 
     LISTING --complete--> WATCHING --stream ends--> WATCHING (resumed after the last resource version)
        ^  ^                  |  |
-       |  +---410 Gone-------+  +--error--> BACKING_OFF --> LISTING, or WATCHING after 429 and refused connections
+       |  +---410 Gone-------+  +--error--> BACKING_OFF --> LISTING, or WATCHING after 429 and broken connections
+       +--the resource version went back----+
 
 A list is a streaming list (a watch that begins with the existing objects) where the server supports it, else pages.
+
+An API server whose etcd is restored from a backup goes back to older resource versions. A watch that resumes from a
+newer one stays open there, and silent until the server catches up. So after a refused or broken connection the
+reflector first asks for the server's resource version (`CheckRevision`), and lists if it went back, as it does when an
+event or a bookmark goes back. The list replaces everything; `ReflectorStep.rollback` names the event.
 
 Invariants: the store is replaced after the last object of a list; a watch starts exactly where the list, the last event
 or the last bookmark ended; an expired resource version leads to a new list, whose differences become deltas, deletions
@@ -27,8 +33,9 @@ from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.apimachinery.codec import peek_key
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import ListMeta
-from opsdk.cache.entry import Problem
+from opsdk.cache.entry import Problem, StoreEntry
 from opsdk.cache.head import HeadMeta, decode_head
+from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, InformerStore
 from opsdk.errors import (
     ApiError,
@@ -86,14 +93,30 @@ class WatchFrom(msgspec.Struct, frozen=True):
     initial_events: bool = False
 
 
+class CheckRevision(msgspec.Struct, frozen=True):
+    """Next action: list one object and get the newest one, to learn whether the server went back."""
+
+
 class Wait(msgspec.Struct, frozen=True):
     """Next action: wait `seconds`, then do `then`."""
 
     seconds: float
-    then: ListPage | WatchFrom
+    then: ListPage | WatchFrom | CheckRevision
 
 
-Action = ListPage | WatchFrom | Wait
+Action = ListPage | WatchFrom | CheckRevision | Wait
+
+
+class Rollback(msgspec.Struct, frozen=True):
+    """The API server went back to older resource versions: it has lost the writes in between.
+
+    Attributes:
+        seen: the highest resource version seen before.
+        listed: the resource version of the list that replaced everything.
+    """
+
+    seen: int
+    listed: int
 
 
 class ReflectorStep(msgspec.Struct):
@@ -104,6 +127,7 @@ class ReflectorStep(msgspec.Struct):
         replaced: of a list, computed while the caller iterates; see `InformerStore.replace`.
         problems: objects that do not decode, and functions that failed.
         next: the next action.
+        rollback: at the end of a list: the server went back since the last one.
     """
 
     deltas: Sequence[Delta] = ()
@@ -112,6 +136,7 @@ class ReflectorStep(msgspec.Struct):
     next: Action | None = None
     synced: bool = False
     """True at the end of a list: the store is complete."""
+    rollback: Rollback | None = None
 
 
 class Reflector:
@@ -152,16 +177,25 @@ class Reflector:
         self._broken_watches = 0
         self._expired_watches = 0
         self._event_seen = False
+        self._revision_before = 0
+        self._went_back = False
 
     # -------------------------------------------------------------- listing
     def start(self) -> Action:
         """Return the first action."""
         return self._begin_list()
 
+    def on_list_start(self) -> None:
+        """The first page of a list, a streaming list or a check is requested.
+
+        It must not be called before: what the server acknowledges during a backoff is older than the list, too.
+        """
+        self._replacement = self.store.replacement()
+        self._revision_before = self.store.newest_revision
+        self.store.own.list_started()
+
     def _begin_list(self, *, limit: int | None = None, watch_list: bool = True) -> ListPage | WatchFrom:
         self.state = ReflectorState.LISTING
-        self._replacement = self.store.replacement()
-        self.store.own.list_started()
         if self._watch_list and watch_list:
             return WatchFrom(initial_events=True)
         return ListPage(limit=self._page_size if limit is None else limit)
@@ -195,7 +229,15 @@ class Reflector:
         self._short_watches = 0
         step = self._step(synced=True)
         step.replaced = deltas
+        if self._went_back or self._is_behind(resource_version):
+            self._went_back = False
+            step.rollback = Rollback(self._revision_before, self.store.revision)
         return step
+
+    def _is_behind(self, resource_version: str) -> bool:
+        """Whether a list or a check is older than what was seen before its request."""
+        revision = revision_of(resource_version) or self._revision_before  # some servers send none: 0, or empty
+        return revision < self._revision_before
 
     def _step(self, deltas: Sequence[Delta] = (), *, synced: bool = False) -> ReflectorStep:
         if not self._problems and not self.store.problems:
@@ -215,6 +257,33 @@ class Reflector:
         """A streaming list makes no progress: list in pages from now on."""
         self._watch_list = False
         return self.on_watch_error(OpsdkError("the streaming list made no progress in time"), now=now)
+
+    # -------------------------------------------------------------- checking
+    def on_checked(self, meta: ListMeta, newest: StoreEntry | None, resource_version: str) -> ReflectorStep:
+        """The answers to a `CheckRevision` have arrived.
+
+        Args:
+            meta: of the list.
+            newest: the newest object of the store.
+            resource_version: that object's version on the server; empty if it does not exist.
+        """
+        behind = self._is_behind(meta.resource_version)
+        if not behind and newest is not None:
+            # A restored server may have passed the old resource version again. Then the newest object shows it.
+            revision = revision_of(newest.resource_version) or 0
+            behind = bool(resource_version) and (revision_of(resource_version) or revision) < revision
+            if not resource_version:
+                return ReflectorStep(next=self._begin_list())  # deleted, or lost
+        if behind:
+            self._went_back = True
+            return ReflectorStep(next=self._begin_list())
+        return ReflectorStep(next=self._watch())
+
+    def on_check_error(self, error: OpsdkError, *, now: float) -> ReflectorStep:
+        """A `CheckRevision` failed."""
+        self.last_error = error
+        patient = isinstance(error, TooManyRequestsError | ConnectError)
+        return ReflectorStep(next=self._wait(now, error, CheckRevision() if patient else self._begin_list()))
 
     # -------------------------------------------------------------- watching
     def _watch(self) -> WatchFrom:
@@ -245,12 +314,12 @@ class Reflector:
         if self.state is ReflectorState.WATCHING:
             self._expired_watches = 0
         if kind == "BOOKMARK":
-            return self._on_bookmark(data)
+            return self._on_bookmark(data, now)
         self._objects_seen += 1
         self._short_watches = self._broken_watches = 0
-        return self._on_object(kind, data)
+        return self._on_object(kind, data, now)
 
-    def _on_object(self, kind: str, data: bytes) -> ReflectorStep:
+    def _on_object(self, kind: str, data: bytes, now: float) -> ReflectorStep:
         meta: HeadMeta | None = None
         try:
             head = decode_head(data)
@@ -279,19 +348,37 @@ class Reflector:
             key = peek_key(data)
             self._problems.append(Problem(key, error))
             deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
-            self._advance(_bookmark_of(data).resource_version)
+            deltas += self._advance(_bookmark_of(data).resource_version)
             return self._step(deltas)
         if kind == "DELETED":
+            # Its resource version may be older: servers before Kubernetes 1.9 send the last one of the object.
             deltas = self.store.remove(entry.key, entry)
         elif kind in ("ADDED", "MODIFIED"):
             deltas = self.store.put(entry, watched=True)
+            if (revision_of(entry.resource_version) or self.store.revision) < self.store.revision:
+                step = self.on_rollback(entry.resource_version, now=now)
+                step.deltas = deltas
+                return step
         else:
             self._problems.append(Problem(entry.key, DecodeError(f"unknown event type {kind!r}")))
             deltas = ()
-        self._advance(entry.resource_version)
-        return self._step(deltas)
+        lost = self._advance(entry.resource_version)
+        return self._step((*deltas, *lost) if lost else deltas)
 
-    def _on_bookmark(self, data: bytes) -> ReflectorStep:
+    def on_rollback(self, resource_version: str, *, now: float) -> ReflectorStep:
+        """The resource version of an event, a bookmark or an own write went back: list again.
+
+        The list waits for the backoff: a server whose versions have no order must not get a list for each event.
+        """
+        self._went_back = True
+        self._end_watch(now)
+        self.last_error = OpsdkError(
+            f"the resource version went back from {self.store.newest_revision} to {resource_version}: "
+            f"the API server has lost data, for example because etcd was restored"
+        )
+        return ReflectorStep(next=self._wait(now, self.last_error, self._begin_list()))
+
+    def _on_bookmark(self, data: bytes, now: float) -> ReflectorStep:
         bookmark = _bookmark_of(data)
         if self.state is ReflectorState.LISTING:
             if _INITIAL_EVENTS_END not in (bookmark.annotations or {}):
@@ -300,14 +387,18 @@ class Reflector:
             self.state = ReflectorState.WATCHING
             self.last_error = None
             return step
-        self._advance(bookmark.resource_version)
+        if (revision_of(bookmark.resource_version) or self.store.revision) < self.store.revision:
+            return self.on_rollback(bookmark.resource_version, now=now)
+        lost = self._advance(bookmark.resource_version)
         self.store.own.bookmark()
-        return ReflectorStep()
+        return ReflectorStep(deltas=lost)
 
-    def _advance(self, resource_version: str) -> None:
-        if resource_version:
-            self.resource_version = resource_version
-            self.store.advance(resource_version)
+    def _advance(self, resource_version: str) -> tuple[Delta, ...]:
+        """The watch has shown everything up to `resource_version`. Returns deletions, see `InformerStore.advance`."""
+        if not resource_version:
+            return ()
+        self.resource_version = resource_version
+        return self.store.advance(resource_version)
 
     def on_watch_closed(self, *, now: float) -> ReflectorStep:
         """The stream ended without an error, for example after its timeout."""
@@ -349,7 +440,10 @@ class Reflector:
             return ReflectorStep(next=again if self._expired_watches == 1 else self._wait(now, error, again))
         if isinstance(error, TooManyRequestsError | ConnectError):
             # The server is overloaded or restarts. The resource version is as good as before.
-            return ReflectorStep(next=self._wait(now, error, self._begin_list() if listing else self._watch()))
+            if listing:
+                return ReflectorStep(next=self._wait(now, error, self._begin_list()))
+            then = self._watch() if isinstance(error, TooManyRequestsError) else CheckRevision()
+            return ReflectorStep(next=self._wait(now, error, then))
         if listing:
             # Without support for streaming lists the server calls the request invalid; without the permission to
             # watch, pages at least fill the store.
@@ -358,7 +452,7 @@ class Reflector:
         if opened and isinstance(error, TransportError) and not self._broken_watches:
             # A connection broke: resume once. If the next watch breaks too, without an object, list again.
             self._broken_watches += 1
-            return ReflectorStep(next=self._wait(now, error, self._watch()))
+            return ReflectorStep(next=self._wait(now, error, CheckRevision()))
         return ReflectorStep(next=self._wait(now, error, self._begin_list()))
 
     def on_unexpected_error(self, error: Exception, *, now: float) -> ReflectorStep:
@@ -369,14 +463,14 @@ class Reflector:
         self._watch_began = None
         return ReflectorStep(next=self._wait(now, problem, self._begin_list(watch_list=False)))
 
-    def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom) -> Wait:
+    def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom | CheckRevision) -> Wait:
         self.state = ReflectorState.BACKING_OFF
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         return Wait(max(self._backoff.next(now), retry_after or 0.0), then)
 
-    def after_wait(self, then: ListPage | WatchFrom) -> ListPage | WatchFrom:
+    def after_wait(self, then: ListPage | WatchFrom | CheckRevision) -> ListPage | WatchFrom | CheckRevision:
         """The wait is over."""
-        lists = isinstance(then, ListPage) or then.initial_events
+        lists = isinstance(then, ListPage) or (isinstance(then, WatchFrom) and then.initial_events)
         self.state = ReflectorState.LISTING if lists else ReflectorState.WATCHING
         return then
 

@@ -209,7 +209,8 @@ class InformerStore:
         """Remove an entry. `last` is the final state, if the server sent it. Returns no delta if there is no entry."""
         old = self._tables.discard(key)
         uid = last.uid if last is not None else old.uid if old is not None else ""
-        last = last or self.own.removed(key, uid) or old
+        written = self.own.removed(key, uid, revision_of(last.resource_version) if last is not None else None)
+        last = last or written or old
         if old is None:
             return ()
         return (Delta(change=DeltaType.DELETED, old=last, final_state_unknown=final_state_unknown),)
@@ -262,19 +263,59 @@ class InformerStore:
         missed = self.own.listed(keys | dict.fromkeys(unreadable), revision)
         yield tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in missed)
 
-    def advance(self, resource_version: str) -> None:
-        """The watch has shown everything up to `resource_version`."""
-        revision = revision_of(resource_version)
-        if revision is not None and revision > self.revision:
-            self.revision = revision
-            self.own.passed(revision)
+    @property
+    def newest_revision(self) -> int:
+        """The highest resource version that a list, the watch or a response to an own write has shown."""
+        return max(self.revision, self.own.newest_revision)
 
-    def write(self, entry: StoreEntry) -> None:
-        """Record an own write, or a fresh read, so that reads show at least this state."""
+    def newest_entry(self) -> StoreEntry | None:
+        """Return the watched object with the highest resource version. It looks at all of them."""
+        return max(self._tables.entries.values(), key=lambda e: revision_of(e.resource_version) or 0, default=None)
+
+    def advance(self, resource_version: str) -> tuple[Delta, ...]:
+        """The watch has shown everything up to `resource_version`.
+
+        Returns the deletions of objects that an own write created, and that the watch should have shown and did not.
+        """
+        revision = revision_of(resource_version)
+        if revision is None or revision <= self.revision:
+            return ()
+        self.revision = revision
+        if not self.own.has_passable:
+            return ()
+        lost = [entry for entry in self.own.passed(revision) if entry.key not in self._tables.entries]
+        return tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in lost)
+
+    def write(self, entry: StoreEntry, *, after_rollback: bool = False) -> None:
+        """Record an own write, or a fresh read, so that reads show at least this state.
+
+        Args:
+            entry: the object.
+            after_rollback: see `OwnWrites.record`.
+        """
         in_scope = self._selector.matches(entry.labels)
         if self._shard is not None:
             in_scope = in_scope and self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
-        self.own.record(entry, passed=self.revision, in_scope=in_scope)
+        after_rollback = after_rollback or self.own.is_after_rollback(entry.key)
+        is_passed = (revision_of(entry.resource_version) or self.revision + 1) <= self.revision
+        if in_scope and is_passed and not after_rollback:
+            self._check_passed(entry)
+        else:
+            self.own.record(entry, passed=self.revision, in_scope=in_scope, after_rollback=after_rollback)
+
+    def _check_passed(self, entry: StoreEntry) -> None:
+        """Handle an object that the watch should have shown: with this state, with a later one, or as deleted.
+
+        If it has not, the server went back, or another client has just deleted the object: the server is asked.
+        """
+        watched = self._tables.entries.get(entry.key)
+        shown = revision_of(watched.resource_version) or 0 if watched is not None and watched.uid == entry.uid else 0
+        if shown < int(entry.resource_version) and not self.own.is_deleted(entry.uid):
+            self.own.record_unknown(entry.key)
+
+    def write_unknown(self, key: ObjectKey, resource_version: str = "") -> None:
+        """Record that the result of an own write is not known, except for its resource version."""
+        self.own.record_unknown(key, revision=revision_of(resource_version), passed=self.revision)
 
     def write_deleted(self, key: ObjectKey, uid: str) -> None:
         """Record that an own write deleted an object."""

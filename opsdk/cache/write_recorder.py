@@ -12,8 +12,15 @@ from opsdk.apimachinery.object import PartialObjectMetadata
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
+from opsdk.cache.entry import StoreEntry
 from opsdk.cache.informer import Informer
-from opsdk.client.operations import Create, DeleteAllOf, Get, List, ObjectWrite, Operation
+from opsdk.cache.own_writes import revision_of
+from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, ObjectWrite, Operation
+from opsdk.client.ports import SeenRevisions
+from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectError, NotFoundError
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
 
 
 class _ObjectMeta(msgspec.Struct, rename="camel"):
@@ -29,12 +36,18 @@ class _StatusDetails(msgspec.Struct):
     uid: str = ""
 
 
+class _Preconditions(msgspec.Struct, rename="camel", frozen=True):
+    uid: str = ""
+    resource_version: str = ""
+
+
 class _BodyFields(msgspec.Struct, rename="camel"):
     """The fields of a response or request body that the recorder reads."""
 
     kind: str = ""
     metadata: _ObjectMeta | None = None
     details: _StatusDetails | None = None
+    preconditions: _Preconditions = _Preconditions()
 
 
 class WriteRecorder:
@@ -43,7 +56,29 @@ class WriteRecorder:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def written(self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes) -> None:
+    def _informers(self, mapping: RestMapping, namespace: str) -> list[tuple[CachedKind, Informer]]:
+        """Return the informers of all versions of a kind that may hold objects of a namespace."""
+        gvk = mapping.gvk
+        return [
+            (kind, informer)
+            for kind in self._cache.kinds()
+            if kind.gvk.kind == gvk.kind and kind.gvk.group == gvk.group
+            for informer in kind.informers_of(namespace if mapping.namespaced else "")
+        ]
+
+    def sending(self, operation: Operation, mapping: RestMapping) -> SeenRevisions:
+        """Return the highest resource versions that the informers of the kind have seen until now."""
+        newest = of_object = 0
+        key = _key_of(operation, mapping) if isinstance(operation, ObjectWrite) else None
+        for _, informer in self._informers(mapping, operation.namespace):
+            newest = max(newest, informer.store.newest_revision)
+            if key is not None and (entry := informer.store.get(key)) is not None:
+                of_object = max(of_object, revision_of(entry.resource_version) or 0)
+        return SeenRevisions(newest, of_object)
+
+    def written(
+        self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, seen: SeenRevisions
+    ) -> None:
         """Record a successful write.
 
         Args:
@@ -51,28 +86,27 @@ class WriteRecorder:
             mapping: its resource.
             request: the body that was sent.
             response: the body of the response.
+            seen: what `sending` returned before the request.
         """
         if isinstance(operation, Get | List) or operation.options.dry_run:
             return
-        gvk = mapping.gvk
-        namespace = operation.namespace if mapping.namespaced else ""
-        informers = [
-            (kind, informer)
-            for kind in self._cache.kinds()
-            if kind.gvk.kind == gvk.kind and kind.gvk.group == gvk.group
-            for informer in kind.informers_of(namespace)
-        ]
+        informers = self._informers(mapping, operation.namespace)
         if not informers:
             return
-        if isinstance(operation, ObjectWrite):
-            self._record_write(operation, mapping, informers, request=request, response=response)
-        elif isinstance(operation, DeleteAllOf):
-            for _, informer in informers:
-                informer.store.own.unknown_list = True
-        else:
-            key, answer = ObjectKey(namespace, operation.key.name), _decode(response)
-            for kind, informer in informers:
-                _record_deletion(informer, key, response, answer, same_version=kind.gvk == gvk)
+        try:
+            if isinstance(operation, ObjectWrite):
+                self._record_write(operation, mapping, informers, request=request, response=response, seen=seen)
+            elif isinstance(operation, DeleteAllOf):
+                for _, informer in informers:
+                    informer.store.own.record_all_unknown()
+            else:
+                key, answer = _key_of(operation, mapping), _decode(response)
+                for kind, informer in informers:
+                    _record_deletion(informer, key, response, answer, same_version=kind.gvk == mapping.gvk)
+        except Exception:
+            # The write has succeeded, so the caller must not get this error. The next read asks the server.
+            log.exception("the result of a write to %s could not be recorded for cached reads", mapping.gvk)
+            _record_unknown(operation, mapping, informers)
 
     def _record_write(
         self,
@@ -82,6 +116,7 @@ class WriteRecorder:
         *,
         request: bytes,
         response: bytes,
+        seen: SeenRevisions,
     ) -> None:
         namespace = operation.namespace if mapping.namespaced else ""
         # The server makes the name from generateName.
@@ -91,24 +126,86 @@ class WriteRecorder:
             for _, informer in informers:
                 informer.store.write_deleted(ObjectKey(namespace, name), uid)
             return
+        if operation.subresource == "token":
+            return
         sole_change = _is_sole_change(operation, request, response)
         only_metadata = isinstance(operation.obj, PartialObjectMetadata)
+        at_least = seen.kind + 1 if sole_change else seen.object
+        version = ""
         for kind, informer in informers:
             whole = kind.metadata_only or not only_metadata
             if kind.gvk == mapping.gvk and whole and operation.subresource in ("", "status"):
-                informer.write(response, sole_change=sole_change)
-            elif operation.subresource != "token":
-                informer.store.own.record_unknown(ObjectKey(namespace, name))
+                version = informer.write(response, sole_change=sole_change, at_least=at_least)
+                continue
+            version = version or _metadata_of(response).resource_version
+            went_back = informer.check_rollback(version, at_least=at_least)
+            informer.store.write_unknown(ObjectKey(namespace, name), "" if went_back else version)
+
+    def failed(self, operation: Operation, mapping: RestMapping, *, request: bytes, error: BaseException) -> None:
+        """Record a write that raised: the server may have carried it out, or know more than the cache.
+
+        Args:
+            operation: the write.
+            mapping: its resource.
+            request: the body that was sent.
+            error: the error of the write. Without an answer, or with 5xx, the outcome is not known.
+        """
+        if isinstance(operation, Get | List) or operation.options.dry_run:
+            return
+        if isinstance(error, NotFoundError):
+            if not isinstance(operation, DeleteAllOf):
+                self.missing(mapping, _key_of(operation, mapping))
+        elif isinstance(error, ConflictError | AlreadyExistsError):
+            key = _key_of(operation, mapping)
+            for _, informer in self._informers(mapping, key.namespace):
+                if _is_outdated(informer.store.get(key), request, error):
+                    informer.store.write_unknown(key)
+        elif not _is_rejection(error):
+            _record_unknown(operation, mapping, self._informers(mapping, operation.namespace))
 
     def missing(self, mapping: RestMapping, key: ObjectKey) -> None:
         """Make the next cached read of the object go to the server: the watch has not shown its deletion yet."""
         if not mapping.namespaced:
             key = key._replace(namespace="")
-        for kind in self._cache.kinds():
-            if kind.gvk.group_kind == mapping.gvk.group_kind:
-                for informer in kind.informers_of(key.namespace):
-                    if informer.store.get(key) is not None:
-                        informer.store.own.record_unknown(key)
+        for _, informer in self._informers(mapping, key.namespace):
+            if informer.store.get(key) is not None:
+                informer.store.write_unknown(key)
+
+
+def _key_of(operation: ObjectWrite | Delete | DeleteAllOf, mapping: RestMapping) -> ObjectKey:
+    """Return the key of the object; without a name for many objects, and for one that the server names."""
+    if isinstance(operation, ObjectWrite):
+        name = operation.obj.metadata.name
+    else:
+        name = operation.key.name if isinstance(operation, Delete) else ""
+    return ObjectKey(operation.namespace if mapping.namespaced else "", name)
+
+
+def _record_unknown(
+    operation: ObjectWrite | Delete | DeleteAllOf, mapping: RestMapping, informers: list[tuple[CachedKind, Informer]]
+) -> None:
+    key = _key_of(operation, mapping)
+    for _, informer in informers:
+        if key.name:
+            informer.store.write_unknown(key)
+        else:
+            informer.store.own.record_all_unknown()
+
+
+def _is_rejection(error: BaseException) -> bool:
+    """Whether the server has surely not carried out the write that raised this error."""
+    return isinstance(error, ConnectError) or (isinstance(error, ApiError) and 400 <= error.code < 500)
+
+
+def _is_outdated(entry: StoreEntry | None, request: bytes, error: ApiError) -> bool:
+    """Whether a conflict shows that the cached object is not the server's."""
+    if isinstance(error, AlreadyExistsError):
+        return entry is None
+    sent = _decode(request)
+    version = (sent.metadata or _ObjectMeta()).resource_version or sent.preconditions.resource_version
+    if entry is None:
+        return False
+    return entry.resource_version == version or entry.uid == sent.preconditions.uid
 
 
 def _record_deletion(
@@ -126,7 +223,7 @@ def _record_deletion(
         # The object waits for its finalizers or its grace period.
         informer.write(response)
     else:
-        informer.store.own.record_unknown(key)
+        informer.store.write_unknown(key)
 
 
 def _uid_of_deleted(operation: ObjectWrite, mapping: RestMapping, response: bytes) -> str:

@@ -34,7 +34,7 @@ from opsdk.client.operations import (
 )
 from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
-from opsdk.errors import DecodeError, NotFoundError, RequestInfo
+from opsdk.errors import DecodeError, NotFoundError, RequestInfo, UsageError
 from opsdk.rest.frames import WatchDecoder, error_from_event
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
@@ -83,28 +83,23 @@ class DirectClient:
         request = build_request(operation, mapping)
         match operation:
             case ObjectWrite():
-                response = await self._send_for_object(mapping, operation, request)
-                self._observe(operation, mapping, request, response.body)
+                response = await self._write(mapping, operation, request)
                 target = operation.body if operation.body is not None else operation.obj
                 return self._update_target(response, target, subresource=operation.subresource)
             case Get():
-                response = await self._send_for_object(mapping, operation, request)
+                response = await self._read(mapping, operation, request)
                 return self._decode_object(response, operation.kind, subresource=operation.subresource)
             case List():
                 return await self._list(operation, request)
             case Delete():
                 try:
-                    response = await self._send(request)
+                    await self._write(mapping, operation, request)
                 except NotFoundError:
-                    self._observe(operation, mapping, request, b"")
                     if not operation.options.missing_ok:
                         raise
-                else:
-                    self._observe(operation, mapping, request, response.body)
                 return None
             case DeleteAllOf():
-                response = await self._send(request)
-                self._observe(operation, mapping, request, response.body)
+                await self._write(mapping, operation, request)
                 return None
 
     async def _list(self, operation: List, request: RestRequest) -> ObjectList[AnyObject]:
@@ -117,24 +112,29 @@ class DirectClient:
             objects.items = [o for o in objects if key_of(o) not in excluded]
         return objects
 
-    def _observe(self, operation: Operation, mapping: RestMapping, request: RestRequest, response: bytes) -> None:
-        if self._observer is None:
-            return
-        try:
-            self._observer.written(operation, mapping, request=request.body or b"", response=response)
-        except Exception:
-            # The write has succeeded, so an error of the observer must not reach the caller.
-            log.exception("%s: the write could not be recorded for cached reads", request.description)
-
-    async def _send_for_object(
-        self, mapping: RestMapping, operation: Get | ObjectWrite, request: RestRequest
+    async def _write(
+        self, mapping: RestMapping, operation: ObjectWrite | Delete | DeleteAllOf, request: RestRequest
     ) -> RestResponse:
+        """Send a write. Its result, or that it is not known, is recorded for cached reads before this returns."""
+        observer = self._observer
+        if observer is None:
+            return await self._send(request)
+        body, seen = request.body or b"", observer.sending(operation, mapping)
+        try:
+            response = await self._send(request)
+        except BaseException as error:
+            observer.failed(operation, mapping, request=body, error=error)
+            raise
+        observer.written(operation, mapping, request=body, response=response.body, seen=seen)
+        return response
+
+    async def _read(self, mapping: RestMapping, operation: Get, request: RestRequest) -> RestResponse:
         """Send a request for one object. If it does not exist, cached reads must not return it any more."""
         try:
             return await self._send(request)
         except NotFoundError:
             if self._observer is not None:
-                self._observer.missing(mapping, operation.key if isinstance(operation, Get) else key_of(operation.obj))
+                self._observer.missing(mapping, operation.key)
             raise
 
     async def _send(self, request: RestRequest) -> RestResponse:
@@ -213,6 +213,6 @@ def _kind_of_response(body: bytes, form: type[AnyObject]) -> Kind[AnyObject]:
     """Return the kind that the response names, with the given representation."""
     try:
         meta = msgspec.json.decode(body, type=_TypeMeta)
-    except msgspec.MsgspecError as error:
+        return Kind(GroupVersionKind.parse(meta.api_version, meta.kind), form)
+    except (msgspec.MsgspecError, UnicodeDecodeError, UsageError) as error:
         raise DecodeError(f"the response is not an object: {error}; it starts with {body[:80]!r}") from error
-    return Kind(GroupVersionKind.parse(meta.api_version, meta.kind), form)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
@@ -13,11 +13,30 @@ from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.operations import Operation, Watch
 
 
-class WriteObserver(Protocol):
-    """Receives every successful write, and the keys of objects that the server does not have."""
+class SeenRevisions(NamedTuple):
+    """Resource versions, as numbers, that were seen before a write was sent. 0: none."""
 
-    def written(self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes) -> None:
-        """Called with the bodies of request and response before the write returns to its caller. Must not block."""
+    kind: int
+    """The highest one of the kind."""
+    object: int
+    """The highest one of the object that is written."""
+
+
+class WriteObserver(Protocol):
+    """Receives the result of every write, and the keys of objects that the server does not have. It must not block."""
+
+    def sending(self, operation: Operation, mapping: RestMapping) -> SeenRevisions:
+        """Called before a write is sent. Return the resource versions that were seen until now."""
+        ...
+
+    def written(
+        self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, seen: SeenRevisions
+    ) -> None:
+        """Called before a write returns, with both bodies and the result of `sending`."""
+        ...
+
+    def failed(self, operation: Operation, mapping: RestMapping, *, request: bytes, error: BaseException) -> None:
+        """Called before a write raises `error`, which may be a cancellation. The server may have carried it out."""
         ...
 
     def missing(self, mapping: RestMapping, key: ObjectKey) -> None:

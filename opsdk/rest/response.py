@@ -68,12 +68,29 @@ _CONTENT_TYPE_MESSAGE = "the server was unable to respond with a content type th
 
 
 def raise_for_status(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> None:
-    """Raise the typed error of a response that is not 2xx.
+    """Raise the typed error of a response that is not 2xx, or that is a ``Status`` with the status ``Failure``.
 
     `now` is needed only if ``Retry-After`` is a date and the response has no ``Date``.
     """
-    if not response.ok:
+    if not response.ok or _is_failure(response.body):
         raise error_from_response(response, request, now=now)
+
+
+class _Outcome(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: object = None
+
+
+def _is_failure(body: bytes) -> bool:
+    """Whether a body is a failed Status: a proxy, or an aggregated server, may send one with HTTP 200."""
+    if b'"Failure"' not in body:
+        return False
+    try:
+        outcome = msgspec.json.decode(body, type=_Outcome)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return (outcome.kind, outcome.api_version, outcome.status) == ("Status", "v1", "Failure")
 
 
 def error_from_response(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> ApiError:
@@ -85,7 +102,8 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
         except (msgspec.DecodeError, UnicodeDecodeError):
             status = None
         if isinstance(status, dict) and status.get("kind") == "Status":
-            return api_error_from_status(status, code=response.status, retry_after=wait, request=request.info)
+            code = 500 if response.ok else response.status
+            return api_error_from_status(status, code=code, retry_after=wait, request=request.info)
     text = "unknown"
     if not response.content_type or response.content_type.startswith("text/"):
         text = response.body[:_MAX_QUOTED].decode(errors="replace").strip() or text

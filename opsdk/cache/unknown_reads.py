@@ -1,0 +1,172 @@
+"""Reads from the server what own writes left unknown, once for all readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from opsdk.aio.tasks import TaskOwner
+from opsdk.apimachinery.codec import peek_key
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.cache.entry import StoreEntry
+from opsdk.cache.list_watch import ListerWatcher
+from opsdk.cache.own_writes import UnknownMark, revision_of
+from opsdk.cache.store import InformerStore
+from opsdk.errors import CacheError, ForbiddenError, MethodNotAllowedError, NotFoundError, OpsdkError
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+# With more unknown objects, a list of all is cheaper than a request for each.
+_MAX_GETS = 16
+
+
+class _Read:
+    """A read that is under way. `error` is set when it has failed."""
+
+    def __init__(self, mark: UnknownMark) -> None:
+        self.mark = mark
+        self.error: OpsdkError | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+class UnknownReads:
+    """Reads what `OwnWrites.unknown` and `OwnWrites.unknown_list` name. Concurrent readers share a request.
+
+    Args:
+        source: reads from the server.
+        store: has the marks.
+        record: records a body that was read, and the lowest resource version that it must have, as `Informer.write`.
+        tasks: owns the requests: a reader that is cancelled does not end the read of others.
+        page_size: objects per page of a list.
+        name: resource and scope, for messages.
+    """
+
+    def __init__(
+        self,
+        source: ListerWatcher,
+        store: InformerStore,
+        *,
+        record: Callable[[bytes, int], object],
+        tasks: TaskOwner,
+        page_size: int,
+        name: str,
+    ) -> None:
+        self._source = source
+        self._store = store
+        self._record = record
+        self._tasks = tasks
+        self._page_size = page_size
+        self._name = name
+        self._reads: dict[ObjectKey | None, _Read] = {}
+
+    async def read(self, key: ObjectKey | None = None) -> None:
+        """Return when the state of `key`, or of everything, is known.
+
+        Raises:
+            OpsdkError: the server must be asked, and the request failed.
+            CacheError: the informer was closed.
+        """
+        own = self._store.own
+        if own.unknown_list is not None:
+            await self._share(None)
+        if key is not None:
+            if key in own.unknown:
+                await self._share(key)
+            return
+        if len(own.unknown) > _MAX_GETS:
+            own.record_all_unknown()
+            await self._share(None)
+        elif own.unknown:
+            unknown = tuple(own.unknown)
+            results = await asyncio.gather(*(self._share(one) for one in unknown), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+
+    def _mark(self, target: ObjectKey | None) -> UnknownMark | None:
+        own = self._store.own
+        return own.unknown_list if target is None else own.unknown.get(target)
+
+    async def _share(self, target: ObjectKey | None) -> None:
+        """Wait for a read that began after the mark of `target` was set."""
+        mark = self._mark(target)
+        read = self._reads.get(target)
+        if read is not None and read.mark is not mark:
+            await _ended(read)  # it began before the last write
+            read = self._reads.get(target)
+        if (mark := self._mark(target)) is None:
+            return  # the watch has shown the write, or another reader has read it
+        if read is None:
+            read = self._start(target, mark)
+        await _ended(read)
+        if read.error is not None and self._mark(target) is not None:
+            raise read.error
+
+    def _start(self, target: ObjectKey | None, mark: UnknownMark) -> _Read:
+        read = self._reads[target] = _Read(mark)
+        request: Coroutine[Any, Any, None] = self._read_all(mark) if target is None else self._read_one(target, mark)
+        read.task = self._tasks.start(self._run(target, read, request), name="read own write")
+        return read
+
+    async def _run(self, target: ObjectKey | None, read: _Read, request: Coroutine[Any, Any, None]) -> None:
+        try:
+            await request
+        except OpsdkError as error:
+            read.error = error
+        finally:
+            del self._reads[target]
+
+    async def _read_one(self, key: ObjectKey, mark: UnknownMark) -> None:
+        store, own = self._store, self._store.own
+        before = (store.get(key, own_writes=False), store.get(key))
+        pending = own.pending().get(key)
+        try:
+            data = await self._source.get(key)
+        except NotFoundError:
+            own.resolve(key, mark, pending)
+            for entry in before:
+                if entry is not None:
+                    store.write_deleted(key, entry.uid)
+        except (ForbiddenError, MethodNotAllowedError) as error:
+            own.resolve(key, mark, None)
+            log.warning("cannot get %s %s after a write, so cached reads may be outdated: %s", self._name, key, error)
+        else:
+            own.resolve(key, mark, pending)
+            self._record(data, max(map(_revision, before)))
+
+    async def _read_all(self, mark: UnknownMark) -> None:
+        store, own = self._store, self._store.own
+        before = {entry.key: entry for entry in store.entries()}
+        pending, marks = own.pending(), dict(own.unknown)
+        listed: set[ObjectKey] = set()
+        token = ""
+        while True:
+            items, meta = await self._source.list_page(continue_token=token, limit=self._page_size)
+            for item in items:
+                key = peek_key(item)
+                listed.add(key)
+                own.resolve(key, marks.get(key), pending.get(key))
+                self._record(item, _revision(before.get(key)))
+            if not (token := meta.continue_token):
+                break
+        for key in marks.keys() | pending.keys():
+            own.resolve(key, marks.get(key), pending.get(key))
+        for key, entry in before.items():
+            if key not in listed:
+                store.write_deleted(key, entry.uid)
+        if own.unknown_list is mark:
+            own.unknown_list = None
+
+
+def _revision(entry: StoreEntry | None) -> int:
+    return 0 if entry is None else revision_of(entry.resource_version) or 0
+
+
+async def _ended(read: _Read) -> None:
+    """Wait for a read. The cancellation of the caller does not end it."""
+    assert read.task is not None
+    await asyncio.wait([read.task])
+    if read.task.cancelled():
+        raise CacheError("the informer was closed while an own write was read from the server")
