@@ -37,6 +37,15 @@ class ManagedFieldsEntry(Model, kw_only=True):
     subresource: str = ""
 
 
+class UnsetMap(dict[str, str]):
+    """The default of `ObjectMeta.labels` and `ObjectMeta.annotations`: empty, and not assigned.
+
+    A conversion that leaves the labels out keeps them, and one that assigns an empty dict removes them.
+    """
+
+    __slots__ = ()
+
+
 class ObjectMeta(Model, kw_only=True):
     """Name, identity and bookkeeping of an object.
 
@@ -54,8 +63,8 @@ class ObjectMeta(Model, kw_only=True):
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     deletion_grace_period_seconds: int | None = None
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=UnsetMap)
+    annotations: dict[str, str] = msgspec.field(default_factory=UnsetMap)
     owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
     finalizers: list[str] = msgspec.field(default_factory=list)
     managed_fields: list[ManagedFieldsEntry] = msgspec.field(default_factory=list)

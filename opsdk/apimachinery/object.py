@@ -15,7 +15,7 @@ import msgspec
 
 from opsdk.apimachinery.duration import Duration
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.meta import ListMeta, ObjectMeta
+from opsdk.apimachinery.meta import ListMeta, ObjectMeta, UnsetMap
 from opsdk.apimachinery.model import HIDDEN, Model, decode_hook, to_builtins
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
@@ -465,6 +465,8 @@ def _deep_copy(value: Any) -> Any:
         return clone
     if type(value) is dict:
         return {key: part if type(part) in _IMMUTABLE else _deep_copy(part) for key, part in value.items()}
+    if type(value) is UnsetMap:
+        return UnsetMap(value)
     if type(value) is list:
         return [part if type(part) in _IMMUTABLE else _deep_copy(part) for part in value]
     return value if type(value) in _IMMUTABLE else copy.deepcopy(value)

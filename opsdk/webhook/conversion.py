@@ -18,6 +18,7 @@ import msgspec
 from opsdk.apimachinery.codec import decode, decode_tree
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.meta import UnsetMap
 from opsdk.apimachinery.object import PartialObjectMetadata, TypedObject, convert, to_tree
 from opsdk.apimachinery.patch.json_patch import create_json_patch
 from opsdk.errors import BadRequestError, ConversionError, DecodeError, UsageError
@@ -49,8 +50,8 @@ class Converter(Protocol):
 class Spoke(Generic[S, H]):
     """A version beside the hub.
 
-    A function returns a new object. It may leave the metadata empty: then labels and annotations stay too. Data that
-    the other version cannot hold belongs into an annotation, or is lost.
+    A function returns a new object. Labels and annotations that it leaves out stay; those that it assigns replace the
+    old ones, also if they are empty. Data that the other version cannot hold belongs in an annotation, or is lost.
 
     Attributes:
         kind: the class of the version.
@@ -123,9 +124,10 @@ class HubSpokeConverter(Generic[H]):
             obj = _check_kind(spoke.to_hub(obj), self._hub)
         if (target := self._spokes.get(api_version)) is not None:
             # A spoke may leave the metadata to opsdk, and the second function must see it.
-            obj.metadata = convert(_with_metadata(tree, to_tree(obj)), PartialObjectMetadata).metadata
+            tree = _with_metadata(tree, obj)
+            obj.metadata = convert(tree, PartialObjectMetadata).metadata
             obj = _check_kind(target.from_hub(obj), target.kind)
-        return _with_metadata(tree, to_tree(obj))
+        return _with_metadata(tree, obj)
 
     def __repr__(self) -> str:
         return f"<HubSpokeConverter of {self.group_kind}: {', '.join(self.api_versions)}>"
@@ -137,18 +139,20 @@ def _check_kind(obj: object, kind: type[TypedObject]) -> TypedObject:
     return obj
 
 
-def _with_metadata(original: JsonObject, converted: JsonObject) -> JsonObject:
-    """Return `converted` with the metadata of `original`; only labels and annotations may differ."""
+def _with_metadata(original: JsonObject, obj: TypedObject) -> JsonObject:
+    """Return the tree of `obj` with the metadata of `original`; only labels and annotations may differ."""
     metadata = dict(original.get("metadata") or {})
-    changed: JsonObject = converted.get("metadata") or {}
-    if changed:
-        decoded: JsonObject = to_tree(convert({"metadata": metadata}, PartialObjectMetadata)).get("metadata") or {}
-        for name in ("labels", "annotations"):
+    for name, values in (("labels", obj.metadata.labels), ("annotations", obj.metadata.annotations)):
+        if values:
+            metadata[name] = dict(values)
+        elif not isinstance(values, UnsetMap):
             metadata.pop(name, None)
-            if changed.get(name):
-                metadata[name] = changed[name]
+    converted = to_tree(obj)
+    changed: JsonObject = converted.get("metadata") or {}
+    if changed.keys() - {"labels", "annotations"}:
+        decoded: JsonObject = to_tree(convert({"metadata": metadata}, PartialObjectMetadata)).get("metadata") or {}
         for name, value in changed.items():
-            if name not in ("labels", "annotations") and value != decoded.get(name):
+            if value != decoded.get(name):
                 raise ConversionError(f"a conversion must not change metadata.{name}: {decoded.get(name)} != {value}")
     return {**converted, "metadata": metadata}
 

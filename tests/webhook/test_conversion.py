@@ -116,6 +116,24 @@ def test_only_labels_and_annotations_may_change() -> None:
             converting(lambda metadata, name=name: setattr(metadata, name, "other"))
 
 
+@pytest.mark.parametrize("hub_first", [True, False])
+def test_an_empty_map_removes_the_annotations_and_an_omitted_one_keeps_them(hub_first: bool) -> None:
+    """A function that takes the last annotation out removes it; the labels, which it leaves out, stay."""
+
+    def take(old: OldSite) -> Site:
+        rest = {key: value for key, value in old.metadata.annotations.items() if key != "was"}
+        return Site(metadata=ObjectMeta(annotations=rest), spec=upgrade(old).spec)
+
+    converter = HubSpokeConverter(Site, Spoke(OldSite, take, downgrade), Spoke(NewSite, from_new, to_new))
+    original = tree_in("v1beta1")
+    original["metadata"]["annotations"] = {"was": "30"}
+    converted = converter.convert(original, f"{GROUP}/{'v1' if hub_first else 'v2alpha1'}")
+    assert "annotations" not in converted["metadata"]
+    assert converted["metadata"]["labels"] == {"x": "y"}
+    back = converter.convert(converted, f"{GROUP}/v1beta1")
+    assert "annotations" not in back["metadata"]
+
+
 def test_the_second_function_sees_the_metadata() -> None:
     """From spoke to spoke, although the first function leaves it empty."""
 
