@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, Simulation
@@ -26,7 +27,6 @@ from envtest.plane.lifecycle import Startable
 from envtest.plane.managed_fields import owners
 from envtest.plane.pki import PKI, PROXIES, CertificateAuthority
 from envtest.plane.users import AuthenticatedUser
-from envtest.plane.wait import Question
 from envtest.testing import snapshots
 from envtest.testing.faults import Faults
 from envtest.testing.hot_loop_guard import LIMIT, HotLoopGuard
@@ -48,6 +48,7 @@ from opsdk.http.server.server import ServeOptions, Tls, WebServer
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
+from opsdk.testing.eventually import Pause, consistently, eventually
 
 T = TypeVar("T")
 LOCAL = "http://envtest.local"
@@ -321,17 +322,34 @@ class Environment(Startable):
             )
         return self.plane.clock
 
+    def _pause(self) -> Pause:
+        return functools.partial(wait.pause, clock=self.plane.clock, storage=self.plane.storage)
+
     async def eventually(
-        self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
+        self,
+        probe: Callable[[], Awaitable[T] | T],
+        check: Callable[[T], object] | None = None,
+        *,
+        within: float = 30.0,
+        interval: float = 0.05,
     ) -> T:
-        """See `envtest.plane.wait.eventually`; checks after each write, with this environment's clock."""
-        return await wait.eventually(question, check, within=within, clock=self.plane.clock, storage=self.plane.storage)
+        """See `opsdk.testing.eventually.eventually`; checks after each write too, with this environment's clock."""
+        probe_any: Callable[[], Any] = probe
+        value: T = await eventually(
+            probe_any, check, within=within, interval=interval, clock=self.plane.clock, pause=self._pause()
+        )
+        return value
 
     async def consistently(
-        self, question: Question[T], check: Callable[[T], object] | None = None, *, during: float = 1.0
+        self,
+        probe: Callable[[], Awaitable[T] | T],
+        check: Callable[[T], object] | None = None,
+        *,
+        during: float = 1.0,
+        interval: float = 0.05,
     ) -> None:
-        """See `envtest.plane.wait.consistently`; checks after each write, with this environment's clock."""
-        await wait.consistently(question, check, during=during, clock=self.plane.clock, storage=self.plane.storage)
+        """See `opsdk.testing.eventually.consistently`; checks after each write too, with this environment's clock."""
+        await consistently(probe, check, during=during, interval=interval, clock=self.plane.clock, pause=self._pause())
 
     async def wait_for(self, revision: int | str, *, within: float = 5.0) -> None:
         """Return when the storage has reached a resource version."""

@@ -13,7 +13,7 @@ import re
 import socket
 import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,17 +25,16 @@ from msgspec.structs import replace
 
 from envtest.external import kubectl
 from envtest.external.processes import Process, ProcessOptions
-from envtest.plane import wait
 from envtest.plane.install import CRD, Installer, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
 from envtest.plane.lifecycle import Startable
 from envtest.plane.pki import CertificateAuthority, KeyPair
-from envtest.plane.wait import Question
 from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_status
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.testing.eventually import consistently, eventually
 
 T = TypeVar("T")
 DEFAULT_ASSETS = "/usr/local/kubebuilder/bin"
@@ -168,16 +167,18 @@ class ClusterTarget(Startable):
                         await asyncio.sleep(_POLL)
 
     async def eventually(
-        self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
+        self, probe: Callable[[], Awaitable[T] | T], check: Callable[[T], object] | None = None, *, within: float = 30.0
     ) -> T:
-        """See `envtest.plane.wait.eventually`."""
-        return await wait.eventually(question, check, within=within)
+        """See `opsdk.testing.eventually.eventually`."""
+        probe_any: Callable[[], Any] = probe
+        value: T = await eventually(probe_any, check, within=within)
+        return value
 
     async def consistently(
-        self, question: Question[T], check: Callable[[T], object] | None = None, *, during: float = 1.0
+        self, probe: Callable[[], Awaitable[T] | T], check: Callable[[T], object] | None = None, *, during: float = 1.0
     ) -> None:
-        """See `envtest.plane.wait.consistently`."""
-        await wait.consistently(question, check, during=during)
+        """See `opsdk.testing.eventually.consistently`."""
+        await consistently(probe, check, during=during)
 
     async def kubectl(self, *args: str, stdin: str = "", check: bool = True) -> kubectl.Output:
         """Run kubectl as the admin."""

@@ -1,4 +1,4 @@
-"""Getters and updates for `envtest.plane.wait.eventually`, after controller-runtime's komega.
+"""Getters and updates for `opsdk.testing.eventually.eventually`, after controller-runtime's komega.
 
 ::
 

@@ -1,71 +1,164 @@
 """Waiting and assertions of tests: states, conditions, Events.
 
-Upstream: github.com/onsi/gomega (Eventually), which tests of Go controllers use for the same task
+Upstream: github.com/onsi/gomega (Eventually, Consistently), which tests of Go controllers use for the same task
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.object import AnyObject
 from opsdk.client.client import Client
-from opsdk.errors import ConflictError, NotFoundError
+from opsdk.errors import ApiError
 from opsdk.recipes.conditions import get_condition
 
 T = TypeVar("T")
 
 
+Pause = Callable[[float], Awaitable[None]]
+"""Waits at most some seconds. An environment's ends after each write, too."""
+# The server may give another answer to the same request.
+_RETRIED_CODES = frozenset({404, 409, 429})
+
+
+class _Passed(Generic[T]):
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+def _is_assertion(function: Callable[..., object]) -> bool:
+    """Whether a function is declared to return None: then it passes unless it raises."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    declared = getattr(function, "__annotations__", {})
+    return "return" in declared and declared["return"] in (None, "None")
+
+
+async def _call(function: Callable[..., object], *arguments: object) -> tuple[bool, Any]:
+    """Return whether the function passes, and its value."""
+    value = function(*arguments)
+    if inspect.isawaitable(value):
+        value = await value
+    return _is_assertion(function) if value is None else bool(value), value
+
+
+async def _evaluate(probe: Callable[[], object], check: Callable[[Any], object] | None) -> _Passed[Any] | Exception:
+    try:
+        passed, value = await _call(probe)
+        result = value
+        if check is not None:
+            passed, result = await _call(check, value)
+    except AssertionError as error:
+        return error
+    except ApiError as error:
+        if error.code in _RETRIED_CODES or error.code >= 500:
+            return error
+        raise
+    if passed:
+        return _Passed(value)
+    name = getattr(check or probe, "__qualname__", repr(check or probe))
+    if result is None:
+        hint = "return a value, or declare `-> None` for a function of assertions, which a lambda cannot be"
+        return AssertionError(f"{name} returned None: {hint}")
+    return AssertionError(f"{name} returned {result!r}" + (f" for {value!r}" if check is not None else ""))
+
+
 # Two signatures: mypy infers no type for a lambda that may return a value or an awaitable.
 @overload
 async def eventually(
-    check: Callable[[], Awaitable[T]], *, within: float = ..., interval: float = ..., clock: Clock = ...
+    probe: Callable[[], Awaitable[T]],
+    check: Callable[[T], object] | None = ...,
+    *,
+    within: float = ...,
+    interval: float = ...,
+    clock: Clock = ...,
+    pause: Pause | None = ...,
 ) -> T: ...
 @overload
 async def eventually(
-    check: Callable[[], T], *, within: float = ..., interval: float = ..., clock: Clock = ...
+    probe: Callable[[], T],
+    check: Callable[[T], object] | None = ...,
+    *,
+    within: float = ...,
+    interval: float = ...,
+    clock: Clock = ...,
+    pause: Pause | None = ...,
 ) -> T: ...
 async def eventually(
-    check: Callable[[], Awaitable[T] | T], *, within: float = 30.0, interval: float = 0.05, clock: Clock = LOOP_CLOCK
+    probe: Callable[[], Awaitable[T] | T],
+    check: Callable[[T], object] | None = None,
+    *,
+    within: float = 30.0,
+    interval: float = 0.05,
+    clock: Clock = LOOP_CLOCK,
+    pause: Pause | None = None,
 ) -> T:
-    """Call `check` until it succeeds, and return its value.
+    """Call `probe` until it passes, and return its value.
 
-    An AssertionError, a `NotFoundError`, a `ConflictError`, and the results None and False are retried. Other
-    exceptions are raised immediately. In virtual time the waits take no time.
+    It passes with a true value. A function that is declared to return None (``-> None``) asserts: it passes unless it
+    raises. False, None, 0, empty values, an AssertionError, and API errors that may pass (404, 409, 429, 5xx) are
+    retried. Other exceptions are raised immediately. In virtual time the waits take no time.
 
     Args:
-        check: a function or a coroutine function without arguments.
+        probe: a function or a coroutine function without arguments.
+        check: gets the value of `probe`, and must pass instead of it.
         within: seconds.
         interval: seconds between two calls.
         clock: source of time.
+        pause: waits between two calls instead of the clock.
 
     Raises:
-        AssertionError: `check` did not succeed in time; the cause is the last failure.
+        AssertionError: nothing passed in time; the cause is the last failure.
 
     >>> import asyncio
     >>> numbers = iter([0, None, 7])
-    >>> asyncio.run(eventually(lambda: next(numbers) or None, interval=0))
+    >>> asyncio.run(eventually(lambda: next(numbers), interval=0))
     7
     """
     deadline, attempts = clock.now() + within, 0
     while True:
         attempts += 1
-        failure: Exception | None = None
-        value: T | None = None
-        try:
-            outcome = check()
-            value = await outcome if inspect.isawaitable(outcome) else outcome
-            if value is not None and value is not False:
-                return value
-        except (AssertionError, NotFoundError, ConflictError) as error:
-            failure = error
-        if clock.now() >= deadline:
-            reason = f"it returned {value!r}" if failure is None else str(failure) or type(failure).__name__
-            raise AssertionError(f"not within {within:g} s ({attempts} attempts): {reason}") from failure
-        await clock.sleep(interval)
+        outcome = await _evaluate(probe, check)
+        if isinstance(outcome, _Passed):
+            value: T = outcome.value
+            return value
+        remaining = deadline - clock.now()
+        if remaining <= 0:
+            reason = str(outcome) or type(outcome).__name__
+            raise AssertionError(f"not within {within:g} s ({attempts} attempts): {reason}") from outcome
+        await (pause or clock.sleep)(min(interval, remaining))
+
+
+async def consistently(
+    probe: Callable[[], Awaitable[T] | T],
+    check: Callable[[T], object] | None = None,
+    *,
+    during: float = 1.0,
+    interval: float = 0.05,
+    clock: Clock = LOOP_CLOCK,
+    pause: Pause | None = None,
+) -> None:
+    """Call `probe` repeatedly for `during` seconds; each call must pass. Arguments as for `eventually`.
+
+    Raises:
+        AssertionError: a call did not pass; the message says after how many seconds.
+    """
+    begin = clock.now()
+    while True:
+        outcome = await _evaluate(probe, check)
+        passed = clock.now() - begin
+        if not isinstance(outcome, _Passed):
+            raise AssertionError(  # noqa: TRY004 - an assertion of the test failed
+                f"not any more after {passed:.3g} s: {str(outcome) or type(outcome).__name__}"
+            ) from outcome
+        if passed >= during:
+            return
+        await (pause or clock.sleep)(min(interval, during - passed))
 
 
 def assert_condition(obj: Any, type: str, status: bool | str = True, *, reason: str | None = None) -> None:  # noqa: A002 - the field's name

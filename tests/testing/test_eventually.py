@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import msgspec
 import pytest
@@ -13,9 +14,9 @@ from envtest import Environment
 from opsdk import Cluster, Condition, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
-from opsdk.errors import ForbiddenError, NoMatchError, NotFoundError
+from opsdk.errors import ForbiddenError, NoMatchError, NotFoundError, ServiceUnavailableError
 from opsdk.testing.definitions import install_definitions
-from opsdk.testing.eventually import assert_condition, events_of, eventually
+from opsdk.testing.eventually import assert_condition, consistently, events_of, eventually
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
 
@@ -82,9 +83,12 @@ async def test_the_message_names_what_is_there() -> None:
         assert_condition(site, "Ready", False, reason="Other")
 
 
-@given(st.lists(st.sampled_from([None, False, AssertionError("no"), NotFoundError("gone")]), max_size=20))
-def test_it_is_tried_again_until_it_succeeds(failures: list[object]) -> None:
-    """Falsy states and expected errors are tried again, at equal intervals; the first success is returned."""
+RETRIED = [None, False, 0, "", [], AssertionError("no"), NotFoundError("gone"), ServiceUnavailableError("busy")]
+
+
+@given(st.lists(st.sampled_from(RETRIED), max_size=20))
+def test_eventually_calls_until_the_first_true_value(failures: list[object]) -> None:
+    """False, empty values, failed assertions and errors that may pass are retried at equal intervals."""
 
     async def run() -> tuple[str, float]:
         left = iter(failures)
@@ -103,18 +107,62 @@ def test_it_is_tried_again_until_it_succeeds(failures: list[object]) -> None:
     assert (result, seconds) == ("done", pytest.approx(0.5 * len(failures)))
 
 
-async def test_what_never_succeeds_ends_in_time() -> None:
-    """With the last failure; an error that is not expected is raised at once."""
+async def test_eventually_fails_with_the_last_failure() -> None:
+    """The message has the seconds and the attempts; an error that does not pass is raised at once."""
     began = asyncio.get_running_loop().time()
-    with pytest.raises(AssertionError, match=r"not within 10 s \(21 attempts\): it returned None"):
+    with pytest.raises(
+        AssertionError, match=r"not within 10 s \(21 attempts\): .*lambda> returned None: return a value"
+    ):
         await eventually(lambda: None, within=10, interval=0.5)
     assert asyncio.get_running_loop().time() == pytest.approx(began + 10)
+    with pytest.raises(AssertionError, match=r"<lambda> returned False for 4"):
+        await eventually(lambda: 4, lambda n: n == 5, within=0)
 
     def forbidden() -> bool:
-        raise ForbiddenError("no")
+        raise ForbiddenError("no", code=403)
 
     with pytest.raises(ForbiddenError):
         await eventually(forbidden)
+    with pytest.raises(ZeroDivisionError):
+        await eventually(lambda: 1 / 0)
+
+
+async def test_a_function_declared_to_return_none_asserts() -> None:
+    """It passes as soon as it raises nothing, alone, as a method, as a partial, and as the check of a value."""
+    loop = asyncio.get_running_loop()
+
+    class Probe:
+        def __init__(self) -> None:
+            self.ready_at = loop.time() + 2
+
+        async def check(self, factor: int = 1) -> None:
+            assert loop.time() >= self.ready_at * factor, "too early"
+
+    for make in (lambda p: p.check, lambda p: functools.partial(p.check, factor=1)):
+        probe = Probe()
+        await eventually(make(probe))
+        assert loop.time() == pytest.approx(probe.ready_at, abs=0.1)
+
+    def is_large(number: float) -> None:
+        assert number > 10, f"{number} is small"
+
+    assert await eventually(loop.time, is_large) > 10
+
+
+async def test_consistently_needs_every_call_to_pass() -> None:
+    """It lasts as long as asked, and fails with the time of the first call that does not pass."""
+    loop = asyncio.get_running_loop()
+    begin, calls = loop.time(), list[float]()
+
+    def is_early() -> bool:
+        calls.append(loop.time() - begin)
+        return calls[-1] < 3
+
+    await consistently(is_early, during=2)
+    assert loop.time() - begin == pytest.approx(2)
+    assert len(calls) > 20
+    with pytest.raises(AssertionError, match=r"not any more after 1"):
+        await consistently(is_early, during=2)
 
 
 async def test_an_installed_definition_is_not_written_again() -> None:

@@ -123,8 +123,8 @@ async def test_waiting_moves_a_manual_clock() -> None:
         assert 63 <= clock.now() < 65
         with pytest.raises(AssertionError, match="not any more after"):
             await env.consistently(lambda: clock.now() < 70, during=60)
-        with pytest.raises(AssertionError, match=r"not within 5 s \(asked \d+ times\): .*lambda.* gave False"):
-            await env.eventually(lambda: False)
+        with pytest.raises(AssertionError, match=r"not within 5 s \(\d+ attempts\): .*lambda.* returned False"):
+            await env.eventually(lambda: False, within=5)
         assert time.perf_counter() - begin < 5
 
 

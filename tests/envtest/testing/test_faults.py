@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -389,7 +390,7 @@ async def converges(env: Environment) -> None:
             await asyncio.sleep(2)
             await patiently(lambda: _set(client, "default/a", "2"))
             await asyncio.sleep(30)
-            await env.eventually(lambda: _copied(client, {"a-copy": "2", "b-copy": "1"}), within=600)
+            await env.eventually(partial(_copied, client, {"a-copy": "2", "b-copy": "1"}), within=600)
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
