@@ -254,6 +254,20 @@ class Environment(Startable):
         """The last requests: user, attributes and outcome."""
         return self.server.audit
 
+    @property
+    def local_apps(self) -> dict[str, App]:
+        """ASGI applications by ``host:port``: the server calls these webhooks in process, without sockets."""
+        return self.plane.webhook_client.apps
+
+    async def _stop_controllers(self) -> None:
+        await self._simulated.aclose()
+
+    async def ensure_controllers(self, controllers: Collection[str]) -> None:
+        """Start simulated controllers if the environment was made without any. It must be running."""
+        if isinstance(self._simulated, NoControllers):
+            self._simulated = self._simulate(controllers, DEFAULT_STAGES)
+            await self._simulated.start()
+
     # -------------------------------------------------------------- snapshots
     def snapshot(self) -> Snapshot:
         """Return a snapshot of all objects, without copying them."""
@@ -429,7 +443,7 @@ class Environment(Startable):
         self._stack.push_async_callback(self.plane.webhook_client.aclose)
         self._stack.push_async_callback(self.plane.flows.aclose)
         self._stack.push_async_callback(self.plane.aggregator.aclose)
-        self._stack.push_async_callback(self._simulated.aclose)
+        self._stack.push_async_callback(self._stop_controllers)
         await self._simulated.start()
         if self._crds or self._crd_paths or self._webhooks:
             from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install no objects

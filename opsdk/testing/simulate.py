@@ -4,7 +4,7 @@ See docs/simulation.md.
 """
 
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, NETWORK_FAULTS, Fault, Step
-from opsdk.testing.simulation.report import Failure, minimize, simulate
+from opsdk.testing.simulation.report import Failure, Summary, minimize, simulate
 from opsdk.testing.simulation.runner import Action, Outcome, Simulation, World
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Outcome",
     "Simulation",
     "Step",
+    "Summary",
     "World",
     "minimize",
     "simulate",

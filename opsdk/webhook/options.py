@@ -32,6 +32,7 @@ class WebhookServerOptions(Options, frozen=True, kw_only=True):
         certificates: an `Operator` issues and rotates the certificate itself, instead of the files. Needs the extra
             ``opsdk[tls]``.
         shutdown_timeout: seconds for open requests to finish at stop.
+        listen: False opens no port: other code of this process calls `WebhookServer.app`, as simulations do.
     """
 
     host: str = "0.0.0.0"  # noqa: S104 - see above
@@ -43,12 +44,15 @@ class WebhookServerOptions(Options, frozen=True, kw_only=True):
     tls: Callable[[], ssl.SSLContext] | None = None
     certificates: certificate_options.SelfSigned | None = None
     shutdown_timeout: float = 60.0
+    listen: bool = True
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.certificates is not None:
             raise UsageError("tls and certificates are mutually exclusive: set one of them")
         if self.certificates is not None and self.cert_dir and not self.client_ca_name:
             raise UsageError("cert_dir has no effect with certificates: remove one, or set client_ca_name too")
+        if not self.listen and (self.tls is not None or self.certificates is not None):
+            raise UsageError("tls and certificates have no effect with listen=False: remove them")
 
     @property
     def folder(self) -> Path:

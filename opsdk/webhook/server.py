@@ -163,6 +163,9 @@ class WebhookServer:
 
     async def start(self) -> None:
         """Serve until cancelled."""
+        if not self.options.listen:
+            self._started.set()
+            await asyncio.get_running_loop().create_future()
         context = self._context() if self._certificates is None else await self._certificates.tls_context()
         self._server.options = replace(self._server.options, tls=context)
         try:
@@ -196,6 +199,8 @@ class WebhookServer:
         """Connect with TLS, for ``Manager.add_readyz_check``. Raises the reason if the server does not serve."""
         if not self._started.is_set():
             raise UsageError("webhook server has not been started yet")
+        if not self.options.listen:
+            return
         context = ssl.create_default_context()
         # Do not verify: the server connects to itself, and its certificate has the name of a Service.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

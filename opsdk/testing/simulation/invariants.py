@@ -12,6 +12,9 @@ from opsdk.testing.simulation.link import Exchange
 _HOT_WRITES = 20
 _HOT_SECONDS = 10.0
 """Seconds in which `_HOT_WRITES` equal, successful writes of one client are a hot loop."""
+_BUDGET_WRITES = 100
+_BUDGET_SECONDS = 60.0
+"""Seconds in which `_BUDGET_WRITES` successful writes of one client to one object end a run."""
 _HOT_REQUESTS = 5.0
 """Requests per second in a calm period above which they are a hot loop."""
 
@@ -70,6 +73,32 @@ class LeaseLedger:
                     f"leadership: {exchange.client} sent {exchange.method} {exchange.path} at {exchange.time:.3f} s "
                     f"while {holder} held the lease {name}"
                 )
+
+
+@dataclass
+class WriteBudget:
+    """Counts the successful writes of one client to one path in a window of virtual time.
+
+    A reconciler whose own status write leads to the next one writes for ever, and such a run would take hours. The
+    equal writes of `hot_loops` are found at the end of a run; these are found at once, and may differ.
+    """
+
+    _times: dict[tuple[str, str, str], deque[float]] = field(default_factory=dict)
+
+    def written(self, exchange: Exchange) -> str | None:
+        """Record a response. Returns the violation at the first write above the budget."""
+        if exchange.method == "POST" or not changes_state(exchange) or not 200 <= exchange.status < 300:
+            return None
+        times = self._times.setdefault((exchange.client, exchange.method, exchange.path), deque())
+        times.append(exchange.time)
+        while times[0] < exchange.time - _BUDGET_SECONDS:
+            times.popleft()
+        if len(times) != _BUDGET_WRITES:
+            return None
+        return (
+            f"hot loop: {exchange.client} wrote {exchange.method} {exchange.path} {_BUDGET_WRITES} times in "
+            f"{exchange.time - times[0]:.1f} s: each reconcile changes the object again"
+        )
 
 
 def hot_loops(exchanges: Iterable[Exchange]) -> list[str]:

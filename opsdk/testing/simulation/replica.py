@@ -15,11 +15,13 @@ from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
+from opsdk.controller.journal import Journal
 from opsdk.controller.reconcile import ContextReconciler, Result
 from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
+from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
-from opsdk.testing.simulation.invariants import LeaseLedger
+from opsdk.testing.simulation.invariants import LeaseLedger, WriteBudget
 from opsdk.testing.simulation.link import Exchange, Link
 from opsdk.testing.simulation.plan import Fault
 
@@ -36,11 +38,15 @@ class Observer:
         exchanges: every request, in order.
         violations: broken invariants that are detected during the run.
         reconciles: number of reconciles that ended.
+        budget: of writes for each object.
+        exhausted: set when the budget is exceeded: the run ends then.
     """
 
     exchanges: list[Exchange] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     reconciles: int = 0
+    budget: WriteBudget = field(default_factory=WriteBudget)
+    exhausted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class _ObservedReconciler:
@@ -73,6 +79,7 @@ class Replica:
         config: the client configuration; a `Link` wraps its `app`.
         observer: records the activity.
         ledger: checks leadership.
+        prepare: called with each new operator before it starts.
     """
 
     def __init__(
@@ -82,16 +89,30 @@ class Replica:
         config: Config,
         observer: Observer,
         ledger: LeaseLedger,
+        *,
+        prepare: Callable[[Operator], None] = lambda _: None,
     ) -> None:
         self.number = number
         self.observer = observer
-        self._factory, self._config, self._ledger = factory, config, ledger
+        self._factory, self._config, self._ledger, self._prepare = factory, config, ledger, prepare
         self._starts = 0
         self._task: asyncio.Task[None] | None = None
+        self._operator: Operator | None = None
+        self.journals: list[Journal] = []
+        """The journals of the operator, one for each start."""
         self.link = self._new_link()
 
     def __repr__(self) -> str:
         return f"<Replica {self.number}, start {self._starts}>"
+
+    @property
+    def webhook_app(self) -> App | None:
+        """The application of the webhooks while the replica runs; else None."""
+        operator = self._operator
+        running = self._task is not None and not self.link.dead
+        if not running or operator is None or operator.webhook_server is None:
+            return None
+        return operator.webhook_server.app
 
     def _new_link(self) -> Link:
         self._starts += 1
@@ -101,7 +122,7 @@ class Replica:
             client=f"replica-{self.number}.{self._starts}",
             seed=loop_random().getrandbits(30),
             on_exchange=self._on_exchange,
-            on_response=self._ledger.accepted,
+            on_response=self._on_response,
             on_hot_loop=self._on_hot_loop,
         )
 
@@ -114,13 +135,21 @@ class Replica:
         if problem not in self.observer.violations:
             self.observer.violations.append(problem)
 
+    def _on_response(self, exchange: Exchange) -> None:
+        self._ledger.accepted(exchange)
+        if (problem := self.observer.budget.written(exchange)) is not None:
+            self.observer.violations.append(problem)
+            self.observer.exhausted.set()
+
     def start(self) -> None:
         """Run the operator until `stop` or `crash`."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"replica {self.number}")
 
     async def _run(self) -> None:
         while True:
-            operator = self._factory()
+            operator = self._operator = self._factory()
+            self.journals.append(operator.journal)
+            self._prepare(operator)
             self._observe(operator, self.link)
             try:
                 await operator.start(replace(self._config, app=self.link))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -39,11 +40,37 @@ class Failure:
     def __str__(self) -> str:
         problems = "".join(f"  {violation}\n" for violation in self.outcome.violations[:_MAX_SHOWN])
         count = len(self.outcome.steps)
+        journal = f"The operator's journal:\n\n{self.outcome.journal}\n\n" if self.outcome.journal else ""
         return (
-            f"seed {self.outcome.seed} breaks:\n{problems}"
+            f"seed {self.outcome.seed} breaks:\n{problems}{journal}"
             f"{count} of {self.drawn} steps are needed. Paste this test to repeat it:\n\n"
             f"from opsdk.testing.simulate import Step\n\n\n{self.test_text()}"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What `simulate` has tried.
+
+    Attributes:
+        seeds: number of seeds that were run; all of them hold.
+        of: number of seeds to run.
+        seconds: real time.
+        reconciles: number of reconciles of all runs.
+    """
+
+    seeds: int
+    of: int
+    seconds: float
+    reconciles: int
+
+    def __str__(self) -> str:
+        if self.seeds < self.of:
+            return f"the time limit ended the simulation: {self._counts()}"
+        return self._counts()
+
+    def _counts(self) -> str:
+        return f"{self.seeds} of {self.of} seeds hold, {self.reconciles} reconciles, {self.seconds:.1f} s"
 
 
 def minimize(simulation: Simulation, outcome: Outcome, *, name: str = "SIMULATION", max_runs: int = 100) -> Failure:
@@ -69,19 +96,33 @@ def minimize(simulation: Simulation, outcome: Outcome, *, name: str = "SIMULATIO
     return Failure(name=name, outcome=smallest, drawn=len(outcome.steps))
 
 
-def simulate(simulation: Simulation, seeds: Iterable[int] = range(20), *, name: str = "SIMULATION") -> None:
+def simulate(
+    simulation: Simulation, seeds: Iterable[int] = range(100), *, name: str = "SIMULATION", time_limit: float = 300.0
+) -> Summary:
     """Run the plans of some seeds. Call it from a plain test function, outside of any event loop.
+
+    It prints a line with the number of seeds and the time, which pytest shows with ``-s`` and in failures.
 
     Args:
         simulation: the operator, its environment and its invariants.
         seeds: the seeds to run.
         name: the name of the simulation in the printed test.
+        time_limit: real seconds after which no further seed is run. The seeds that were not run are not an error.
 
     Raises:
-        AssertionError: a run breaks an invariant. The message has the violations and a test that repeats the run, with
-            the fewest faults and actions.
+        AssertionError: a run breaks an invariant. The message has the violations, the operator's journal of the objects
+            that they name, and a test that repeats the run, with the fewest faults and actions.
     """
-    for seed in seeds:
+    planned, reconciles, began = list(seeds), 0, time.monotonic()
+    count = 0
+    for seed in planned:
+        if count and time.monotonic() - began > time_limit:
+            break
         outcome = simulation.run(seed)
+        count, reconciles = count + 1, reconciles + outcome.reconciles
         if outcome.violations:
-            raise AssertionError(str(minimize(simulation, outcome, name=name)))
+            failure = minimize(simulation, outcome, name=name)
+            raise AssertionError(f"{failure}\n{count} of {len(planned)} seeds were run.")
+    summary = Summary(seeds=count, of=len(planned), seconds=time.monotonic() - began, reconciles=reconciles)
+    print(f"simulate {name}: {summary}")  # noqa: T201 - for the reader of a test run
+    return summary

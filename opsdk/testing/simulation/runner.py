@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from opsdk.apimachinery.object import TypedObject
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.errors import InternalServerError
+from opsdk.http.asgi_types import App
 from opsdk.rest.config import Config
 from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.determinism import seeded_entropy
@@ -23,13 +26,23 @@ from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, ho
 from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
 from opsdk.testing.simulation.replica import Observer, Replica, seeded
+from opsdk.testing.simulation.webhooks import AUTHORITY, WebhookService, install_webhooks, without_sockets
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE = 45.0
 # A fixed User-Agent: the default names the running program, and is the default field manager.
 _USER_AGENT = "simulation/1"
+# Reconciles of the journal that an outcome has.
+_JOURNAL_RECORDS = 8
 # Faults cause expected warnings, which Python prints if there is no handler.
 logging.getLogger("opsdk").addHandler(logging.NullHandler())
+
+
+# Without these, deleted owners keep their children, and deleted namespaces never end.
+_CONTROLLERS = ("garbage-collector", "namespace")
+# Seconds between two tries of an action whose webhook no replica serves, and their number.
+_ACTION_PAUSE = 1.0
+_ACTION_TRIES = 60
 
 
 class RunningEnvironment(Protocol):
@@ -38,6 +51,15 @@ class RunningEnvironment(Protocol):
     @property
     def config(self) -> Config:
         """Client configuration with an `app`: no sockets."""
+        ...
+
+    @property
+    def local_apps(self) -> dict[str, App]:
+        """Applications by ``host:port`` that the server calls in process: the operator's webhooks."""
+        ...
+
+    async def ensure_controllers(self, controllers: Collection[str]) -> None:
+        """Start controllers if the environment was made without any."""
         ...
 
 
@@ -68,7 +90,8 @@ class Simulation:
 
     Attributes:
         operator: creates a new operator for each start of a replica.
-        environment: creates a new environment, such as ``envtest.Environment``.
+        environment: creates a new environment, such as ``envtest.Environment``. The garbage collector and the namespace
+            controller run in one that has no controllers.
         actions: the workload: the plan calls them at random times.
         check: raises AssertionError unless the cluster matches the specs.
         invariants: more checks of the whole run, called once at its end; they raise AssertionError.
@@ -139,6 +162,7 @@ class Outcome:
         transcript: every request, action and the final check, one a line; the same for the same seed and plan.
         reconciles: number of reconciles.
         seconds: virtual time at the end.
+        journal: the operator's journal of the objects that the violations name: causes, reads, writes, results.
     """
 
     seed: int
@@ -147,6 +171,7 @@ class Outcome:
     transcript: bytes = field(repr=False)
     reconciles: int = 0
     seconds: float = 0.0
+    journal: str = field(default="", repr=False)
 
     @property
     def broken(self) -> frozenset[str]:
@@ -166,47 +191,79 @@ class _Run:
 
     async def run(self) -> Outcome:
         s = self._simulation
+        config: Config
         async with s.environment() as env, Cluster(replace(env.config, user_agent=_USER_AGENT)) as cluster:
             config = replace(env.config, user_agent=_USER_AGENT)
+            await env.ensure_controllers(_CONTROLLERS)
             self._replicas = [
-                Replica(number, s.operator, config, self._observer, self._ledger) for number in range(s.replicas)
+                Replica(number, s.operator, config, self._observer, self._ledger, prepare=without_sockets)
+                for number in range(s.replicas)
             ]
+            if (operator := s.operator()).has_webhooks:
+                env.local_apps[AUTHORITY] = WebhookService(self._replicas)
+                await install_webhooks(cluster.uncached, operator)
             for replica in self._replicas:
                 replica.start()
             self._env, self._client = env, cluster.uncached
             try:
-                loop = asyncio.get_running_loop()
-                begin = loop.time()
-                for step in self._plan:
-                    await asyncio.sleep(max(begin + step.time - loop.time(), 0.0))
-                    # A step may last: later steps do not wait for it.
-                    self._tasks.append(loop.create_task(self._take(step), name=f"step {step.name}"))
-                for task in self._tasks:
-                    await task
-                end = max([self._simulation.duration, *(step.time + step.seconds for step in self._plan)])
-                await asyncio.sleep(max(begin + end - loop.time(), 0.0))
-                for replica in self._replicas:
-                    replica.link.heal()
-                    replica.wake()
-                violations = await self._judge()
+                violations = await self._until_exhausted(self._play())
             finally:
+                for task in self._tasks:
+                    task.cancel()
                 for replica in self._replicas:
                     await replica.stop()
         self._seconds = asyncio.get_running_loop().time()
         return self.outcome(violations)
 
+    async def _until_exhausted(self, play: Coroutine[Any, Any, list[str]]) -> list[str]:
+        """Return the violations of a run, or none when a replica exceeds its budget of writes: that is a violation."""
+        playing = asyncio.ensure_future(play)
+        exhausted = asyncio.ensure_future(self._observer.exhausted.wait())
+        try:
+            await asyncio.wait([playing, exhausted], return_when=asyncio.FIRST_COMPLETED)
+            return playing.result() if playing.done() else []
+        finally:
+            for task in (playing, exhausted):
+                task.cancel()
+            await asyncio.wait([playing, exhausted])
+
+    async def _play(self) -> list[str]:
+        """Take the steps of the plan, end all faults, and return the violations."""
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for step in self._plan:
+            await asyncio.sleep(max(begin + step.time - loop.time(), 0.0))
+            # A step may last: later steps do not wait for it.
+            self._tasks.append(loop.create_task(self._take(step), name=f"step {step.name}"))
+        for task in self._tasks:
+            await task
+        end = max([self._simulation.duration, *(step.time + step.seconds for step in self._plan)])
+        await asyncio.sleep(max(begin + end - loop.time(), 0.0))
+        for replica in self._replicas:
+            replica.link.heal()
+            replica.wake()
+        return await self._judge()
+
     def outcome(self, violations: Sequence[str]) -> Outcome:
         requests = [str(exchange) for exchange in self._observer.exchanges]
-        found_problems = [*violations, *self._observer.violations, *self._ledger.violations]
-        found_problems += hot_loops(self._observer.exchanges)
+        problems = [*violations, *self._observer.violations, *self._ledger.violations]
+        problems += hot_loops(self._observer.exchanges)
         return Outcome(
             seed=self._seed,
             steps=self._plan,
-            violations=tuple(dict.fromkeys(found_problems)),
+            violations=tuple(dict.fromkeys(problems)),
             transcript="\n".join([*requests, *self._notes, ""]).encode(),
             reconciles=self._observer.reconciles,
             seconds=self._seconds,
+            journal=self._journal("\n".join(problems)),
         )
+
+    def _journal(self, text: str) -> str:
+        """Return the last reconciles of the objects that the violations name, or of all if they name none."""
+        records = [record for replica in self._replicas for journal in replica.journals for record in journal.find()]
+        records.sort(key=lambda record: record.started_at)
+        named = [record for record in records if re.search(rf"(?<![\w-]){re.escape(record.name)}(?![\w-])", text)]
+        return "\n".join(str(record) for record in (named or records)[-_JOURNAL_RECORDS:])
 
     def _world(self, seed: int) -> World:
         return World(client=self._client, rng=seeded(seed), env=self._env, exchanges=self._observer.exchanges)
@@ -216,7 +273,7 @@ class _Run:
         self._notes.append(f"{asyncio.get_running_loop().time():.6f} {step!r}")
         action = next((a for a in self._simulation.actions if _name(a) == step.name), None)
         if action is not None:
-            await action(self._world(step.seed))
+            await self._act(action, step)
             return
         fault = Fault(step.name)
         replica = self._replicas[step.replica % len(self._replicas)]
@@ -234,6 +291,18 @@ class _Run:
             await replica.restart(step.seconds, crash=fault is Fault.CRASH)
         else:
             await replica.link.apply(step)
+
+    async def _act(self, action: Action, step: Step) -> None:
+        """Call an action. While no replica serves a webhook, the server answers with 500: then it is tried again."""
+        for left in reversed(range(_ACTION_TRIES)):
+            try:
+                await action(self._world(step.seed))
+            except InternalServerError as error:
+                if "failed calling webhook" not in str(error) or not left:
+                    raise
+                await asyncio.sleep(_ACTION_PAUSE)
+            else:
+                return
 
     # -------------------------------------------------------------- the judgement
     async def _judge(self) -> list[str]:

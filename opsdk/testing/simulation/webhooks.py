@@ -1,0 +1,54 @@
+"""Serves the webhooks of the simulated operator: the Service in front of its replicas. No sockets, so runs repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from opsdk.apimachinery.object import Unstructured
+from opsdk.builder.operator import Operator
+from opsdk.client.client import Client
+from opsdk.http.asgi_types import CUT, Receive, Scope, Send
+from opsdk.testing.definitions import install_definitions
+from opsdk.testing.simulation.replica import Replica
+from opsdk.webhook.configurations import WebhookClientConfig
+from opsdk.webhook.options import WebhookServerOptions
+
+AUTHORITY = "webhooks.simulation:443"
+_CLIENT_CONFIG = WebhookClientConfig(url=f"https://{AUTHORITY}")
+_FIELD_OWNER = "simulation"
+
+
+def without_sockets(operator: Operator) -> None:
+    """Let the operator serve its webhooks without a port and certificates."""
+    if operator.has_webhooks:
+        operator.options = replace(operator.options, webhook=WebhookServerOptions(listen=False))
+
+
+async def install_webhooks(client: Client, operator: Operator) -> None:
+    """Apply the definitions and the webhook configurations of an operator that has webhooks."""
+    await install_definitions(client, operator.definitions(_CLIENT_CONFIG))
+    for configuration in operator.webhook_configurations(_CLIENT_CONFIG):
+        await client.apply(Unstructured.from_tree(configuration), field_owner=_FIELD_OWNER, force=True)
+
+
+class WebhookService:
+    """An ASGI application that passes each request to the next replica that serves webhooks.
+
+    Without one, the connection breaks, and the failure policy of the webhook decides.
+    """
+
+    def __init__(self, replicas: Sequence[Replica]) -> None:
+        self._replicas = replicas
+        self._next = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI 3."""
+        for _ in self._replicas:
+            replica = self._replicas[self._next % len(self._replicas)]
+            self._next += 1
+            if (app := replica.webhook_app) is not None:
+                await app(scope, receive, send)
+                return
+        scope["extensions"][CUT]()
