@@ -97,12 +97,15 @@ class Context(msgspec.Struct, kw_only=True):
         """Seconds until the deadline, at least 0; None without a deadline."""
         return None if self.deadline is None else max(self.deadline - self.clock.now(), 0.0)
 
+    # First, because in the block the status is never None, also where the class allows it.
+    @overload
+    def status(self, obj: Object[Any, S | None]) -> status_patches.StatusPatch[S]: ...
     @overload
     def status(self, obj: Object[Any, S]) -> status_patches.StatusPatch[S]: ...
     @overload
     def status(self, obj: Unstructured) -> status_patches.StatusPatch[dict[str, Any]]: ...
     @overload
-    def status(self, obj: _HasStatus[S]) -> status_patches.StatusPatch[S]: ...
+    def status(self, obj: _HasStatus[S | None]) -> status_patches.StatusPatch[S]: ...
     def status(self, obj: Any) -> status_patches.StatusPatch[Any]:
         """Return a block that changes the status of `obj` and writes only the difference. See `StatusPatch`.
 

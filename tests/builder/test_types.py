@@ -35,6 +35,19 @@ class Site(Object[Model, SiteStatus]):
     gvk = GroupVersionKind("tests.opsdk.dev", "v1", "Site")
 
 
+class OptionalSite(Object[Model, SiteStatus | None]):
+    """A kind whose class says that its status may be missing."""
+
+    gvk = GroupVersionKind("tests.opsdk.dev", "v1", "OptionalSite")
+
+
+async def of_optional_sites(site: OptionalSite, ctx: Context) -> None:
+    """Change a status: inside the block it is never None."""
+    assert_type(site.status, SiteStatus | None)
+    async with ctx.status(site) as patch:
+        assert_type(patch.status, SiteStatus)
+
+
 async def of_sites(site: Site, ctx: Context) -> None:
     """Reconcile sites."""
 

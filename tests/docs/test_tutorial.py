@@ -87,10 +87,19 @@ class Terminal:
             self.dev.wait(60)
 
 
+def check_style(folder: Path) -> None:
+    """Run the project's own type checker and linter on its files, as its author would."""
+    for arguments in (["ruff", "check", "."], ["mypy", "--no-error-summary"]):
+        done = subprocess.run(
+            [sys.executable, "-m", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 0, f"{' '.join(arguments)}:\n{done.stdout}{done.stderr}"
+
+
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_the_tutorial_runs(tmp_path: Path) -> None:
-    """Each command of the four pages succeeds and prints what the page shows."""
+    """Each command of the four pages succeeds and prints what the page shows; ruff and mypy pass after each page."""
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl in PATH")
     terminal = Terminal(tmp_path)
@@ -104,6 +113,7 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
                 elif block.language == "console":
                     for command in commands(block):
                         terminal.run(command)
+            check_style(terminal.folder)
     finally:
         terminal.close()
 

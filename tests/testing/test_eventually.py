@@ -33,7 +33,7 @@ class SiteStatus(Model, kw_only=True):
     conditions: list[Condition] = msgspec.field(default_factory=list)
 
 
-class Site(Object[SiteSpec, SiteStatus | None]):
+class Site(Object[SiteSpec, SiteStatus]):
     """A kind without a file."""
 
     gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")

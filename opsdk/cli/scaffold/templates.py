@@ -98,7 +98,7 @@ class ${kind}Status(Model, kw_only=True):
     conditions: list[Condition] = field(default_factory=list)
 
 
-class $kind(Object[${kind}Spec, ${kind}Status | None]):
+class $kind(Object[${kind}Spec, ${kind}Status]):
     """One $kind."""
 
     gvk = GroupVersionKind("$group", "$version", "$kind")$scope
