@@ -29,6 +29,7 @@ from opsdk.apimachinery.crd_markers import (
 from opsdk.apimachinery.crd_schema import Schemas
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.plurals import plural_of
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -101,7 +102,7 @@ def crd_for(*versions: type[TypedObject]) -> JsonObject:
 def _names(kind: type[TypedObject]) -> JsonObject:
     name = kind.gvk.kind
     names: JsonObject = {
-        "plural": getattr(kind, "plural", "") or f"{name.lower()}s",
+        "plural": plural_of(kind),
         "singular": getattr(kind, "singular", "") or name.lower(),
         "kind": name,
         "listKind": getattr(kind, "list_kind", "") or f"{name}List",

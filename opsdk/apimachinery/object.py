@@ -75,7 +75,7 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
     `opsdk.apimachinery.crd.crd_for` reads the class variables when it generates the definition.
 
     Attributes:
-        plural: the resource; by default the kind in lower case plus "s".
+        plural: the resource; by default the plural of the kind in lower case, see `opsdk.apimachinery.plurals`.
         singular: by default the kind in lower case.
         list_kind: by default the kind plus "List".
         printer_columns: columns of ``kubectl get``, see `PrinterColumn`.

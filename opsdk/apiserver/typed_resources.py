@@ -14,6 +14,7 @@ import msgspec
 from opsdk.apimachinery.crd import schema_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Object
+from opsdk.apimachinery.plurals import plural_of
 from opsdk.apiserver.endpoints.body import unsupported_media
 from opsdk.apiserver.endpoints.negotiation import JSON, YAML
 from opsdk.apiserver.registry.store import GenericStore, StatusStore
@@ -35,7 +36,7 @@ def info_of(kind: Kind) -> ResourceInfo:
     return ResourceInfo(
         group=gvk.group,
         version=gvk.version,
-        resource=kind.plural or f"{gvk.kind.lower()}s",
+        resource=plural_of(kind),
         kind=gvk.kind,
         namespaced=kind.namespaced,
         singular=gvk.kind.lower(),

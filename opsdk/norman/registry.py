@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from opsdk.apimachinery.plurals import guess_plural
 from opsdk.errors import UsageError
 from opsdk.norman.model import ApiVersion, BackReference, Field, Filter, Mapper, Modifier, Schema
 from opsdk.norman.type_expression import TypeExpression
-from opsdk.recipes.names import guess_plural
 
 SchemaHook = Callable[[Schema], None]
 """Called with each schema before it is added; may change it."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import KindLike, kind_of, metadata_only
 from opsdk.apimachinery.object import AnyObject, Object
+from opsdk.apimachinery.plurals import guess_plural, plural_of
 from opsdk.children.kinds import built_in_kind, built_in_kinds
 from opsdk.errors import UsageError
 
@@ -74,10 +75,10 @@ def resource_of(resource: ResourceLike, subresource: str = "") -> RuleResource:
         kind = kind_of(resource)
         gvk, representation = kind.gvk, kind.representation
         if issubclass(representation, Object):
-            plural = representation.plural or f"{gvk.kind.lower()}s"
+            plural = plural_of(representation)
             info = RuleResource(gvk.group, plural, representation.namespaced, gvk)
         else:
-            plural = guess_plural(gvk.kind)
+            plural = guess_plural(gvk.kind.lower())
             info = RuleResource(gvk.group, plural, _is_namespaced(gvk.group, plural, gvk), gvk)
     return info._replace(resource=f"{info.resource}/{subresource}") if subresource else info
 
@@ -88,22 +89,6 @@ def _is_namespaced(group: str, plural: str, gvk: GroupVersionKind | None) -> boo
     return (group, plural) not in _CLUSTER_SCOPED if built_in is None else built_in.namespaced
 
 
-def guess_plural(kind: str) -> str:
-    """Return the usual plural of a kind. It is right for every built-in kind.
-
-    >>> [guess_plural(kind) for kind in ("Ingress", "NetworkPolicy", "Gateway", "Endpoints")]
-    ['ingresses', 'networkpolicies', 'gateways', 'endpoints']
-    """
-    name = kind.lower()
-    if name.endswith("endpoints"):
-        return name
-    if name.endswith("s"):
-        return f"{name}es"
-    if name.endswith("y") and name[-2:-1] not in "aeiou":
-        return f"{name[:-1]}ies"
-    return f"{name}s"
-
-
 @cache
 def _built_in_resources() -> dict[tuple[str, str], GroupVersionKind]:
-    return {(gvk.group, guess_plural(gvk.kind)): gvk for gvk in built_in_kinds()}
+    return {(gvk.group, guess_plural(gvk.kind.lower())): gvk for gvk in built_in_kinds()}

@@ -34,7 +34,6 @@ __all__ = [
     "create_or_patch",
     "create_or_update",
     "get_condition",
-    "guess_plural",
     "has_owner_reference",
     "is_condition_true",
     "is_controlled_by",
@@ -52,7 +51,7 @@ __all__ = [
 
 _HOMES = {
     "definitions": ("create_crds",),
-    "names": ("guess_plural", "safe_concat_name"),
+    "names": ("safe_concat_name",),
     "storage_migration": ("MigrationOptions", "MigrationProgress", "StorageMigrator", "migrate_storage_version"),
     "summaries": ("Summary", "SummaryState", "summary"),
 }

@@ -2,7 +2,7 @@ from opsdk.recipes.conditions import get_condition, is_condition_true, set_condi
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
 from opsdk.recipes.definitions import create_crds
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
-from opsdk.recipes.names import guess_plural, safe_concat_name
+from opsdk.recipes.names import safe_concat_name
 from opsdk.recipes.owner_references import (
     controller_of,
     has_owner_reference,
@@ -34,7 +34,6 @@ __all__ = [
     "create_or_patch",
     "create_or_update",
     "get_condition",
-    "guess_plural",
     "has_owner_reference",
     "is_condition_true",
     "is_controlled_by",

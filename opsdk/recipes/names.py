@@ -1,4 +1,4 @@
-"""Names of objects and resources.
+"""Names of objects.
 
 Upstream: github.com/rancher/wrangler/pkg/name
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 
 _MAX_NAME = 63
-_VOWELS = frozenset("aeiou")
 
 
 def safe_concat_name(*parts: str) -> str:
@@ -28,19 +27,3 @@ def safe_concat_name(*parts: str) -> str:
     # The character before the hash must not be a separator; then the hash is one character longer.
     length = 57 if name[56].isascii() and (name[56].isdigit() or name[56].islower()) else 56
     return f"{name[:length]}-{digest[: _MAX_NAME - 1 - length]}"
-
-
-def guess_plural(kind: str) -> str:
-    """Return the plural of a kind, as controller-gen and norman guess it. Use discovery for the actual plural.
-
-    >>> [guess_plural(kind) for kind in ("Policy", "Gateway", "Ingress", "Mesh", "Pod", "Endpoints")]
-    ['Policies', 'Gateways', 'Ingresses', 'Meshes', 'Pods', 'Endpoints']
-    """
-    lower = kind.lower()
-    if not kind or lower == "endpoints":
-        return kind
-    if lower.endswith(("s", "x", "ch", "sh")):
-        return f"{kind}es"
-    if lower.endswith("y") and len(kind) > 1 and lower[-2] not in _VOWELS:
-        return f"{kind[:-1]}ies"
-    return f"{kind}s"

@@ -11,6 +11,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, TypedObject
+from opsdk.apimachinery.plurals import guess_plural
 from opsdk.errors import UsageError
 from opsdk.webhook.configurations import WebhookRegistration, WebhookRule
 from opsdk.webhook.conversion import Converter
@@ -134,7 +135,7 @@ class WebhookBuilder(Generic[T]):
             server.converted_definitions.append(f"{self._resource(kind)}.{kind.gvk.group}")
 
     def _resource(self, kind: Kind[T]) -> str:
-        return self._plural or getattr(kind.representation, "plural", "") or f"{kind.gvk.kind.lower()}s"
+        return self._plural or getattr(kind.representation, "plural", "") or guess_plural(kind.gvk.kind.lower())
 
     def _register(
         self,

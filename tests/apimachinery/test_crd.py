@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from opsdk.apimachinery.quantity import IntOrString, Quantity
 from opsdk.apimachinery.time import MicroTime, Time
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import InvalidError, UsageError
+from opsdk.rbac.rules import RbacRule
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -277,3 +279,12 @@ async def test_versions_with_equal_schemas_need_equal_selectable_fields() -> Non
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         with pytest.raises(InvalidError, match="selectableFields"):
             await cluster.uncached.create(Unstructured.from_tree(crd))
+
+
+@pytest.mark.parametrize(("kind", "plural"), [("Policy", "policies"), ("Gateway", "gateways"), ("Box", "boxes")])
+def test_the_default_plural_is_the_usual_one(kind: str, plural: str) -> None:
+    """Definition, webhook configuration and RBAC rules use one plural for a class that names none."""
+    gvk = GroupVersionKind("demo.dev", "v1", kind)
+    cls = types.new_class(kind, (Object[Model, Model],), exec_body=lambda namespace: namespace.update(gvk=gvk))
+    assert crd_for(cls)["metadata"]["name"] == f"{plural}.demo.dev"
+    assert str(RbacRule("get", cls)) == f"<RbacRule get {plural}.demo.dev>"

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.recipes import guess_plural, safe_concat_name
+from opsdk.apimachinery.plurals import guess_plural
+from opsdk.recipes import safe_concat_name
 
 
 @given(st.lists(st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,40}[a-z0-9])?", fullmatch=True), min_size=1, max_size=4))

@@ -20,6 +20,7 @@ import msgspec
 from opsdk.apimachinery.duration import Duration
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.plurals import guess_plural
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.errors import UsageError
 from opsdk.norman.importing.characters import allowed_characters
@@ -39,7 +40,6 @@ from opsdk.norman.model import ApiVersion, Field, Schema, Scope
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.type_expression import TypeExpression
-from opsdk.recipes.names import guess_plural
 
 CLASS: Final = "class"
 """The key in `Schema.attributes` of the class that the schema was imported from."""

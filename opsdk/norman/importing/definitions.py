@@ -14,6 +14,7 @@ from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.plurals import guess_plural
 from opsdk.errors import UsageError
 from opsdk.norman.importing.classes import ClassImporter
 from opsdk.norman.importing.names import lower_title
@@ -29,7 +30,6 @@ from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.model import ApiVersion, Field, Schema, Scope
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
-from opsdk.recipes.names import guess_plural
 from opsdk.structured_merge.value import JsonObject
 
 Definition = CustomResourceDefinition | Unstructured | JsonObject

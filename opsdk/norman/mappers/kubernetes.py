@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.apimachinery.plurals import guess_plural
 from opsdk.norman.mappers.access import Access, ChangeTypeMapper, ReadOnly
 from opsdk.norman.mappers.conditional import ScopeMapper
 from opsdk.norman.mappers.embeds import Embed
@@ -18,7 +19,6 @@ from opsdk.norman.mappers.moves import Drop, Move
 from opsdk.norman.mappers.pipe import Mappers
 from opsdk.norman.model import Mapper, Schema, SchemaLookup, Scope
 from opsdk.norman.rbac_access import RESOURCE
-from opsdk.recipes.names import guess_plural
 from opsdk.structured_merge.value import JsonObject
 
 GVK: Final = "gvk"

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from opsdk.apimachinery.plurals import guess_plural
 from opsdk.norman.model import ApiVersion, SchemaLookup
-from opsdk.recipes.names import guess_plural
 
 
 class ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from opsdk.apimachinery.crd_markers import INT_OR_STRING, PRESERVE
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import Unstructured, to_tree
+from opsdk.apimachinery.plurals import guess_plural
 from opsdk.client.client import Client
 from opsdk.errors import NoMatchError, UsageError
 from opsdk.norman.mappers.kubernetes import GVK, gvk_of_schema
@@ -23,7 +24,6 @@ from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.stores.proxy import ClientFor, ProxyStore
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.recipes.definitions import apply_definitions, wait_established
-from opsdk.recipes.names import guess_plural
 from opsdk.structured_merge.value import JsonObject
 
 FIELD_OWNER: Final = "opsdk-norman"
