@@ -130,6 +130,16 @@ class KindRegistration:
                     self._handler, Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True)
                 )
 
+    def replay(self) -> None:
+        """Deliver all existing objects as ADDED once more, after the deltas that wait.
+
+        An informer without its initial list delivers that list as usual.
+        """
+        for informer, registration in self._registrations.items():
+            if informer.has_synced:
+                entries = informer.store.entries(own_writes=False)
+                registration.replay(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
+
     @property
     def has_synced(self) -> bool:
         """Whether the handler has received every initial object."""

@@ -175,6 +175,7 @@ class Controller:
         self._start_called.set()
         try:
             with log_context(controller=self.name):
+                self.queue.activate()
                 await self._sources.sync()
                 self._synced.set()
                 await self._run_workers()
@@ -182,7 +183,9 @@ class Controller:
             await self._shut_down()
 
     async def warmup(self) -> None:
-        """Start the sources before leadership, so that the queue is full when the workers start.
+        """Start the sources before leadership, so that the caches are full when the workers start.
+
+        The queue of a standby replica keeps no requests for objects: `start` queues what the caches hold.
 
         Runs until `start` takes over. Cancelled before that, it closes the sources. Errors as `start`.
         """
@@ -190,6 +193,7 @@ class Controller:
             return
         try:
             with log_context(controller=self.name):
+                self.queue.stand_by()
                 await self._sources.sync()
                 self._synced.set()
                 await self._start_called.wait()

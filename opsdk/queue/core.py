@@ -18,6 +18,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue/priorityqu
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Hashable, Iterator
 from enum import Enum
 from itertools import count
@@ -101,6 +102,10 @@ class QueueCore(Generic[K]):
         self._tickets = count(1)
         self._depth: dict[int, int] = {}
         self._ready_count = 0
+        self.limit = sys.maxsize
+        """Queued items. A new item above the limit replaces the oldest one."""
+        self.dropped = 0
+        """Items that were replaced because of `limit`."""
 
     # -------------------------------------------------------------- adding
     def add(
@@ -124,6 +129,8 @@ class QueueCore(Generic[K]):
                 entry.causes = ReconcileCauses(entry.causes)
             entry.causes.add(cause)
         if is_new:
+            if len(self._entries) > self.limit:
+                self._drop_oldest()
             self._schedule(item, entry, now)
             return True
         earlier = ready_at < entry.ready_at and not entry.ready
@@ -136,6 +143,13 @@ class QueueCore(Generic[K]):
             entry.ready = False
             self._schedule(item, entry, now)
         return False
+
+    def _drop_oldest(self) -> None:
+        item = next(iter(self._entries))
+        entry = self._entries.pop(item)
+        self.dropped += 1
+        if entry.ready:
+            self._change_depth(entry.priority, -1)
 
     def _compact_heaps(self) -> None:
         """Rebuild a heap that holds mostly outdated places: a delay of hours would keep each of them for hours."""
