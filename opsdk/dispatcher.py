@@ -3,6 +3,9 @@
 A failing handler is retried with growing delays, so an outage loses no event. While it fails, later changes of the same
 object are combined: the handler gets one event from the oldest pending state to the newest. After that succeeds, the
 events in between are retried a few more times. A state that the handler can never map does not block later ones.
+
+A live object is retried until it is mapped. The deletion of an object is retried 12 times, in about seven minutes, and
+at most 64 of them at a time: the memory is bounded by live objects, not by names that ever lived.
 """
 
 from __future__ import annotations
@@ -43,6 +46,11 @@ _MAX_CONCURRENT = 16
 _MAX_PENDING = 64
 # Failures of one event while newer ones succeed (about half a minute) before it is dropped.
 _MAX_FAILURES = 8
+# Retries of a deletion, and deleted objects with retries; above this the oldest one is dropped.
+_MAX_DELETE_FAILURES = 12
+_MAX_DELETED = 64
+# Seconds between two messages about dropped events.
+_LOG_EVERY = 60.0
 # How `FunctionFailures` names the predicates of a source.
 _PREDICATE_FUNCTION = "a predicate (its event passes)"
 
@@ -61,6 +69,14 @@ class _PendingRetries(msgspec.Struct):
     last_success: AnyEvent | None = None
     """Latest event handled successfully; tells a poison event from a handler outage."""
     waits: BackoffState = msgspec.field(default_factory=_RETRY_BACKOFF.start)
+    task: asyncio.Task[None] | None = None
+    failures: int = 0
+    """Failed attempts since the newest event."""
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the newest event is a deletion."""
+        return bool(self.events) and self.events[-1].event.type is EventType.DELETE
 
     def merged(self) -> AnyEvent:
         """Return one event from the first pending state to the last."""
@@ -91,6 +107,9 @@ class EventDispatcher:
         self._in_flight: set[ObjectKey] = set()
         self._drainers: set[asyncio.Task[None]] = set()
         self._pending_retries: dict[ObjectKey, _PendingRetries] = {}
+        self._deleted: dict[ObjectKey, None] = {}
+        """Keys of `_pending_retries` whose object is deleted, the oldest first."""
+        self._drop_logged_at: float | None = None
         self._closed = False
 
     def bind(self, queue: WorkQueue[Any]) -> None:
@@ -107,6 +126,8 @@ class EventDispatcher:
         self.counts["event"] += 1
         if not self._passes(event):
             self.counts["dropped"] += 1
+            if event.type is EventType.DELETE and self.failures.by_function:
+                self.failures.forget(event.view.key)
             return
         try:
             mapped = self.handler.requests(event)
@@ -172,11 +193,17 @@ class EventDispatcher:
     def _record_success(self, event: AnyEvent) -> None:
         """Record that the handler succeeded for a new event: older events do not fail because of an outage."""
         if self.failures.by_function:
-            self.failures.succeeded(self._handler_name, event.view.key)
+            self._record_handled(event)
         if self._pending_retries and (retries := self._pending_retries.get(event.view.key)) is not None:
             if retries.last_success is None:
                 retries.waits.reset()
             retries.last_success = event
+
+    def _record_handled(self, event: AnyEvent) -> None:
+        if event.type is EventType.DELETE:
+            self.failures.forget(event.view.key)
+        else:
+            self.failures.succeeded(self._handler_name, event.view.key)
 
     def _start_drainer(self) -> None:
         if self._waiting and len(self._drainers) < _MAX_CONCURRENT:
@@ -226,9 +253,15 @@ class EventDispatcher:
         retries = self._pending_retries.get(key)
         if retries is None:
             retries = self._pending_retries[key] = _PendingRetries()
-            self._tasks.start(self._retry(key, retries), name=f"retry {key}")
+            retries.task = self._tasks.start(self._retry(key, retries), name=f"retry {key}")
         retries.events.append(_PendingEvent(event))
         retries.last_success = None
+        retries.failures = 0
+        self._deleted.pop(key, None)
+        if retries.deleted:
+            self._deleted[key] = None
+            if len(self._deleted) > _MAX_DELETED:
+                self._drop_deleted(next(iter(self._deleted)))
         if len(retries.events) > _MAX_PENDING:
             self._give_up(retries, retries.events[_MAX_PENDING // 2])
 
@@ -242,6 +275,10 @@ class EventDispatcher:
             pending = list(retries.events)
             handled = await self._try_newest(retries)
             if handled is None:
+                retries.failures += 1
+                if retries.deleted and retries.failures >= _MAX_DELETE_FAILURES:
+                    self._drop_deleted(key)
+                    return
                 continue
             for item in pending:
                 if item.event is handled or await self._try_map(item.event):
@@ -256,6 +293,7 @@ class EventDispatcher:
                 retries.last_success = handled
         # No await since the last check of the events, so none is lost.
         del self._pending_retries[key]
+        self._deleted.pop(key, None)
 
     async def _try_newest(self, retries: _PendingRetries) -> AnyEvent | None:
         """Try the merged event, then its last step. Returns the event that succeeded, or None."""
@@ -273,13 +311,26 @@ class EventDispatcher:
         self.counts["given_up"] += 1
         log.error("source %s drops %s after repeated failures; newer events were handled", self.name, item.event.view)
 
+    def _drop_deleted(self, key: ObjectKey) -> None:
+        """Retry the events of a deleted object no longer."""
+        retries = self._pending_retries.pop(key)
+        del self._deleted[key]
+        self.counts["given_up"] += len(retries.events)
+        self.failures.forget(key)
+        now = self._clock.now()
+        if self._drop_logged_at is None or now - self._drop_logged_at >= _LOG_EVERY:
+            self._drop_logged_at = now
+            log.error("source %s drops the deletion of %s: %s still raises for it", self.name, key, self._handler_name)
+        if retries.task is not None and retries.task is not asyncio.current_task():
+            retries.task.cancel()
+
     async def _try_map(self, event: AnyEvent) -> bool:
         try:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 mapped = self.handler.requests(event)
                 requests = await mapped if isinstance(mapped, Awaitable) else mapped
             self._enqueue(requests, event)
-            self.failures.succeeded(self._handler_name, event.view.key)
+            self._record_handled(event)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise

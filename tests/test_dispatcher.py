@@ -16,7 +16,7 @@ from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
+from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc, Funcs
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 
@@ -323,3 +323,65 @@ def test_awaitable_protocol() -> None:
     found = later()
     assert isinstance(found, Awaitable)
     found.close()
+
+
+async def test_a_map_function_that_raises_keeps_no_task_for_deleted_names() -> None:
+    """Of 500 deleted names few are retried, and none after some minutes. A live object is retried until it is mapped."""
+    before = len(asyncio.all_tasks())
+    broken = True
+
+    def requests(event: AnyEvent) -> Any:
+        if broken:
+            raise RuntimeError("down")
+        return [Request(*event.view.key)]
+
+    async with Fed(Funcs(create=requests, delete=requests)) as fed:
+        fed.feeder.dispatch(created(view("lives")))
+        for number in range(500):
+            fed.feeder.dispatch(created(view(f"o{number}")))
+            await asyncio.sleep(0.2)
+            fed.feeder.dispatch(deleted(view(f"o{number}")))
+            await asyncio.sleep(0.2)
+        assert len(asyncio.all_tasks()) - before <= 1 + 64
+        assert len(fed.feeder.failures.failing()[0].failing) <= 1 + 64
+        await asyncio.sleep(1000)
+        assert len(asyncio.all_tasks()) - before == 1
+        assert list(fed.feeder._pending_retries) == [view("lives").key]
+        assert fed.feeder.failures.failing()[0].failing == {view("lives").key}
+        broken = False
+        await asyncio.sleep(600)
+        assert fed.taken() == ["lives"]
+        assert len(asyncio.all_tasks()) == before
+
+
+async def test_a_deletion_survives_an_outage_of_its_map_function() -> None:
+    """The deletion is mapped when the function works again a minute later."""
+    broken = True
+
+    def requests(event: AnyEvent) -> Any:
+        if broken:
+            raise RuntimeError("down")
+        return [Request(*event.view.key)]
+
+    async with Fed(Funcs(create=requests, delete=requests)) as fed:
+        fed.feeder.dispatch(deleted(view("a")))
+        await asyncio.sleep(60)
+        broken = False
+        await asyncio.sleep(120)
+        assert fed.taken() == ["a"]
+        assert fed.feeder.failures.failing() == []
+
+
+async def test_a_predicate_that_raises_keeps_no_deleted_names() -> None:
+    """Readiness counts the live objects for which it raises."""
+
+    def broken(event: AnyEvent) -> bool:
+        raise RuntimeError("down")
+
+    async with Fed(EnqueueRequestForObject(), broken) as fed:
+        fed.feeder.dispatch(created(view("lives")))
+        for number in range(100):
+            fed.feeder.dispatch(created(view(f"o{number}")))
+            fed.feeder.dispatch(deleted(view(f"o{number}")))
+        [failure] = fed.feeder.failures.failing()
+        assert failure.failing == {view("lives").key}
