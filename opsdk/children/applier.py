@@ -41,6 +41,7 @@ from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers
 from opsdk.children.pruning import Identity, PruneVerdict, judge
 from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
+from opsdk.client.ports import observe_removals
 from opsdk.errors import (
     AlreadyOwnedError,
     ConflictError,
@@ -58,6 +59,11 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
 log = logging.getLogger("opsdk.children")
+
+_Identity = tuple[GroupVersionKind, ObjectKey]
+
+_MAX_BYTES: Final = 64 << 20
+"""Bytes of the records of one applier, roughly."""
 
 _DELETE_ATTEMPTS: Final = 5
 """A pruned object may change between read and delete. More changes than this mean a loop of another writer."""
@@ -122,6 +128,10 @@ class _ApplyRecord(msgspec.Struct, frozen=True):
     remaining: _RemainingDifferences
     owned: FieldSet
 
+    def weight(self) -> int:
+        """Return the bytes of the record, roughly."""
+        return 1000 + self.owned.weight()
+
     def is_at(self, live: KubeObject) -> bool:
         """Whether the live object has not changed since."""
         meta = live.metadata
@@ -154,7 +164,8 @@ class Applier:
         drift: the reaction to a change of an applied field by another manager.
         on_write: is called with the explanation of each write, before the write. It must not raise.
         crds: CustomResourceDefinitions as JSON trees, for the schemas of unstructured objects.
-        size: how many objects are remembered. More objects cost time, and some a request.
+        size: how many objects are remembered, in at most 64 MiB. More objects cost time, and some a request. An object
+            that leaves the client's cache is forgotten.
     """
 
     def __init__(
@@ -174,9 +185,12 @@ class Applier:
         self._drift = drift
         self._on_write = on_write
         self._types = TypeResolver(client.scheme, crds)
-        self._apply_records: Memory[tuple[GroupVersionKind, ObjectKey], _ApplyRecord] = Memory(size)
+        self._apply_records: Memory[_Identity, _ApplyRecord] = Memory(
+            size, weigh=_ApplyRecord.weight, max_bytes=_MAX_BYTES
+        )
         self._owned_fields: Memory[bytes, FieldSet] = Memory(min(size, 4096))
-        self._foreign: Memory[tuple[str, str], bool] = Memory(size)
+        self._foreign: Memory[_Identity, tuple[str, str]] = Memory(min(size, 4096))
+        self._observed: set[GroupVersionKind] = set()
 
     # -------------------------------------------------------------- applying
     async def apply(self, desired: T, *, owner: KubeObject | None = None, force: bool = True) -> T:
@@ -217,16 +231,15 @@ class Applier:
             return live
         comparison, owned, schema = self._compare(_live_tree(live), declared)
         if self._is_up_to_date(declared, live, comparison, record):
-            self._remember(
-                declared, live, record.remaining if record and comparison.differences else _NO_DIFFERENCES, owned
-            )
+            remaining = record.remaining if record and comparison.differences else _NO_DIFFERENCES
+            self._remember(declared, kind, live, remaining, owned)
             return live
         previous = record.owned if record is not None and record.uid == live.metadata.uid else None
         explanation = explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
         if self._drift is Drift.LEAVE and explanation.drifted:
             if len(explanation.drifted) == len(explanation.changes):
                 self._report(replace(explanation, written=False))
-                self._remember(declared, live, _RemainingDifferences.of(comparison), previous or owned)
+                self._remember(declared, kind, live, _RemainingDifferences.of(comparison), previous or owned)
                 return live
             declared = _without_drift(declared, comparison, explanation, schema)
             explanation = explanation.without_drift()
@@ -272,7 +285,7 @@ class Applier:
         if digest not in self._owned_fields:
             check_desired(tree, gvk, key, resolved)
             if resolved is not None:
-                own = _fields_to_own(tree, resolved.field_type, resolved.ignored)
+                own = _fields_to_own(tree, resolved.field_type, resolved.ignored).shared()
                 self._owned_fields.remember(digest, own)
         return _Declared(gvk, key, source, tree, digest, resolved)
 
@@ -287,7 +300,7 @@ class Applier:
             field_type, to_own = inferred_type(owned, tree), None
             ignored = EMPTY if "f:status" in owned.members | owned.children.keys() else STATUS
         if to_own is None:
-            to_own = _fields_to_own(tree, field_type, ignored)
+            to_own = _fields_to_own(tree, field_type, ignored).shared()
         result = compare(live, tree, field_type, to_own=to_own, field_owner=self._owner, ignored=ignored)
         return result, to_own, field_type.schema
 
@@ -322,17 +335,37 @@ class Applier:
         if sent.metadata.deletion_timestamp is not None:
             raise _terminating(sent)
         comparison, owned, _ = self._compare(live_tree, declared)
-        self._remember(declared, sent, _RemainingDifferences.of(comparison), owned)
+        self._remember(declared, kind, sent, _RemainingDifferences.of(comparison), owned)
         return decode_tree(live_tree, kind)
 
     def _remember(
-        self, declared: _Declared, live: KubeObject, remaining: _RemainingDifferences, owned: FieldSet
+        self,
+        declared: _Declared,
+        kind: Kind[Any],
+        live: KubeObject,
+        remaining: _RemainingDifferences,
+        owned: FieldSet,
     ) -> None:
         meta = live.metadata
+        self._observe(kind)
+        previous = self._apply_records.get((declared.gvk, declared.key))
+        if previous is not None and previous.digest != declared.digest:
+            self._owned_fields.forget(previous.digest)
         self._apply_records.remember(
             (declared.gvk, declared.key),
             _ApplyRecord(meta.uid, meta.resource_version, declared.source, declared.digest, remaining, owned),
         )
+
+    def _observe(self, kind: Kind[Any]) -> None:
+        """Forget the objects of a kind when they leave the cache. Without a cache, the limits bound the memory."""
+        if kind.gvk not in self._observed and observe_removals(self._client.executor, kind, self._forget):
+            self._observed.add(kind.gvk)
+
+    def _forget(self, gvk: GroupVersionKind, key: ObjectKey) -> None:
+        record = self._apply_records.forget((gvk, key))
+        if record is not None:
+            self._owned_fields.forget(record.digest)
+        self._foreign.forget((gvk, key))
 
     def _report(self, explanation: Explanation) -> None:
         log.debug("%s", explanation)
@@ -407,13 +440,15 @@ class Applier:
         keys = frozenset([key for group_kind, key in desired if group_kind == kind.gvk.group_kind])
         for obj in await self._client.list(kind, namespace=namespace, owner_uid=uid, exclude=keys):
             verdict = judge(obj, owner=owner, field_owner=self._owner, desired=desired)
-            if verdict is PruneVerdict.KEEP or (obj.metadata.uid, obj.metadata.resource_version) in self._foreign:
+            identity, version = (kind.gvk, key_of(obj)), (obj.metadata.uid, obj.metadata.resource_version)
+            if verdict is PruneVerdict.KEEP or self._foreign.get(identity) == version:
                 continue
             if verdict is PruneVerdict.DELETE and await self._delete(obj):
                 continue
             # The cache is stale or strips managedFields, so check the server's metadata.
             if not await self._prune_uncached(metadata_only(kind), key_of(obj), owner, desired):
-                self._foreign.remember((obj.metadata.uid, obj.metadata.resource_version), True)
+                self._observe(kind)
+                self._foreign.remember(identity, version)
 
     async def _prune_uncached(
         self, kind: Kind[PartialObjectMetadata], key: ObjectKey, owner: KubeObject, desired: frozenset[Identity]
@@ -443,7 +478,7 @@ class Applier:
             log.debug("%s %s is deleted already", gvk.kind, key)
         else:
             self._report(Explanation(gvk=gvk, key=key, reason=ApplyReason.PRUNED))
-        self._apply_records.pop((gvk, key), None)
+        self._forget(gvk, key)
         return True
 
 
