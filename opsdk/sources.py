@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.apimachinery.gvk import ObjectKey
@@ -108,10 +108,19 @@ class _StandbyDeletions:
             while len(self._deltas) > limit:
                 del self._deltas[next(iter(self._deltas))]
 
+    def expire(self, *, now: float) -> None:
+        """Forget the deletions that are older than a minute."""
+        while self._deltas:
+            key, (deleted_at, _) = next(iter(self._deltas.items()))
+            if now - deleted_at < _KEEP_DELETIONS:
+                return
+            del self._deltas[key]
+
     def take(self, *, now: float) -> list[Delta]:
         """Return the deletions of the last minute, and forget all."""
+        self.expire(now=now)
         deltas, self._deltas = self._deltas, {}
-        return [delta for deleted_at, delta in deltas.values() if now - deleted_at <= _KEEP_DELETIONS]
+        return [delta for _, delta in deltas.values()]
 
     def __len__(self) -> int:
         """Return the number of deletions that are kept."""
@@ -158,6 +167,7 @@ class KindSource(EventSource):
         self._handler_added = asyncio.Event()
         self._problem: BaseException | None = None
         self._deletions: _StandbyDeletions | None = None
+        self._expiry: Timer | None = None
 
     def failing_functions(self) -> list[FunctionFailure]:
         """Return the predicates and handlers that raise now."""
@@ -179,6 +189,7 @@ class KindSource(EventSource):
     def _activate(self) -> None:
         """Dispatch what a standby replica has kept back."""
         deletions, self._deletions = self._deletions, None
+        self._stop_expiry()
         for delta in deletions.take(now=self._clock.now()) if deletions is not None else ():
             self._dispatcher.dispatch(event_of(delta, self.kind))
         if self._registration is not None:
@@ -191,6 +202,21 @@ class KindSource(EventSource):
         assert self._cached is not None
         objects = sum(len(informer.store) for informer in self._cached.informers.values())
         self._deletions.add(delta, now=self._clock.now(), limit=max(objects, _MIN_DELETIONS))
+        if self._expiry is None and self._deletions:
+            self._expiry = self._clock.call_later(_KEEP_DELETIONS, self._expire_deletions)
+
+    def _expire_deletions(self) -> None:
+        self._expiry = None
+        if self._deletions is None:
+            return
+        self._deletions.expire(now=self._clock.now())
+        if self._deletions:
+            self._expiry = self._clock.call_later(_KEEP_DELETIONS, self._expire_deletions)
+
+    def _stop_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     async def _add_to_informer(self) -> None:
         reported = False
@@ -257,6 +283,7 @@ class KindSource(EventSource):
 
     async def aclose(self) -> None:
         """Remove the handler; informers without other users stop. Idempotent."""
+        self._stop_expiry()
         if self._registration is not None:
             self._registration.remove()
         try:

@@ -72,6 +72,7 @@ class SourceGroup:
         if source in self._sources:
             self._sources.remove(source)
             self._unsynced.pop(id(source), None)
+            self._started.discard(id(source))  # another source may get the same id
             await source.aclose()
 
     async def start(self, source: EventSource) -> None:

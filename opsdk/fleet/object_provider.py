@@ -116,6 +116,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
                 entry = await self._entry(name, key, reader, management)
                 if entry is None:
                     clusters.pop(name, None)
+                    del self._keys[name]
                 else:
                     clusters[name] = entry
             if clusters != before or not keys:

@@ -179,6 +179,7 @@ class EventRecorder:
         while True:
             await self._clock.sleep(_COUNT_SECONDS)
             self._put_unsent()
+            self._correlator.forget_ended(self._clock.wall())
 
     def _put_unsent(self) -> None:
         """Write the counts. If any Event was recorded behind a fence, the counts are too."""

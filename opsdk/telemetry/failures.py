@@ -15,6 +15,8 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+# Objects that are listed for one function: not all of its callers see the end of an object.
+_MAX_FAILING = 1000
 # Seconds between two log records about the same function, after the first.
 _LOG_EVERY = 60.0
 
@@ -27,7 +29,7 @@ class FunctionFailure(msgspec.Struct):
         total: how often it raised.
         last_key: the object of the last exception.
         last_error: the last exception.
-        failing: the objects for which its last call raised.
+        failing: the objects for which its last call raised, at most 1,000.
     """
 
     function: str
@@ -60,7 +62,8 @@ class FunctionFailures:
         """Count a failure. The first one is logged with its traceback, later ones at most once a minute."""
         failure = self.by_function.setdefault(function, FunctionFailure(function))
         failure.total += 1
-        failure.failing.add(key)
+        if len(failure.failing) < _MAX_FAILING:
+            failure.failing.add(key)
         now = self._clock.now()
         if failure.logged_at is not None and now - failure.logged_at < _LOG_EVERY:
             failure.unlogged += 1
