@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.aio.clock import Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout
 from opsdk.apimachinery.gvk import ObjectKey
@@ -135,7 +136,8 @@ class EventDispatcher:
                 self._enqueue(mapped, event)
                 self._record_success(event)
                 return
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+            contain(error)
             self._schedule_retry(event, error)
             return
         # Awaited one after the other, so that a burst of events is not a burst of requests to the server. While a call
@@ -151,7 +153,8 @@ class EventDispatcher:
                 if not test(event):
                     passes = False
                     break
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+            contain(error)
             # A superfluous event is harmless, a lost one is not.
             self.counts["predicate_error"] += 1
             self.failures.failed(_PREDICATE_FUNCTION, event.view.key, error)
@@ -232,16 +235,15 @@ class EventDispatcher:
         return None
 
     async def _await_mapped(self, mapped: Awaitable[Mapped], event: AnyEvent) -> None:
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 requests = await mapped
             self._enqueue(requests, event)
             self._record_success(event)
-        except asyncio.CancelledError as error:
-            if _is_cancelled():
-                raise
-            self._schedule_retry(event, error)  # the handler raised a CancelledError of its own
-        except Exception as error:  # noqa: BLE001 - as in dispatch
+        except BaseException as error:  # noqa: BLE001 - as in dispatch
+            contain(error, task=task, cancelling=before)
             self._schedule_retry(event, error)
 
     # -------------------------------------------------------------- failed events
@@ -325,18 +327,16 @@ class EventDispatcher:
             retries.task.cancel()
 
     async def _try_map(self, event: AnyEvent) -> bool:
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 mapped = self.handler.requests(event)
                 requests = await mapped if isinstance(mapped, Awaitable) else mapped
             self._enqueue(requests, event)
             self._record_handled(event)
-        except asyncio.CancelledError as error:
-            if _is_cancelled():
-                raise
-            self._report_failure(event, error)
-            return False
-        except Exception as error:  # noqa: BLE001 - as in dispatch
+        except BaseException as error:  # noqa: BLE001 - as in dispatch
+            contain(error, task=task, cancelling=before)
             self._report_failure(event, error)
             return False
         return True
@@ -358,8 +358,3 @@ class EventDispatcher:
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.critical("%s ended: %r", task, error, exc_info=error)
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

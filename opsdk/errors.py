@@ -52,6 +52,7 @@
     ├── ShutdownTimeoutError      a runnable did not stop in time
     ├── HandlersFailedError       handlers of a GenericController failed; a group of their errors
     ├── HandlerTimeoutError       a handler of a GenericController did not return in time
+    ├── PanicError                user code raised an exception that is no ``Exception``
     ├── NormanError               a request to a Norman API failed: status, code and field
     ├── IgnoreError               raised by a handler: neither an error nor retried
     ├── UsageError                a mistake in the calling code
@@ -65,7 +66,7 @@ Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Self
 
 import msgspec
@@ -600,6 +601,21 @@ class ShutdownTimeoutError(OpsdkError):
 
 class UsageError(OpsdkError):
     """A mistake in the calling code."""
+
+
+class PanicError(OpsdkError):
+    """User code raised an exception that is no ``Exception``, such as a native library's panic. That is the cause."""
+
+
+def leaf_errors(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over an error, or over the errors in a group that are no groups, at any depth."""
+    pending = [error]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, BaseExceptionGroup):
+            pending += reversed(current.exceptions)
+        else:
+            yield current
 
 
 class TerminalError(OpsdkError):

@@ -15,6 +15,7 @@ from typing import Any
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.apimachinery.gvk import ObjectKey
@@ -450,7 +451,13 @@ class FuncSource(EventSource):
         self._tasks.start(self._run(queue), name="produce")
 
     async def _run(self, queue: WorkQueue[Any]) -> None:
-        await self._function(queue)
+        task = asyncio.current_task()
+        before = cancellations(task)
+        try:
+            await self._function(queue)
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+            # A CancelledError of the function's own would end the task without a word.
+            raise contain(error, task=task, cancelling=before) from error.__cause__
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)

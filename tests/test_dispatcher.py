@@ -385,3 +385,37 @@ async def test_a_predicate_that_raises_keeps_no_deleted_names() -> None:
             fed.feeder.dispatch(deleted(view(f"o{number}")))
         [failure] = fed.feeder.failures.failing()
         assert failure.failing == {view("lives").key}
+
+
+class Panic(BaseException):
+    """As PyO3's PanicException: no Exception."""
+
+
+@pytest.mark.parametrize(
+    "error", [Panic(), GeneratorExit(), BaseExceptionGroup("group", [Panic()]), RecursionError()], ids=repr
+)
+@both
+async def test_no_exception_of_a_function_stops_a_source(error: BaseException, asynchronous: bool) -> None:
+    """Predicates and handlers may raise anything: the event is mapped by a retry, and other objects at once."""
+    broken = True
+
+    def now(event: AnyEvent) -> list[Request]:
+        if broken and event.view.key.name == "bad":
+            raise error
+        return [Request(*event.view.key)]
+
+    async def later(event: AnyEvent) -> list[Request]:
+        await asyncio.sleep(0)
+        return now(event)
+
+    def predicate(event: AnyEvent) -> bool:
+        raise error
+
+    async with Fed(Funcs(create=later if asynchronous else now), predicate) as fed:
+        fed.feeder.dispatch(created(view("bad")))
+        fed.feeder.dispatch(created(view("good")))
+        await asyncio.sleep(0.05)
+        assert fed.taken() == ["good"]
+        broken = False
+        await asyncio.sleep(10)
+        assert fed.taken() == ["bad"]

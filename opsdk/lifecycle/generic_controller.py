@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain, is_panic
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -462,6 +463,8 @@ class GenericController(Generic[T]):
         own = replace(ctx, request=key, object=copied, attempt=attempt or ctx.attempt)
         began = self._clock.now()
         failure: BaseException | None = None
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             with log_context(handler=registration.name):
                 async with timeout(self._clock, registration.timeout or None):
@@ -476,17 +479,14 @@ class GenericController(Generic[T]):
                 f"{registration.name} has not returned for {self.kind.name} {key} after {registration.timeout:g} s"
             )
             raise failure from error
-        except asyncio.CancelledError as error:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
-            failure = RuntimeError("the handler raised a CancelledError of its own")
-            raise failure from error
         except IgnoreError:
             registration.timeouts = 0
             raise
-        except Exception as error:
-            failure = error
-            raise
+        except BaseException as error:
+            failure = contain(error, task=task, cancelling=before)
+            if failure is error:
+                raise
+            raise failure from error
         finally:
             outcome = Outcome.SUCCESS if failure is None else Outcome.ERROR
             self.controller.hook.record(
@@ -494,6 +494,7 @@ class GenericController(Generic[T]):
                     controller=f"{self.name}/{registration.name}",
                     result=outcome,
                     seconds=self._clock.now() - began,
+                    panicked=failure is not None and is_panic(failure),
                     error=failure,
                 )
             )

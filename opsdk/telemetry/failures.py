@@ -11,6 +11,7 @@ from collections.abc import Hashable
 import msgspec
 
 from opsdk.aio.clock import Clock
+from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -41,7 +42,8 @@ class FunctionFailure(msgspec.Struct):
     unlogged: int = 0
 
     def __str__(self) -> str:
-        return f"{self.function} fails for {len(self.failing)} objects, last for {self.last_key}: {self.last_error!r}"
+        error = repr_of(self.last_error)
+        return f"{self.function} fails for {len(self.failing)} objects, last for {self.last_key}: {error}"
 
 
 class FunctionFailures:
