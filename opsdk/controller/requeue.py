@@ -44,7 +44,7 @@ class RequeuePolicy:
             delay = f"{result.requeue_seconds:g} s"
             queue.forget(item)
             cause = ReconcileCause("requeue_after", detail=delay)
-            queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause)
+            queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause, timer=True)
             return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay, notes=notes)
         if result is not None and result.requeue:
             queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))

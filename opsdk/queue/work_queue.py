@@ -102,10 +102,18 @@ class WorkQueue(Generic[K]):
         self._on_activate.append(callback)
 
     # -------------------------------------------------------------- adding
-    def add(self, item: K, *, after: float = 0.0, priority: int = 0, cause: ReconcileCause | None = None) -> None:
+    def add(
+        self,
+        item: K,
+        *,
+        after: float = 0.0,
+        priority: int = 0,
+        cause: ReconcileCause | None = None,
+        timer: bool = False,
+    ) -> None:
         """Queue `item` for `after` seconds from now (see `QueueCore.add`). Does nothing after shutdown."""
         now = self._clock.now()
-        if self.core.add(item, now=now, after=after, priority=priority, cause=cause) and self.hooks:
+        if self.core.add(item, now=now, after=after, priority=priority, cause=cause, timer=timer) and self.hooks:
             self.hooks.added()
         self._wake(now)
 
