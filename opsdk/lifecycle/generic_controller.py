@@ -44,7 +44,7 @@ from opsdk.lifecycle.names import LifecycleNames, unknown_finalizers
 from opsdk.lifecycle.options import GenericControllerOptions, RetryPolicy, SlowingRateLimiter
 from opsdk.lifecycle.recent_deletions import RETRY_SECONDS, RecentDeletions
 from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict, request_of
-from opsdk.predicates import PredicateFunc
+from opsdk.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.queue.core import LOW_PRIORITY, QueueItem
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.sources import EventSource, FuncSource, KindSource
@@ -155,6 +155,7 @@ class GenericController(Generic[T]):
         self.options = options or GenericControllerOptions()
         self.handlers = HandlerList(self.name)
         self.finalizers: dict[str, LifecycleNames] = {}
+        self._finalizer_names: set[str] = set()
         """The names of the lifecycles that have a finalizer."""
         self._clock = clock
         self._deletions = RecentDeletions()
@@ -168,7 +169,7 @@ class GenericController(Generic[T]):
                 cluster.cache,
                 self.kind,
                 _RecordDeletions(self._deletions, clock),
-                predicates=predicates,
+                predicates=[any_of(begins_deletion(self._finalizer_names), all_of(*predicates))] if predicates else (),
                 clock=clock,
             )
         ]
@@ -272,6 +273,7 @@ class GenericController(Generic[T]):
         )
         if handler.methods.remove:
             self.finalizers[name] = names
+            self._finalizer_names.add(names.finalizer)
         return registration
 
     def on_change(self, name: str, function: Callable[..., Awaitable[Any]]) -> NamedHandler:
@@ -295,7 +297,9 @@ class GenericController(Generic[T]):
         registration.remove()
 
     def _on_remove(self, registration: NamedHandler) -> None:
-        self.finalizers.pop(registration.name, None)
+        names = self.finalizers.pop(registration.name, None)
+        if names is not None:
+            self._finalizer_names.discard(names.finalizer)
         self.handlers.discard(registration)
         self._table.forget_handler(registration.name)
 

@@ -39,6 +39,7 @@ from opsdk.children.drift import Drift
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.patch import merge_patch
+from opsdk.predicates import matches_labels, on
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -384,6 +385,38 @@ async def test_finalizers_run_in_order_and_a_failing_one_stays() -> None:
         assert await client.get_or_none(Box, "default/a") is None
     assert calls.count("second") == 1
     assert "reconcile" not in calls
+
+
+@pytest.mark.parametrize("where", ["predicates", "event_filter"])
+async def test_a_deletion_passes_predicates_to_finalizers(where: str) -> None:
+    """Predicates that drop every update, and labels that no longer match, do not leave the object in its deletion."""
+    operator = Operator("boxes")
+    cleaned: list[str] = []
+
+    async def clean(obj: Box, ctx: Context) -> None:
+        cleaned.append(obj.metadata.name)
+
+    dropping: Any = {where: [matches_labels("tier=web"), on(update=False)]}
+
+    @operator.reconciler(Box, finalizers={"example.com/clean": clean}, **dropping)
+    async def reconcile(obj: Box, ctx: Context) -> None: ...
+
+    async with running(operator) as client:
+        obj = box()
+        obj.metadata.labels["tier"] = "web"
+        await client.create(obj)
+        await asyncio.sleep(1)
+        obj = await client.get(Box, "default/a")
+        obj.metadata.labels.clear()
+        await client.update(obj)
+        await asyncio.sleep(1)
+        reconciles = len(records(operator))
+        await client.delete(obj)
+        await asyncio.sleep(1)
+        assert cleaned == ["a"]
+        assert await client.get_or_none(Box, "default/a") is None
+        # The removal of the finalizer and the end of the object are events that the predicates drop.
+        assert len(records(operator)) == reconciles + 1
 
 
 @pytest.mark.parametrize("by_request", [False, True])
