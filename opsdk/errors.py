@@ -46,6 +46,7 @@
     ├── ConversionError           an object cannot be converted between versions of its kind
     ├── StorageMigrationError     objects cannot be rewritten in the storage version
     ├── AlreadyOwnedError         another controller owns the object
+    ├── ContendedError            two field managers apply again and again; the next write waits
     ├── TerminatingError          the object is being deleted; retry when it is gone
     ├── MissingPermissionsError   the operator's user lacks declared RBAC permissions
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
@@ -567,6 +568,12 @@ class StorageMigrationError(OpsdkError):
 
 class AlreadyOwnedError(OpsdkError):
     """Another controller is the controlling owner of the object."""
+
+
+class ContendedError(OpsdkError):
+    """Two field managers each apply again after the other. The message names both. Retried later."""
+
+    retryable: ClassVar[bool] = True
 
 
 class TerminatingError(OpsdkError):

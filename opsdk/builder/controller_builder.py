@@ -5,7 +5,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from typing import Generic, Self, TypeVar, cast
 
 import msgspec
@@ -285,7 +285,7 @@ class ControllerBuilder(Generic[T]):
         handler: EventHandler,
         predicates: Sequence[PredicateFunc],
         sync_policy: SyncPolicy | None,
-        finalizers: Container[str] = (),
+        finalizers: Collection[str] = (),
     ) -> EventSource:
         passed = (*self._filters, *predicates)
         if passed and finalizers:

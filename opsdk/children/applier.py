@@ -6,12 +6,13 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, kind_of_object, metadata_only
@@ -31,10 +32,12 @@ from opsdk.apimachinery.object import (
     was_decoded,
 )
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
+from opsdk.children.contention import Contention
 from opsdk.children.desired import check_desired
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation, explain
 from opsdk.children.field_types import FieldType
+from opsdk.children.former_owners import FormerOwners
 from opsdk.children.inferred_types import inferred_type
 from opsdk.children.memory import Memory
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
@@ -45,12 +48,14 @@ from opsdk.client.ports import observe_removals
 from opsdk.errors import (
     AlreadyOwnedError,
     ConflictError,
+    ContendedError,
     InvalidError,
     NotFoundError,
     PatchError,
     TerminatingError,
     UsageError,
 )
+from opsdk.patch import json_patch
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.schema import Schema
@@ -119,6 +124,7 @@ class _ApplyRecord(msgspec.Struct, frozen=True):
         digest: of the desired object.
         remaining: the differences that remained after the last apply.
         owned: the fields of the last apply.
+        previous_digest: of the desired object before, or b"".
     """
 
     uid: str
@@ -127,6 +133,7 @@ class _ApplyRecord(msgspec.Struct, frozen=True):
     digest: bytes
     remaining: _RemainingDifferences
     owned: FieldSet
+    previous_digest: bytes = b""
 
     def weight(self) -> int:
         """Return the bytes of the record, roughly."""
@@ -166,6 +173,10 @@ class Applier:
         crds: CustomResourceDefinitions as JSON trees, for the schemas of unstructured objects.
         size: how many objects are remembered, in at most 64 MiB. More objects cost time, and some a request. An object
             that leaves the client's cache is forgotten.
+        former_field_owners: field managers whose fields are taken over, as client-go's csaupgrade does: former names of
+            the operator. With `field_owner` itself, the fields of its updates, such as a ``create``, are taken over.
+        former_applier: a field manager whose applies only are taken over.
+        clock: source of time.
     """
 
     def __init__(
@@ -177,11 +188,17 @@ class Applier:
         on_write: Callable[[Explanation], None] | None = None,
         crds: Sequence[Mapping[str, JsonValue]] = (),
         size: int = 100_000,
+        former_field_owners: Collection[str] = (),
+        former_applier: str = "",
+        clock: Clock = LOOP_CLOCK,
     ) -> None:
         if not field_owner:
             raise UsageError("an Applier needs a field_owner: the name of the operator, for example")
         self._client = client
         self._owner = field_owner
+        self._former = FormerOwners(field_owner, tuple(former_field_owners), former_applier)
+        self._clock = clock
+        self._contentions: Memory[_Identity, Contention] = Memory(4096)
         self._drift = drift
         self._on_write = on_write
         self._types = TypeResolver(client.scheme, crds)
@@ -204,6 +221,7 @@ class Applier:
 
         Raises:
             AlreadyOwnedError: another object is the controller. Nothing is sent.
+            ContendedError: another writer undoes the same apply again and again. The next write waits.
             ConflictError: other managers own fields with different values, and `force` is False.
             TerminatingError: the live object is being deleted. Retry: the object is created again when it is gone.
             UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.
@@ -226,16 +244,26 @@ class Applier:
         if live is None:
             return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
         _check_live(live, owner)
-        record = self._apply_records.get((gvk, key))  # another task may have applied it concurrently
+        return await self._repair(declared, kind, live, owner=owner, force=force)
+
+    async def _repair(self, declared: _Declared, kind: Kind[T], live: T, *, owner: KubeObject | None, force: bool) -> T:
+        """Write the difference between the live object and the desired one, if there is any."""
+        record = self._apply_records.get((declared.gvk, declared.key))  # another task may have applied it concurrently
         if record is not None and record.digest == declared.digest and record.is_at(live):
             return live
-        comparison, owned, schema = self._compare(_live_tree(live), declared)
+        tree = _live_tree(live)
+        applied = self._former.owner_in(tree)
+        if applied is None:
+            live, tree = await self._take_over(tree, kind)
+        comparison, owned, schema = self._compare(tree, declared, applied)
         if self._is_up_to_date(declared, live, comparison, record):
             remaining = record.remaining if record and comparison.differences else _NO_DIFFERENCES
             self._remember(declared, kind, live, remaining, owned)
             return live
-        previous = record.owned if record is not None and record.uid == live.metadata.uid else None
-        explanation = explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
+        uid = live.metadata.uid
+        previous = record.owned if record is not None and record.uid == uid else None
+        reasons_for = applied or self._owner
+        explanation = explain(comparison, declared.gvk, declared.key, field_owner=reasons_for, previous=previous)
         if self._drift is Drift.LEAVE and explanation.drifted:
             if len(explanation.drifted) == len(explanation.changes):
                 self._report(replace(explanation, written=False))
@@ -243,12 +271,49 @@ class Applier:
                 return live
             declared = _without_drift(declared, comparison, explanation, schema)
             explanation = explanation.without_drift()
+        self._slow_down(declared, uid, record, explanation)
+        if applied not in (None, self._owner):
+            await self._take_over(tree, kind)
         return await self._write(declared, kind, explanation, owner=owner, force=force)
+
+    def _slow_down(self, declared: _Declared, uid: str, record: _ApplyRecord | None, explanation: Explanation) -> None:
+        """Count a write of an unchanged desired object. Raises `ContendedError` while the next one must wait."""
+        if record is None or record.uid != uid:
+            return
+        identity, now = (declared.gvk, declared.key), self._clock.now()
+        if declared.digest not in (record.digest, record.previous_digest):
+            self._contentions.forget(identity)
+            return
+        contention = self._contentions.get(identity) or Contention()
+        self._contentions[identity] = contention
+        wait = contention.wait(now=now)
+        others = sorted({change.manager for change in explanation.changes if change.manager}) or [self._owner]
+        text = (
+            f"{declared.gvk.kind} {declared.key}: the field managers {self._owner} and {', '.join(others)} each apply "
+            f"again after the other: {explanation}"
+        )
+        if wait > 0:
+            raise ContendedError(f"{text}; next write in {wait:.3g} s")
+        contention.written(now=now)
+        if contention.delay:
+            log.warning("%s; the next write waits for %g s", text, contention.delay)
+
+    async def _take_over(self, tree: JsonObject, kind: Kind[T]) -> tuple[T, JsonObject]:
+        """Move the fields of former field managers to the own one, and return the live object with its tree."""
+        sent = Unstructured.from_tree(tree)
+        self._report(Explanation(gvk=kind.gvk, key=key_of(sent), reason=ApplyReason.TAKEN_OVER))
+        await self._client.patch(sent, json_patch(self._former.patch(tree)), field_owner=self._owner)
+        live_tree = _live_tree(sent)
+        return decode_tree(live_tree, kind), live_tree
 
     @property
     def field_owner(self) -> str:
         """The field manager of all applies."""
         return self._owner
+
+    def is_own(self, manager: str) -> bool:
+        """Whether a field manager of applies is the own one, or a former one."""
+        return manager == self._owner or manager in self._former
 
     async def pending(self, desired: T, *, owner: KubeObject | None = None) -> Explanation | None:
         """Return the reason for a write of `apply`, or None if it would send none. No writes; raises as `apply`."""
@@ -261,11 +326,15 @@ class Applier:
         record = self._apply_records.get((kind.gvk, key))
         if record is not None and record.digest == declared.digest and record.is_at(live):
             return None
-        comparison, _, _ = self._compare(_live_tree(live), declared)
+        tree = _live_tree(live)
+        applied = self._former.owner_in(tree)
+        if applied is None:
+            return Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.TAKEN_OVER)
+        comparison, _, _ = self._compare(tree, declared, applied)
         if self._is_up_to_date(declared, live, comparison, record):
             return None
         previous = record.owned if record is not None and record.uid == live.metadata.uid else None
-        return explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
+        return explain(comparison, declared.gvk, declared.key, field_owner=applied, previous=previous)
 
     def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> _Declared:
         if isinstance(desired, PartialObjectMetadata):
@@ -289,19 +358,23 @@ class Applier:
                 self._owned_fields.remember(digest, own)
         return _Declared(gvk, key, source, tree, digest, resolved)
 
-    def _compare(self, live: JsonObject, declared: _Declared) -> tuple[ApplyComparison, FieldSet, Schema]:
+    def _compare(
+        self, live: JsonObject, declared: _Declared, applied: str | None = None
+    ) -> tuple[ApplyComparison, FieldSet, Schema]:
+        """Compare as `applied`, the field manager of the last apply; None is the own one."""
+        applied = applied or self._owner
         resolved, tree = declared.resolved, declared.tree
         if resolved is not None:
             field_type, ignored = resolved.field_type, resolved.ignored
             to_own = self._owned_fields.get(declared.digest)
         else:
-            own = applied_by(managers_of(live), self._owner)
+            own = applied_by(managers_of(live), applied)
             owned = own.fields if own is not None else EMPTY
             field_type, to_own = inferred_type(owned, tree), None
             ignored = EMPTY if "f:status" in owned.members | owned.children.keys() else STATUS
         if to_own is None:
             to_own = _fields_to_own(tree, field_type, ignored).shared()
-        result = compare(live, tree, field_type, to_own=to_own, field_owner=self._owner, ignored=ignored)
+        result = compare(live, tree, field_type, to_own=to_own, field_owner=applied, ignored=ignored)
         return result, to_own, field_type.schema
 
     def _is_up_to_date(
@@ -351,9 +424,12 @@ class Applier:
         previous = self._apply_records.get((declared.gvk, declared.key))
         if previous is not None and previous.digest != declared.digest:
             self._owned_fields.forget(previous.digest)
+        before = b"" if previous is None else previous.digest
+        if previous is not None and previous.digest == declared.digest:
+            before = previous.previous_digest
         self._apply_records.remember(
             (declared.gvk, declared.key),
-            _ApplyRecord(meta.uid, meta.resource_version, declared.source, declared.digest, remaining, owned),
+            _ApplyRecord(meta.uid, meta.resource_version, declared.source, declared.digest, remaining, owned, before),
         )
 
     def _observe(self, kind: Kind[Any]) -> None:
@@ -366,6 +442,7 @@ class Applier:
         if record is not None:
             self._owned_fields.forget(record.digest)
         self._foreign.forget((gvk, key))
+        self._contentions.forget((gvk, key))
 
     def _report(self, explanation: Explanation) -> None:
         log.debug("%s", explanation)
@@ -439,7 +516,7 @@ class Applier:
         # Most objects are desired: without them, nothing is decoded.
         keys = frozenset([key for group_kind, key in desired if group_kind == kind.gvk.group_kind])
         for obj in await self._client.list(kind, namespace=namespace, owner_uid=uid, exclude=keys):
-            verdict = judge(obj, owner=owner, field_owner=self._owner, desired=desired)
+            verdict = judge(obj, owner=owner, field_owner=self._owner, former=self._former, desired=desired)
             identity, version = (kind.gvk, key_of(obj)), (obj.metadata.uid, obj.metadata.resource_version)
             if verdict is PruneVerdict.KEEP or self._foreign.get(identity) == version:
                 continue
@@ -458,7 +535,7 @@ class Applier:
             current = await self._client.get_or_none(kind, key, uncached=True)
             if current is None:
                 return True
-            verdict = judge(current, owner=owner, field_owner=self._owner, desired=desired)
+            verdict = judge(current, owner=owner, field_owner=self._owner, former=self._former, desired=desired)
             if verdict is not PruneVerdict.DELETE:
                 return False
             if await self._delete(current):
