@@ -67,7 +67,7 @@ Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
 import msgspec
@@ -612,17 +612,6 @@ class UsageError(OpsdkError):
 
 class PanicError(OpsdkError):
     """User code raised an exception that is no ``Exception``, such as a native library's panic. That is the cause."""
-
-
-def leaf_errors(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over an error, or over the errors in a group that are no groups, at any depth."""
-    pending = [error]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, BaseExceptionGroup):
-            pending += reversed(current.exceptions)
-        else:
-            yield current
 
 
 class TerminalError(OpsdkError):

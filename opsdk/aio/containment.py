@@ -8,9 +8,21 @@ Only these end more than the call: KeyboardInterrupt, SystemExit, and the cancel
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
-from opsdk.errors import PanicError, leaf_errors
+from opsdk.errors import PanicError
+
+
+def leaf_errors(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over an error, or over the errors in a group that are no groups, at any depth."""
+    pending = [error]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, BaseExceptionGroup):
+            pending += reversed(current.exceptions)
+        else:
+            yield current
 
 
 def cancellations(task: asyncio.Task[Any] | None) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from opsdk.errors import TerminalError, leaf_errors
+from opsdk.aio.containment import leaf_errors
+from opsdk.errors import TerminalError
 from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.records import ReconcileOutcome
 

@@ -6,8 +6,8 @@ the line to correct.
 
 from __future__ import annotations
 
-from opsdk.aio.containment import contain
-from opsdk.errors import CodecError, OpsdkError, PanicError, SchemeError, UsageError, leaf_errors
+from opsdk.aio.containment import contain, leaf_errors
+from opsdk.errors import CodecError, OpsdkError, PanicError, SchemeError, UsageError
 
 # Mistakes of the calling code: the traceback names the call.
 _CALLER_ERRORS = (UsageError, CodecError, SchemeError, PanicError)

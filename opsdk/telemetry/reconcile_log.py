@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from opsdk.errors import ConflictError, leaf_errors
+from opsdk.aio.containment import leaf_errors
+from opsdk.errors import ConflictError
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.safe_logger import SafeLogger
 

@@ -10,10 +10,9 @@ import pytest
 from flowkit import view
 
 from opsdk.aio.clock import LOOP_CLOCK
-from opsdk.aio.containment import cancellations, contain, is_contained, is_panic
+from opsdk.aio.containment import cancellations, contain, is_contained, is_panic, leaf_errors
 from opsdk.cache.entry import TRANSFORM, make_entry
 from opsdk.controller.finalizers import Finalizers
-from opsdk.errors import leaf_errors
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.sources import FuncSource
 from opsdk.telemetry.describe import describe, repr_of
