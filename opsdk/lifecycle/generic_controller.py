@@ -409,6 +409,8 @@ class GenericController(Generic[T]):
         if obj is not None and self.finalizers:
             self._warn_of_unknown(obj)
         errors: dict[str, Exception] = {}
+        task = asyncio.current_task()
+        before = cancellations(task)
         for registration in self._handlers_to_call(item):
             try:
                 if registration.selects(obj):
@@ -416,7 +418,8 @@ class GenericController(Generic[T]):
             except IgnoreError as reason:
                 log.debug("%s skips %s: %s", registration.name, key, reason)
                 self._clear_failure(key, registration.name)
-            except Exception as error:  # noqa: BLE001 - a user function may raise anything
+            except BaseException as raised:  # noqa: BLE001 - a user function may raise anything
+                error = contain(raised, task=task, cancelling=before)
                 error.add_note(f"in handler {registration.name}")
                 errors[registration.name] = error
             else:
