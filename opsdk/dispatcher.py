@@ -4,8 +4,9 @@ A failing handler is retried with growing delays, so an outage loses no event. W
 object are combined: the handler gets one event from the oldest pending state to the newest. After that succeeds, the
 events in between are retried a few more times. A state that the handler can never map does not block later ones.
 
-A live object is retried until it is mapped. The deletion of an object is retried 12 times, in about seven minutes, and
-at most 64 of them at a time: the memory is bounded by live objects, not by names that ever lived.
+A live object is retried until it is mapped, in a task of its own. All deleted objects share one task. A deletion is
+retried 12 times, in about seven minutes, and at most 10,000 of them at a time: the memory is bounded by live objects,
+not by names that ever lived.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.aio.backoff import Backoff, BackoffState
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import Clock, Timer
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout
@@ -49,7 +50,7 @@ _MAX_PENDING = 64
 _MAX_FAILURES = 8
 # Retries of a deletion, and deleted objects with retries; above this the oldest one is dropped.
 _MAX_DELETE_FAILURES = 12
-_MAX_DELETED = 64
+_MAX_DELETED = 10_000
 # Seconds between two messages about dropped events.
 _LOG_EVERY = 60.0
 # How `FunctionFailures` names the predicates of a source.
@@ -108,8 +109,10 @@ class EventDispatcher:
         self._in_flight: set[ObjectKey] = set()
         self._drainers: set[asyncio.Task[None]] = set()
         self._pending_retries: dict[ObjectKey, _PendingRetries] = {}
-        self._deleted: dict[ObjectKey, None] = {}
-        """Keys of `_pending_retries` whose object is deleted, the oldest first."""
+        self._deleted: dict[ObjectKey, Timer] = {}
+        """Keys of `_pending_retries` whose object is deleted, the oldest first, each with the timer of its next try."""
+        self._due: deque[ObjectKey] = deque()
+        self._deleted_task: asyncio.Task[None] | None = None
         self._drop_logged_at: float | None = None
         self._closed = False
 
@@ -255,15 +258,21 @@ class EventDispatcher:
         retries = self._pending_retries.get(key)
         if retries is None:
             retries = self._pending_retries[key] = _PendingRetries()
-            retries.task = self._tasks.start(self._retry(key, retries), name=f"retry {key}")
         retries.events.append(_PendingEvent(event))
         retries.last_success = None
         retries.failures = 0
-        self._deleted.pop(key, None)
+        if (timer := self._deleted.pop(key, None)) is not None:
+            timer.cancel()
         if retries.deleted:
-            self._deleted[key] = None
+            if retries.task is not None:
+                retries.task.cancel()
+                retries.task = None
+            retries.waits.reset()
+            self._wait_deleted(key, retries)
             if len(self._deleted) > _MAX_DELETED:
                 self._drop_deleted(next(iter(self._deleted)))
+        elif retries.task is None:
+            retries.task = self._tasks.start(self._retry(key, retries), name=f"retry {key}")
         if len(retries.events) > _MAX_PENDING:
             self._give_up(retries, retries.events[_MAX_PENDING // 2])
 
@@ -274,28 +283,58 @@ class EventDispatcher:
     async def _retry(self, key: ObjectKey, retries: _PendingRetries) -> None:
         while retries.events:
             await self._clock.sleep(retries.waits.next(self._clock.now()))
-            pending = list(retries.events)
-            handled = await self._try_newest(retries)
-            if handled is None:
-                retries.failures += 1
-                if retries.deleted and retries.failures >= _MAX_DELETE_FAILURES:
-                    self._drop_deleted(key)
-                    return
-                continue
-            for item in pending:
-                if item.event is handled or await self._try_map(item.event):
-                    retries.events.remove(item)
-                    continue
-                item.failures += 1
-                if item.failures >= _MAX_FAILURES:
-                    self._give_up(retries, item)
-            if retries.events and retries.events[-1] not in pending:
-                retries.last_success = None  # an event added meanwhile has failed as well
-            elif retries.last_success is None:
-                retries.last_success = handled
+            await self._attempt(retries)
         # No await since the last check of the events, so none is lost.
         del self._pending_retries[key]
-        self._deleted.pop(key, None)
+
+    async def _attempt(self, retries: _PendingRetries) -> None:
+        """Try the newest pending state of an object, and after it the events in between."""
+        pending = list(retries.events)
+        handled = await self._try_newest(retries)
+        if handled is None:
+            retries.failures += 1
+            return
+        for item in pending:
+            if item not in retries.events:
+                continue
+            if item.event is handled or await self._try_map(item.event):
+                retries.events.remove(item)
+                continue
+            item.failures += 1
+            if item.failures >= _MAX_FAILURES:
+                self._give_up(retries, item)
+        if retries.events and retries.events[-1] not in pending:
+            retries.last_success = None  # an event added meanwhile has failed as well
+        elif retries.last_success is None:
+            retries.last_success = handled
+
+    # -------------------------------------------------------------- failed events of deleted objects
+    def _wait_deleted(self, key: ObjectKey, retries: _PendingRetries) -> None:
+        wait = retries.waits.next(self._clock.now())
+        self._deleted[key] = self._clock.call_later(wait, lambda: self._on_due(key))
+
+    def _on_due(self, key: ObjectKey) -> None:
+        self._due.append(key)
+        if self._deleted_task is None and not self._closed:
+            self._deleted_task = self._tasks.start(self._retry_deleted(), name="retry deleted objects")
+
+    async def _retry_deleted(self) -> None:
+        while self._due:
+            key = self._due.popleft()
+            retries = self._pending_retries.get(key)
+            if key not in self._deleted or retries is None:
+                continue
+            timer = self._deleted[key]
+            await self._attempt(retries)
+            if self._deleted.get(key) is not timer:
+                continue  # a newer event of the object has failed meanwhile, and waits for its own time
+            if not retries.events:
+                del self._pending_retries[key], self._deleted[key]
+            elif retries.failures >= _MAX_DELETE_FAILURES:
+                self._drop_deleted(key)
+            else:
+                self._wait_deleted(key, retries)
+        self._deleted_task = None
 
     async def _try_newest(self, retries: _PendingRetries) -> AnyEvent | None:
         """Try the merged event, then its last step. Returns the event that succeeded, or None."""
@@ -316,15 +355,13 @@ class EventDispatcher:
     def _drop_deleted(self, key: ObjectKey) -> None:
         """Retry the events of a deleted object no longer."""
         retries = self._pending_retries.pop(key)
-        del self._deleted[key]
+        self._deleted.pop(key).cancel()
         self.counts["given_up"] += len(retries.events)
         self.failures.forget(key)
         now = self._clock.now()
         if self._drop_logged_at is None or now - self._drop_logged_at >= _LOG_EVERY:
             self._drop_logged_at = now
             log.error("source %s drops the deletion of %s: %s still raises for it", self.name, key, self._handler_name)
-        if retries.task is not None and retries.task is not asyncio.current_task():
-            retries.task.cancel()
 
     async def _try_map(self, event: AnyEvent) -> bool:
         task = asyncio.current_task()
@@ -354,6 +391,8 @@ class EventDispatcher:
             if asyncio.iscoroutine(mapped):
                 mapped.close()
         self._waiting.clear()
+        for timer in self._deleted.values():
+            timer.cancel()
         await self._tasks.aclose()
 
     def _on_crash(self, task: str, error: BaseException) -> None:
