@@ -3,6 +3,10 @@
 A failing handler is retried with growing delays, so an outage loses no event. While it fails, later changes of the same
 object are combined: the handler gets one event from the oldest pending state to the newest. After that succeeds, the
 events in between are retried a few more times. A state that the handler can never map does not block later ones.
+
+A live object is retried until it is mapped, in a task of its own. All deleted objects share one task. A deletion is
+retried 12 times, in about seven minutes, and at most 10,000 of them at a time: the memory is bounded by live objects,
+not by names that ever lived.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.aio.backoff import Backoff, BackoffState
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import Clock, Timer
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout
 from opsdk.apimachinery.gvk import ObjectKey
@@ -43,6 +48,11 @@ _MAX_CONCURRENT = 16
 _MAX_PENDING = 64
 # Failures of one event while newer ones succeed (about half a minute) before it is dropped.
 _MAX_FAILURES = 8
+# Retries of a deletion, and deleted objects with retries; above this the oldest one is dropped.
+_MAX_DELETE_FAILURES = 12
+_MAX_DELETED = 10_000
+# Seconds between two messages about dropped events.
+_LOG_EVERY = 60.0
 # How `FunctionFailures` names the predicates of a source.
 _PREDICATE_FUNCTION = "a predicate (its event passes)"
 
@@ -61,6 +71,14 @@ class _PendingRetries(msgspec.Struct):
     last_success: AnyEvent | None = None
     """Latest event handled successfully; tells a poison event from a handler outage."""
     waits: BackoffState = msgspec.field(default_factory=_RETRY_BACKOFF.start)
+    task: asyncio.Task[None] | None = None
+    failures: int = 0
+    """Failed attempts since the newest event."""
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the newest event is a deletion."""
+        return bool(self.events) and self.events[-1].event.type is EventType.DELETE
 
     def merged(self) -> AnyEvent:
         """Return one event from the first pending state to the last."""
@@ -91,6 +109,11 @@ class EventDispatcher:
         self._in_flight: set[ObjectKey] = set()
         self._drainers: set[asyncio.Task[None]] = set()
         self._pending_retries: dict[ObjectKey, _PendingRetries] = {}
+        self._deleted: dict[ObjectKey, Timer] = {}
+        """Keys of `_pending_retries` whose object is deleted, the oldest first, each with the timer of its next try."""
+        self._due: deque[ObjectKey] = deque()
+        self._deleted_task: asyncio.Task[None] | None = None
+        self._drop_logged_at: float | None = None
         self._closed = False
 
     def bind(self, queue: WorkQueue[Any]) -> None:
@@ -107,6 +130,8 @@ class EventDispatcher:
         self.counts["event"] += 1
         if not self._passes(event):
             self.counts["dropped"] += 1
+            if event.type is EventType.DELETE and self.failures.by_function:
+                self.failures.forget(event.view.key)
             return
         try:
             mapped = self.handler.requests(event)
@@ -114,7 +139,8 @@ class EventDispatcher:
                 self._enqueue(mapped, event)
                 self._record_success(event)
                 return
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+            contain(error)
             self._schedule_retry(event, error)
             return
         # Awaited one after the other, so that a burst of events is not a burst of requests to the server. While a call
@@ -130,7 +156,8 @@ class EventDispatcher:
                 if not test(event):
                     passes = False
                     break
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+            contain(error)
             # A superfluous event is harmless, a lost one is not.
             self.counts["predicate_error"] += 1
             self.failures.failed(_PREDICATE_FUNCTION, event.view.key, error)
@@ -172,11 +199,17 @@ class EventDispatcher:
     def _record_success(self, event: AnyEvent) -> None:
         """Record that the handler succeeded for a new event: older events do not fail because of an outage."""
         if self.failures.by_function:
-            self.failures.succeeded(self._handler_name, event.view.key)
+            self._record_handled(event)
         if self._pending_retries and (retries := self._pending_retries.get(event.view.key)) is not None:
             if retries.last_success is None:
                 retries.waits.reset()
             retries.last_success = event
+
+    def _record_handled(self, event: AnyEvent) -> None:
+        if event.type is EventType.DELETE:
+            self.failures.forget(event.view.key)
+        else:
+            self.failures.succeeded(self._handler_name, event.view.key)
 
     def _start_drainer(self) -> None:
         if self._waiting and len(self._drainers) < _MAX_CONCURRENT:
@@ -205,16 +238,15 @@ class EventDispatcher:
         return None
 
     async def _await_mapped(self, mapped: Awaitable[Mapped], event: AnyEvent) -> None:
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 requests = await mapped
             self._enqueue(requests, event)
             self._record_success(event)
-        except asyncio.CancelledError as error:
-            if _is_cancelled():
-                raise
-            self._schedule_retry(event, error)  # the handler raised a CancelledError of its own
-        except Exception as error:  # noqa: BLE001 - as in dispatch
+        except BaseException as error:  # noqa: BLE001 - as in dispatch
+            contain(error, task=task, cancelling=before)
             self._schedule_retry(event, error)
 
     # -------------------------------------------------------------- failed events
@@ -226,9 +258,21 @@ class EventDispatcher:
         retries = self._pending_retries.get(key)
         if retries is None:
             retries = self._pending_retries[key] = _PendingRetries()
-            self._tasks.start(self._retry(key, retries), name=f"retry {key}")
         retries.events.append(_PendingEvent(event))
         retries.last_success = None
+        retries.failures = 0
+        if (timer := self._deleted.pop(key, None)) is not None:
+            timer.cancel()
+        if retries.deleted:
+            if retries.task is not None:
+                retries.task.cancel()
+                retries.task = None
+            retries.waits.reset()
+            self._wait_deleted(key, retries)
+            if len(self._deleted) > _MAX_DELETED:
+                self._drop_deleted(next(iter(self._deleted)))
+        elif retries.task is None:
+            retries.task = self._tasks.start(self._retry(key, retries), name=f"retry {key}")
         if len(retries.events) > _MAX_PENDING:
             self._give_up(retries, retries.events[_MAX_PENDING // 2])
 
@@ -239,23 +283,58 @@ class EventDispatcher:
     async def _retry(self, key: ObjectKey, retries: _PendingRetries) -> None:
         while retries.events:
             await self._clock.sleep(retries.waits.next(self._clock.now()))
-            pending = list(retries.events)
-            handled = await self._try_newest(retries)
-            if handled is None:
-                continue
-            for item in pending:
-                if item.event is handled or await self._try_map(item.event):
-                    retries.events.remove(item)
-                    continue
-                item.failures += 1
-                if item.failures >= _MAX_FAILURES:
-                    self._give_up(retries, item)
-            if retries.events and retries.events[-1] not in pending:
-                retries.last_success = None  # an event added meanwhile has failed as well
-            elif retries.last_success is None:
-                retries.last_success = handled
+            await self._attempt(retries)
         # No await since the last check of the events, so none is lost.
         del self._pending_retries[key]
+
+    async def _attempt(self, retries: _PendingRetries) -> None:
+        """Try the newest pending state of an object, and after it the events in between."""
+        pending = list(retries.events)
+        handled = await self._try_newest(retries)
+        if handled is None:
+            retries.failures += 1
+            return
+        for item in pending:
+            if item not in retries.events:
+                continue
+            if item.event is handled or await self._try_map(item.event):
+                retries.events.remove(item)
+                continue
+            item.failures += 1
+            if item.failures >= _MAX_FAILURES:
+                self._give_up(retries, item)
+        if retries.events and retries.events[-1] not in pending:
+            retries.last_success = None  # an event added meanwhile has failed as well
+        elif retries.last_success is None:
+            retries.last_success = handled
+
+    # -------------------------------------------------------------- failed events of deleted objects
+    def _wait_deleted(self, key: ObjectKey, retries: _PendingRetries) -> None:
+        wait = retries.waits.next(self._clock.now())
+        self._deleted[key] = self._clock.call_later(wait, lambda: self._on_due(key))
+
+    def _on_due(self, key: ObjectKey) -> None:
+        self._due.append(key)
+        if self._deleted_task is None and not self._closed:
+            self._deleted_task = self._tasks.start(self._retry_deleted(), name="retry deleted objects")
+
+    async def _retry_deleted(self) -> None:
+        while self._due:
+            key = self._due.popleft()
+            retries = self._pending_retries.get(key)
+            if key not in self._deleted or retries is None:
+                continue
+            timer = self._deleted[key]
+            await self._attempt(retries)
+            if self._deleted.get(key) is not timer:
+                continue  # a newer event of the object has failed meanwhile, and waits for its own time
+            if not retries.events:
+                del self._pending_retries[key], self._deleted[key]
+            elif retries.failures >= _MAX_DELETE_FAILURES:
+                self._drop_deleted(key)
+            else:
+                self._wait_deleted(key, retries)
+        self._deleted_task = None
 
     async def _try_newest(self, retries: _PendingRetries) -> AnyEvent | None:
         """Try the merged event, then its last step. Returns the event that succeeded, or None."""
@@ -273,19 +352,28 @@ class EventDispatcher:
         self.counts["given_up"] += 1
         log.error("source %s drops %s after repeated failures; newer events were handled", self.name, item.event.view)
 
+    def _drop_deleted(self, key: ObjectKey) -> None:
+        """Retry the events of a deleted object no longer."""
+        retries = self._pending_retries.pop(key)
+        self._deleted.pop(key).cancel()
+        self.counts["given_up"] += len(retries.events)
+        self.failures.forget(key)
+        now = self._clock.now()
+        if self._drop_logged_at is None or now - self._drop_logged_at >= _LOG_EVERY:
+            self._drop_logged_at = now
+            log.error("source %s drops the deletion of %s: %s still raises for it", self.name, key, self._handler_name)
+
     async def _try_map(self, event: AnyEvent) -> bool:
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 mapped = self.handler.requests(event)
                 requests = await mapped if isinstance(mapped, Awaitable) else mapped
             self._enqueue(requests, event)
-            self.failures.succeeded(self._handler_name, event.view.key)
-        except asyncio.CancelledError as error:
-            if _is_cancelled():
-                raise
-            self._report_failure(event, error)
-            return False
-        except Exception as error:  # noqa: BLE001 - as in dispatch
+            self._record_handled(event)
+        except BaseException as error:  # noqa: BLE001 - as in dispatch
+            contain(error, task=task, cancelling=before)
             self._report_failure(event, error)
             return False
         return True
@@ -303,12 +391,9 @@ class EventDispatcher:
             if asyncio.iscoroutine(mapped):
                 mapped.close()
         self._waiting.clear()
+        for timer in self._deleted.values():
+            timer.cancel()
         await self._tasks.aclose()
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.critical("%s ended: %r", task, error, exc_info=error)
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -46,12 +46,14 @@
     ├── ConversionError           an object cannot be converted between versions of its kind
     ├── StorageMigrationError     objects cannot be rewritten in the storage version
     ├── AlreadyOwnedError         another controller owns the object
+    ├── ContendedError            two field managers apply again and again; the next write waits
     ├── TerminatingError          the object is being deleted; retry when it is gone
     ├── MissingPermissionsError   the operator's user lacks declared RBAC permissions
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
     ├── ShutdownTimeoutError      a runnable did not stop in time
     ├── HandlersFailedError       handlers of a GenericController failed; a group of their errors
     ├── HandlerTimeoutError       a handler of a GenericController did not return in time
+    ├── PanicError                user code raised an exception that is no ``Exception``
     ├── NormanError               a request to a Norman API failed: status, code and field
     ├── IgnoreError               raised by a handler: neither an error nor retried
     ├── UsageError                a mistake in the calling code
@@ -568,6 +570,12 @@ class AlreadyOwnedError(OpsdkError):
     """Another controller is the controlling owner of the object."""
 
 
+class ContendedError(OpsdkError):
+    """Two field managers each apply again after the other. The message names both. Retried later."""
+
+    retryable: ClassVar[bool] = True
+
+
 class TerminatingError(OpsdkError):
     """The object is being deleted, so it cannot be brought into its desired state.
 
@@ -600,6 +608,10 @@ class ShutdownTimeoutError(OpsdkError):
 
 class UsageError(OpsdkError):
     """A mistake in the calling code."""
+
+
+class PanicError(OpsdkError):
+    """User code raised an exception that is no ``Exception``, such as a native library's panic. That is the cause."""
 
 
 class TerminalError(OpsdkError):

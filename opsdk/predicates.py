@@ -5,7 +5,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/predicate/predicate.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from opsdk.apimachinery.meta import LabelSelector
@@ -51,6 +51,22 @@ def all_of(*tests: PredicateFunc) -> Predicate:
 def any_of(*tests: PredicateFunc) -> Predicate:
     """Return a predicate that passes if one of `tests` passes. Without tests, no event passes."""
     return Predicate(lambda event: any(t(event) for t in tests), f"any of {len(tests)}")
+
+
+def begins_deletion(finalizers: Container[str]) -> Predicate:
+    """Return a predicate that passes if an object with one of `finalizers` is being deleted, and was not before.
+
+    A controller adds it to the predicates of the kind whose finalizers it runs: else a predicate that drops the event
+    leaves the object in its deletion for ever.
+    """
+
+    def begins(event: AnyEvent) -> bool:
+        new, old = event.new, event.old
+        if new is None or not new.deleting or (old is not None and old.deleting and old.uid == new.uid):
+            return False
+        return any(name in finalizers for name in new.finalizers)
+
+    return Predicate(begins, "a deletion begins")
 
 
 def on(

@@ -14,13 +14,16 @@ from enum import Enum
 from typing import Any
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout as clock_timeout
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
+from opsdk.cache.store import Delta, DeltaType
 from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import CacheSyncError, NoMatchError, OpsdkError, UsageError
 from opsdk.event.event import event_of, generic_event
@@ -36,6 +39,14 @@ log = SafeLogger(__name__)
 # Retries for a kind that is not served yet. Short at first, because its CRD is often installed together with the
 # operator; then every ten seconds, as in controller-runtime.
 _RETRY_KIND = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.0, reset_after=0)
+
+# Seconds for which a standby replica keeps a deletion. It is longer than any usual lease: the former leader was alive
+# at the deletions before.
+_KEEP_DELETIONS = 60.0
+# Items of a channel that are kept before its source starts.
+_MAX_ITEMS = 10_000
+# Deletions that a standby replica keeps at least; with more live objects, as many as those.
+_MIN_DELETIONS = 100
 
 
 class SyncPolicy(Enum):
@@ -60,7 +71,10 @@ class EventSource(ABC):
 
     @abstractmethod
     async def start(self, queue: WorkQueue[Any]) -> None:
-        """Start to feed `queue`, and return. Must not block."""
+        """Start to feed `queue`, and return. Must not block.
+
+        In a standby replica ``queue.standby`` is True, and no worker takes requests: see `WorkQueue.stand_by`.
+        """
 
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109, B027 - the error says why; a default
         """Return when the initial objects are in the queue. Raise the reason after `timeout` seconds."""
@@ -78,11 +92,51 @@ class EventSource(ABC):
         return []
 
 
+class _StandbyDeletions:
+    """The objects that were deleted lately, while this replica was a standby. Pure.
+
+    The former leader reconciles a deletion that it sees. Only those shortly before its end may be lost with it.
+    """
+
+    def __init__(self) -> None:
+        self._deltas: dict[ObjectKey, tuple[float, Delta]] = {}  # the oldest first
+
+    def add(self, delta: Delta, *, now: float, limit: int) -> None:
+        """Record a delta of the watch. Keeps the newest `limit` deletions."""
+        self._deltas.pop(delta.entry.key, None)
+        if delta.change is DeltaType.DELETED:
+            self._deltas[delta.entry.key] = (now, delta)
+            while len(self._deltas) > limit:
+                del self._deltas[next(iter(self._deltas))]
+
+    def expire(self, *, now: float) -> None:
+        """Forget the deletions that are older than a minute."""
+        while self._deltas:
+            key, (deleted_at, _) = next(iter(self._deltas.items()))
+            if now - deleted_at < _KEEP_DELETIONS:
+                return
+            del self._deltas[key]
+
+    def take(self, *, now: float) -> list[Delta]:
+        """Return the deletions of the last minute, and forget all."""
+        self.expire(now=now)
+        deltas, self._deltas = self._deltas, {}
+        return [delta for _, delta in deltas.values()]
+
+    def __len__(self) -> int:
+        """Return the number of deletions that are kept."""
+        return len(self._deltas)
+
+
 class KindSource(EventSource):
     """The changes of a kind, from the cache's informers.
 
     A kind that the server does not serve yet is retried at least every ten seconds, so a controller may start before
     its CRD is installed.
+
+    In a standby replica the informer runs, and neither predicates nor the handler are called. When the replica leads,
+    they get the deletions of the last minute (at most as many as there are objects, and at least 100), and then each
+    object of the cache as a create event with ``initial``.
 
     Args:
         cache: provides the informer.
@@ -113,6 +167,8 @@ class KindSource(EventSource):
         self._cached: CachedKind | None = None
         self._handler_added = asyncio.Event()
         self._problem: BaseException | None = None
+        self._deletions: _StandbyDeletions | None = None
+        self._expiry: Timer | None = None
 
     def failing_functions(self) -> list[FunctionFailure]:
         """Return the predicates and handlers that raise now."""
@@ -126,7 +182,42 @@ class KindSource(EventSource):
     async def start(self, queue: WorkQueue[Any]) -> None:
         """Start a task that gets the informer and adds a handler to it."""
         self._dispatcher.bind(queue)
+        if queue.standby:
+            self._deletions = _StandbyDeletions()
+            queue.on_activate(self._activate)
         self._tasks.start(self._add_to_informer(), name="attach")
+
+    def _activate(self) -> None:
+        """Dispatch what a standby replica has kept back."""
+        deletions, self._deletions = self._deletions, None
+        self._stop_expiry()
+        for delta in deletions.take(now=self._clock.now()) if deletions is not None else ():
+            self._dispatcher.dispatch(event_of(delta, self.kind))
+        if self._registration is not None:
+            self._registration.replay()
+
+    def _on_delta(self, delta: Delta) -> None:
+        if self._deletions is None:
+            self._dispatcher.dispatch(event_of(delta, self.kind))
+            return
+        assert self._cached is not None
+        objects = sum(len(informer.store) for informer in self._cached.informers.values())
+        self._deletions.add(delta, now=self._clock.now(), limit=max(objects, _MIN_DELETIONS))
+        if self._expiry is None and self._deletions:
+            self._expiry = self._clock.call_later(_KEEP_DELETIONS, self._expire_deletions)
+
+    def _expire_deletions(self) -> None:
+        self._expiry = None
+        if self._deletions is None:
+            return
+        self._deletions.expire(now=self._clock.now())
+        if self._deletions:
+            self._expiry = self._clock.call_later(_KEEP_DELETIONS, self._expire_deletions)
+
+    def _stop_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     async def _add_to_informer(self) -> None:
         reported = False
@@ -147,9 +238,7 @@ class KindSource(EventSource):
                 reported = isinstance(error, NoMatchError)
             await self._clock.sleep(waits.next(self._clock.now()))
         self._problem = None
-        self._registration = self._cached.add_handler(
-            lambda delta: self._dispatcher.dispatch(event_of(delta, self.kind)), resync=True
-        )
+        self._registration = self._cached.add_handler(self._on_delta, resync=True)
         self._handler_added.set()
 
     def _on_crash(self, task: str, error: BaseException) -> None:
@@ -195,6 +284,7 @@ class KindSource(EventSource):
 
     async def aclose(self) -> None:
         """Remove the handler; informers without other users stop. Idempotent."""
+        self._stop_expiry()
         if self._registration is not None:
             self._registration.remove()
         try:
@@ -212,7 +302,8 @@ class Channel:
     """Carries events from outside the cluster to controllers: a webhook, another system, a test.
 
     Each `ChannelSource` of the channel gets every item. Items sent before a source starts are kept, the last one for
-    each request or object. `send` belongs into the event loop; from a thread, use ``loop.call_soon_threadsafe``.
+    each request or object, and at most the newest 10,000. Call `send` in the event loop; from a thread, use
+    ``loop.call_soon_threadsafe``.
 
     >>> from opsdk.event.request import Request
     >>> billing = Channel("billing")
@@ -237,7 +328,7 @@ class Channel:
         if self._closed:
             raise UsageError(f"the channel {self.name} is closed: send() is not possible any more")
         if self._unconnected is not None:
-            self._unconnected[_identity(item)] = item
+            _keep(self._unconnected, item)
         for source in self._sources:
             source.receive(item)
 
@@ -292,7 +383,7 @@ class ChannelSource(EventSource):
     def receive(self, item: Hashable | AnyObject) -> None:
         """Queue a request, or dispatch an object as a generic event. `Channel.send` calls it."""
         if self._queue is None:
-            self._before_start[_identity(item)] = item
+            _keep(self._before_start, item)
         elif isinstance(item, AnyObject):
             self._dispatcher.dispatch(generic_event(item))
         elif isinstance(item, Enqueue):
@@ -326,8 +417,13 @@ class ChannelSource(EventSource):
         return f"<ChannelSource {self.channel.name}>"
 
 
-def _identity(item: Hashable | AnyObject) -> Hashable:
-    return (gvk_of(item), key_of(item)) if isinstance(item, AnyObject) else item
+def _keep(items: dict[Hashable, Hashable | AnyObject], item: Hashable | AnyObject) -> None:
+    """Keep an item until the source starts."""
+    identity = (gvk_of(item), key_of(item)) if isinstance(item, AnyObject) else item
+    items.pop(identity, None)
+    items[identity] = item
+    if len(items) > _MAX_ITEMS:
+        del items[next(iter(items))]
 
 
 class FuncSource(EventSource):
@@ -355,7 +451,13 @@ class FuncSource(EventSource):
         self._tasks.start(self._run(queue), name="produce")
 
     async def _run(self, queue: WorkQueue[Any]) -> None:
-        await self._function(queue)
+        task = asyncio.current_task()
+        before = cancellations(task)
+        try:
+            await self._function(queue)
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+            # A CancelledError of the function's own would end the task without a word.
+            raise contain(error, task=task, cancelling=before) from error.__cause__
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)

@@ -6,6 +6,7 @@ Upstream: none; Java Operator SDK has a PollingEventSource.
 from __future__ import annotations
 
 import asyncio
+import copy
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from datetime import timedelta
@@ -13,6 +14,7 @@ from typing import Any
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout as clock_timeout
@@ -58,11 +60,14 @@ class _Periodic(EventSource):
 
     async def _run(self, queue: WorkQueue[Any]) -> None:
         retries = Backoff(base=min(1.0, self.interval), cap=self.interval, jitter=0.1, reset_after=0).start()
+        task = asyncio.current_task()
         while True:
+            before = cancellations(task)
             try:
                 async with clock_timeout(self._clock, self._timeout):
                     await self._tick(queue)
-            except Exception as error:  # noqa: BLE001 - a user function may raise anything
+            except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+                contain(error, task=task, cancelling=before)
                 self._failures.failed(self.name, "", error)
                 await self._clock.sleep(retries.next(self._clock.now()))
                 continue
@@ -146,8 +151,8 @@ class PollSource(_Periodic):
     ``Result(requeue_after=...)`` too.
 
     Args:
-        poll: an async function that returns the state of the system: a value for each request. Values are compared
-            with ``==``. A request that is missing from the next result is queued as well.
+        poll: an async function that returns the state of the system: a value for each request. Copies of the
+            values are compared with ``==``. A request that is missing from the next result is queued as well.
         interval: seconds between two polls, or a timedelta.
         name: for logs and causes.
         jitter: adds a random share of the interval, between 0 and this share.
@@ -178,9 +183,29 @@ class PollSource(_Periodic):
                 change = "delete"
             elif request not in self._state:
                 change = "create"
-            elif self._state[request] != state[request]:
+            elif _differs(self._state[request], state[request]):
                 change = "update"
             else:
                 continue
             queue.add(request, cause=ReconcileCause(self.name, change))
-        self._state = state
+        self._state = {request: _snapshot(value) for request, value in state.items()}
+
+
+def _snapshot(value: object) -> object:
+    """Return a copy, so that a value that is changed in place differs; the value itself if it has no equal copy."""
+    try:
+        copied = copy.deepcopy(value)
+        is_equal = bool(copied == value)
+    except BaseException as error:  # noqa: BLE001 - a class of the user may raise anything
+        contain(error)
+        return value
+    return copied if is_equal else value
+
+
+def _differs(before: object, after: object) -> bool:
+    """Whether two values differ; True for values that cannot be compared."""
+    try:
+        return bool(before != after)
+    except BaseException as error:  # noqa: BLE001 - as above
+        contain(error)
+        return True

@@ -16,7 +16,7 @@ from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
+from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc, Funcs
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 
@@ -323,3 +323,120 @@ def test_awaitable_protocol() -> None:
     found = later()
     assert isinstance(found, Awaitable)
     found.close()
+
+
+async def test_a_map_function_that_raises_keeps_no_task_for_deleted_names() -> None:
+    """Of 500 deleted names few are retried, and none after some minutes. A live object is retried until it is done."""
+    before = len(asyncio.all_tasks())
+    broken = True
+
+    def requests(event: AnyEvent) -> Any:
+        if broken:
+            raise RuntimeError("down")
+        return [Request(*event.view.key)]
+
+    async with Fed(Funcs(create=requests, delete=requests)) as fed:
+        fed.feeder.dispatch(created(view("lives")))
+        for number in range(500):
+            fed.feeder.dispatch(created(view(f"o{number}")))
+            await asyncio.sleep(0.2)
+            fed.feeder.dispatch(deleted(view(f"o{number}")))
+            await asyncio.sleep(0.2)
+        assert len(asyncio.all_tasks()) - before <= 2
+        await asyncio.sleep(1000)
+        assert len(asyncio.all_tasks()) - before == 1
+        assert list(fed.feeder._pending_retries) == [view("lives").key]
+        assert fed.feeder.failures.failing()[0].failing == {view("lives").key}
+        broken = False
+        await asyncio.sleep(600)
+        assert fed.taken() == ["lives"]
+        assert len(asyncio.all_tasks()) == before
+
+
+async def test_a_deletion_survives_an_outage_of_its_map_function() -> None:
+    """The deletion is mapped when the function works again a minute later."""
+    broken = True
+
+    def requests(event: AnyEvent) -> Any:
+        if broken:
+            raise RuntimeError("down")
+        return [Request(*event.view.key)]
+
+    async with Fed(Funcs(create=requests, delete=requests)) as fed:
+        fed.feeder.dispatch(deleted(view("a")))
+        await asyncio.sleep(60)
+        broken = False
+        await asyncio.sleep(120)
+        assert fed.taken() == ["a"]
+        assert fed.feeder.failures.failing() == []
+
+
+async def test_a_predicate_that_raises_keeps_no_deleted_names() -> None:
+    """Readiness counts the live objects for which it raises."""
+
+    def broken(event: AnyEvent) -> bool:
+        raise RuntimeError("down")
+
+    async with Fed(EnqueueRequestForObject(), broken) as fed:
+        fed.feeder.dispatch(created(view("lives")))
+        for number in range(100):
+            fed.feeder.dispatch(created(view(f"o{number}")))
+            fed.feeder.dispatch(deleted(view(f"o{number}")))
+        [failure] = fed.feeder.failures.failing()
+        assert failure.failing == {view("lives").key}
+
+
+class Panic(BaseException):
+    """As PyO3's PanicException: no Exception."""
+
+
+@pytest.mark.parametrize(
+    "error", [Panic(), GeneratorExit(), BaseExceptionGroup("group", [Panic()]), RecursionError()], ids=repr
+)
+@both
+async def test_no_exception_of_a_function_stops_a_source(error: BaseException, asynchronous: bool) -> None:
+    """Predicates and handlers may raise anything: the event is mapped by a retry, and other objects at once."""
+    broken = True
+
+    def now(event: AnyEvent) -> list[Request]:
+        if broken and event.view.key.name == "bad":
+            raise error
+        return [Request(*event.view.key)]
+
+    async def later(event: AnyEvent) -> list[Request]:
+        await asyncio.sleep(0)
+        return now(event)
+
+    def predicate(event: AnyEvent) -> bool:
+        raise error
+
+    async with Fed(Funcs(create=later if asynchronous else now), predicate) as fed:
+        fed.feeder.dispatch(created(view("bad")))
+        fed.feeder.dispatch(created(view("good")))
+        await asyncio.sleep(0.05)
+        assert fed.taken() == ["good"]
+        broken = False
+        await asyncio.sleep(10)
+        assert fed.taken() == ["bad"]
+
+
+async def test_an_outage_loses_no_deletion_of_a_burst() -> None:
+    """3,000 objects are deleted at once while the map function raises: all are mapped when it works again."""
+    broken = True
+
+    def requests(event: AnyEvent) -> Any:
+        if broken:
+            raise RuntimeError("down")
+        return [Request(*event.view.key)]
+
+    async with Fed(Funcs(create=requests, update=requests, delete=requests)) as fed:
+        for number in range(3000):
+            fed.feeder.dispatch(deleted(view(f"o{number}")))
+        fed.feeder.dispatch(created(view("o0")))  # it is created again
+        await asyncio.sleep(20)
+        broken = False
+        await asyncio.sleep(60)
+        assert len(set(fed.taken())) == 3000
+        assert fed.feeder.counts["given_up"] == 0
+        assert not fed.feeder._pending_retries
+        assert not fed.feeder._deleted

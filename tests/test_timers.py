@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -136,3 +137,45 @@ def test_wrong_arguments_are_refused() -> None:
         TimerSource(0, [A])
     with pytest.raises(UsageError, match="async def"):
         PollSource(dict, 1)  # type: ignore[arg-type,return-value]
+
+
+async def test_a_poll_sees_values_that_are_changed_in_place() -> None:
+    """The system returns the same objects each time. One without a value-based equality counts as unchanged."""
+    identity = object()
+    state: dict[Any, Any] = {A: {"count": 1}, B: {"count": 1}, C: threading.Lock(), Request("ns", "d"): identity}
+
+    async def poll() -> dict[Any, Any]:
+        return state
+
+    queue: WorkQueue[Any] = WorkQueue()
+    source = PollSource(poll, 10, jitter=0)
+    await source.start(queue)
+    await asyncio.sleep(1)
+    taken(queue)
+    state[A]["count"] = 2
+    await asyncio.sleep(10)
+    assert taken(queue) == [("a", "update")]
+    await source.aclose()
+
+
+async def test_a_poll_value_that_cannot_be_compared_is_queued_alone() -> None:
+    """Other requests of the same poll are compared as usual."""
+
+    class Incomparable:
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("ambiguous")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    queue: WorkQueue[Any] = WorkQueue()
+
+    async def poll() -> dict[Any, Any]:
+        return {A: Incomparable(), B: 1}
+
+    source = PollSource(poll, 10, jitter=0)
+    await source.start(queue)
+    await asyncio.sleep(1)
+    taken(queue)
+    await asyncio.sleep(10)
+    assert taken(queue) == [("a", "update")]
+    await source.aclose()

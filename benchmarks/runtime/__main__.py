@@ -1,7 +1,8 @@
 """Longer runs of opsdk's runtime alone: ``python -m benchmarks.runtime NAME [ARGUMENTS]``.
 
 ``failover [ROUNDS]`` plays failovers with real processes, about 15 s a round. ``churn [SECONDS]`` lets an operator
-follow a server that changes and breaks. ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
+follow a server that changes and breaks; ``churn --names NAMES`` prints its memory while as many objects come and go.
+``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
 ``children`` compares declared children with live ones. ``page [OBJECTS]`` loads the web page of Norman.
 ``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4 processes. ``sql [OBJECTS]`` pages through a `SqlStore` on
 SQLite and PostgreSQL. ``stalls`` measures the event loop. ``steve [OBJECTS]`` pages through Pods, in a list and through
@@ -34,13 +35,17 @@ _DEFAULTS: dict[str, list[int]] = {
 
 def main() -> None:
     """Run what the command line names; numbers replace the defaults from the left."""
-    name, numbers = "".join(sys.argv[1:2]), [int(text) for text in sys.argv[2:]]
+    name, arguments = "".join(sys.argv[1:2]), sys.argv[2:]
+    by_names = name == "churn" and arguments[:1] == ["--names"]
+    numbers = [int(text) for text in arguments[1:] or ["100000"]] if by_names else [int(text) for text in arguments]
     if name not in _DEFAULTS:
         sys.exit(__doc__)
     # Only this one: others need extras, or a sample on the path.
     module = importlib.import_module(f"benchmarks.runtime.{name}")
     if name == "stalls":
         module.main()
+    elif by_names:
+        asyncio.run(module.run_names(*numbers))
     else:
         asyncio.run(module.run(*numbers, *_DEFAULTS[name][len(numbers) :]))
 

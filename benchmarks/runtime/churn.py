@@ -1,15 +1,22 @@
-"""An operator under hours of churn: ``python -m benchmarks.runtime churn [SECONDS]``.
+"""An operator under churn: ``python -m benchmarks.runtime churn [SECONDS]`` or ``churn --names NAMES``.
 
 A server in a process of its own changes 200 objects a second, fails 5 % of the requests, drops its watches, compacts
 and restarts. Each minute the churn pauses for a moment; then the operator's store must equal the server, and each
 object's last state must have been reconciled. Prints memory and counts for each check, and fails at a difference.
+
+With ``--names``, so many distinct objects are created and deleted under a leader and a standby in one process. The
+leader applies a child for each and records Events; a map function raises for each. Prints the resident memory, and its
+slope in bytes for each name over the second half; fails above 200.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import logging
 import re
+import statistics
 import sys
 import tempfile
 import time
@@ -17,13 +24,27 @@ from pathlib import Path
 
 from envtest.environment import Environment
 from envtest.testing.effects import Fail
-from opsdk import Client, Cluster, ObjectMeta, Operator, Request, load_config
-from opsdk.api.core.v1 import ConfigMap
+from opsdk import (
+    Client,
+    Cluster,
+    Context,
+    ObjectMeta,
+    Operator,
+    OperatorOptions,
+    Request,
+    WatchSpec,
+    load_config,
+    metadata_only,
+)
+from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.errors import OpsdkError
 
 RATE = 200
 OBJECTS = 500
 PAUSE_EVERY = 60.0
+BATCH = 100
+STEPS = 20
+MAX_SLOPE = 200.0
 
 
 async def serve(seconds: float) -> None:
@@ -180,5 +201,96 @@ async def _check(operator: Operator, reconciled: dict[str, str], minute: float) 
     print(f"  {minute:6.1f}  {len(store):8} {counts['list']:7} {counts['watch']:8} {resident():8.1f}", flush=True)
 
 
+async def serve_names(names: int) -> None:
+    """Create and delete `names` objects, a batch at a time.
+
+    Writes a kubeconfig to stdout as one line of JSON, and the number of names after each twentieth. Begins at a line on
+    stdin, and ends at the second one.
+    """
+    async with Environment(controllers=["garbage-collector-controller"]) as env, Cluster(env.config) as cluster:
+        web = await env.serve()
+        user = env.add_user("operator", groups=["system:masters"])
+        print(json.dumps(user.kubeconfig(web)), flush=True)
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        await reader.readline()
+        step = max(names // STEPS, BATCH)
+        for begin in range(0, names, BATCH):
+            metas = [ObjectMeta(name=f"n{begin + number}", namespace="default") for number in range(BATCH)]
+            objects = [await cluster.uncached.create(ConfigMap(metadata=meta)) for meta in metas]
+            await _wait_for_children(cluster.uncached, BATCH)
+            for obj in objects:
+                await cluster.uncached.delete(obj)
+            await _wait_for_children(cluster.uncached, 0)
+            if (begin + BATCH) % step == 0:
+                print(begin + BATCH, flush=True)
+        await reader.readline()
+
+
+async def _wait_for_children(client: Client, count: int) -> None:
+    """Return when the operator has made `count` children, or the garbage collector has deleted them."""
+    while len(await client.list(metadata_only(Secret), namespace="default")) != count:
+        await asyncio.sleep(0.05)
+
+
+def _replica(name: str) -> Operator:
+    options = OperatorOptions(
+        leader_election=True, leader_election_id="churn", leader_election_namespace="default", journal_size=100
+    )
+    operator = Operator(name, options)
+
+    def broken(obj: Secret) -> list[Request]:
+        raise RuntimeError(f"no request for {obj.metadata.name}")
+
+    @operator.reconciler(ConfigMap, owns=[Secret], watches=[WatchSpec(kind=Secret, handler=broken)])
+    async def reconcile(obj: ConfigMap, ctx: Context) -> None:
+        if obj.metadata.namespace != "default" or not obj.metadata.name.startswith("n"):
+            return
+        await ctx.apply(Secret(metadata=ObjectMeta(name=obj.metadata.name), string_data={"name": obj.metadata.name}))
+        if obj.metadata.name.endswith("0"):
+            ctx.event("Applied", "applied the secret")
+
+    return operator
+
+
+async def run_names(names: int) -> None:
+    """Run a leader and a standby against a server with `names` short-lived objects."""
+    logging.getLogger("opsdk").setLevel(logging.CRITICAL)
+    pipe = asyncio.subprocess.PIPE
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.runtime.churn", "--names", str(names), stdin=pipe, stdout=pipe
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with tempfile.NamedTemporaryFile("w", suffix=".kubeconfig") as kubeconfig:
+        kubeconfig.write(json.loads(await server.stdout.readline()))
+        kubeconfig.flush()
+        config = load_config(kubeconfig=kubeconfig.name)
+    tasks = []
+    for name in ("leader", "standby"):
+        tasks.append(asyncio.create_task(_replica(name).start(config)))
+        await asyncio.sleep(3)
+    samples: list[tuple[int, float]] = []
+    print("     names   RSS MB   tasks")
+    try:
+        server.stdin.write(b"\n")
+        while not samples or samples[-1][0] < names - names % BATCH:
+            count = int(await server.stdout.readline())
+            gc.collect()
+            samples.append((count, resident()))
+            print(f"  {count:8} {samples[-1][1]:8.1f} {len(asyncio.all_tasks()):7}", flush=True)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        server.stdin.write(b"\n")
+        await server.wait()
+    late = samples[len(samples) // 2 :]
+    slope = statistics.linear_regression(*zip(*late, strict=True)).slope * 1024 * 1024 if len(late) > 1 else 0.0
+    print(f"  slope: {slope:.0f} bytes for each name, over the second half")
+    if slope > MAX_SLOPE:
+        raise AssertionError(f"the memory grows by {slope:.0f} bytes for each name, more than {MAX_SLOPE:.0f}")
+
+
 if __name__ == "__main__":
-    asyncio.run(serve(float(sys.argv[1])))
+    asyncio.run(serve_names(int(sys.argv[2])) if sys.argv[1] == "--names" else serve(float(sys.argv[1])))

@@ -27,7 +27,7 @@ from opsdk.apimachinery.object import (
     shared_tree,
 )
 from opsdk.errors import DecodeError, EncodeError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -76,7 +76,7 @@ def decode(data: bytes, kind: Kind[T], *, bounds: bool = False) -> T:
     """
     try:
         obj = _decode(data, kind.representation, bounds=bounds)
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except JSON_ERRORS as error:
         head = _head(data)
         if head.kind and kind.representation is not PartialObjectMetadata:
             # If the kind differs, report that instead of a field error.
@@ -120,7 +120,7 @@ def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
     """Decode one object of `kind` from a JSON tree, which the object may share. Raises `DecodeError`."""
     try:
         obj = convert(tree, kind.representation)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except JSON_ERRORS as error:
         raise DecodeError(f"{kind.gvk} {_name(msgspec.json.encode(tree))}: {error}") from error
     retain_unknown_fields(obj, tree)
     return _with_kind(obj, kind, b"")
@@ -143,7 +143,7 @@ def split_list(data: bytes) -> tuple[list[bytes], ListMeta]:
     """Return the items of a list response, each as bytes, and the list's metadata. Raises `DecodeError`."""
     try:
         raw = msgspec.json.decode(data, type=_RawList)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except JSON_ERRORS as error:
         raise DecodeError(f"expected a list: {error}; it starts with {data[:80]!r}") from error
     if isinstance(raw.items, msgspec.UnsetType) and not raw.kind.endswith("List"):
         raise DecodeError(f"expected a list, got kind {raw.kind or '(none)'}; it starts with {data[:80]!r}")
@@ -159,7 +159,7 @@ def decode_partial(data: bytes) -> PartialObjectMetadata:
     """Decode only the kind, as it is sent, and the metadata of an object. Raises `DecodeError`."""
     try:
         return _decode(data, PartialObjectMetadata)
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+    except JSON_ERRORS as error:
         raise DecodeError(f"unreadable metadata of {_name(data)}: {error}") from error
 
 
@@ -172,7 +172,7 @@ def peek_key(data: bytes) -> ObjectKey:
 def _head(data: bytes) -> _Head:
     try:
         return msgspec.json.decode(data, type=_Head)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except JSON_ERRORS:
         return _Head()
 
 

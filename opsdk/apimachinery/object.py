@@ -21,8 +21,8 @@ from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
 from opsdk.apimachinery.unbounded import convert_unbounded
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
-from opsdk.errors import EncodeError, UsageError
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.errors import DecodeError, EncodeError, UsageError
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
 
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
@@ -246,8 +246,8 @@ class _StatusWritten(msgspec.Struct, frozen=True):
 
     def tree(self) -> JsonObject:
         """Return the tree that was read, with the status that was written."""
-        tree: JsonObject = msgspec.json.decode(self.read)
-        tree["status"] = msgspec.json.decode(self.response).get("status")
+        tree: JsonObject = _decode_tree(self.read)
+        tree["status"] = _decode_tree(self.response).get("status")
         tree.setdefault("metadata", {})["resourceVersion"] = self.resource_version
         return tree
 
@@ -295,12 +295,15 @@ def retain_status(obj: Any, response: Any) -> None:
 
 
 def _only_status_differs(read: bytes, received: bytes) -> bool:
-    before, after = _COMPARED.decode(read).metadata, _COMPARED.decode(received).metadata
+    try:
+        before, after = _COMPARED.decode(read).metadata, _COMPARED.decode(received).metadata
+    except JSON_ERRORS:  # the classes may ignore what does not decode
+        return False
     if before != after:
         return False
     if after.generation:  # the server counts changes of everything but metadata and status
         return True
-    ignored_trees = [{**msgspec.json.decode(data), "metadata": None, "status": None} for data in (read, received)]
+    ignored_trees = [{**_decode_tree(data), "metadata": None, "status": None} for data in (read, received)]
     return bool(ignored_trees[0] == ignored_trees[1])
 
 
@@ -314,7 +317,15 @@ def origin_of(obj: AnyObject) -> JsonObject | None:
     origin: JsonObject | bytes | _StatusWritten | None = obj.__dict__.get(ORIGIN)
     if isinstance(origin, _StatusWritten):
         return origin.tree()
-    return msgspec.json.decode(origin, type=JsonObject) if isinstance(origin, bytes) else origin
+    return _decode_tree(origin) if isinstance(origin, bytes) else origin
+
+
+def _decode_tree(data: bytes) -> JsonObject:
+    """Decode a whole object. A class ignores fields that it does not have, so their values are decoded only here."""
+    try:
+        return msgspec.json.decode(data, type=JsonObject)
+    except JSON_ERRORS as error:
+        raise DecodeError(f"unreadable object: {error}: it starts with {data[:80]!r}") from error
 
 
 class _StatusOnly(msgspec.Struct):

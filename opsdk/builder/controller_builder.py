@@ -5,7 +5,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Generic, Self, TypeVar, cast
 
 import msgspec
@@ -26,7 +26,7 @@ from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, Even
 from opsdk.loading import on_first_use
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
-from opsdk.predicates import PredicateFunc
+from opsdk.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.sources import EventSource, KindSource, SyncPolicy
 from opsdk.telemetry.records import TelemetryHook
 
@@ -267,7 +267,9 @@ class ControllerBuilder(Generic[T]):
     def _kind_sources(self) -> list[EventSource]:
         sources: list[EventSource] = []
         if self._kind is not None:
-            sources.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates, None))
+            sources.append(
+                self._source(self._kind, EnqueueRequestForObject(), self._predicates, None, self._finalizers)
+            )
             for owned in self._owns:
                 handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
                 sources.append(self._source(owned.kind, handler, owned.predicates, owned.sync_policy))
@@ -283,8 +285,11 @@ class ControllerBuilder(Generic[T]):
         handler: EventHandler,
         predicates: Sequence[PredicateFunc],
         sync_policy: SyncPolicy | None,
+        finalizers: Collection[str] = (),
     ) -> EventSource:
         passed = (*self._filters, *predicates)
+        if passed and finalizers:
+            passed = (any_of(begins_deletion(finalizers), all_of(*passed)),)
         return KindSource(self._cache, kind, handler, predicates=passed, sync_policy=sync_policy, clock=self._clock)
 
 

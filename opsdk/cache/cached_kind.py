@@ -6,8 +6,10 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cache/multi_namespace_cache.go
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.health import InformerHealth
@@ -27,6 +29,8 @@ class CachedKind:
         self.informers = dict(informers)
         self.metadata_only = metadata_only
         self._registrations: list[KindRegistration] = []
+        self._removal_observers: list[weakref.WeakMethod[Callable[[GroupVersionKind, ObjectKey], None]]] = []
+        self._removals: KindRegistration | None = None
         self.pinned = False
         """True for a kind that a read or `Cache.informer_for` requested: it outlives its handlers."""
 
@@ -42,7 +46,8 @@ class CachedKind:
     @property
     def used(self) -> bool:
         """Whether the informers are pinned or have handlers."""
-        return self.pinned or any(informer.handlers for informer in self.informers.values())
+        observers = 1 if self._removals is not None else 0
+        return self.pinned or any(informer.handlers > observers for informer in self.informers.values())
 
     async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
         """Return when every informer has its initial list. Arguments and errors as `Informer.wait_synced`."""
@@ -63,6 +68,23 @@ class CachedKind:
         for informer in self.informers.values():
             registration.attach(informer)
         return registration
+
+    def observe_removals(self, observer: Callable[[GroupVersionKind, ObjectKey], None]) -> None:
+        """Call a bound method with kind and key of each object that leaves the cache.
+
+        The method's object is referenced weakly, and does not keep the informers running.
+        """
+        self._removal_observers = [known for known in self._removal_observers if known() is not None]
+        self._removal_observers.append(weakref.WeakMethod(observer))
+        if self._removals is None:
+            self._removals = self.add_handler(self._on_removal)
+
+    def _on_removal(self, delta: Delta) -> None:
+        if delta.change is not DeltaType.DELETED:
+            return
+        for reference in self._removal_observers:
+            if (observer := reference()) is not None:
+                observer(self.gvk, delta.entry.key)
 
     def replace_informer(self, namespace: str, informer: Informer | None) -> Informer | None:
         """Replace or remove the informer of a namespace. Returns the old one; the caller closes it.
@@ -129,6 +151,16 @@ class KindRegistration:
                 informer.call_handler(
                     self._handler, Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True)
                 )
+
+    def replay(self) -> None:
+        """Deliver all existing objects as ADDED once more, after the deltas that wait.
+
+        An informer without its initial list delivers that list as usual.
+        """
+        for informer, registration in self._registrations.items():
+            if informer.has_synced:
+                entries = informer.store.entries(own_writes=False)
+                registration.replay(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
 
     @property
     def has_synced(self) -> bool:

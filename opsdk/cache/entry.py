@@ -8,7 +8,6 @@ Upstream: k8s.io/client-go/tools/cache/index.go (v1.36)
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from opsdk.aio.containment import contain
 from opsdk.apimachinery.codec import decode_partial
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
@@ -143,7 +143,8 @@ def make_entry(
     if transform is not None:
         try:
             data, meta = _apply_transform(data, meta, transform)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
+        except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+            contain(error)
             problems.append(Problem(key, error, TRANSFORM))
     indexed: dict[str, tuple[str, ...]] = {}
     for name, indexer in indexers.items() if indexers else ():  # before the compression: they read the JSON
@@ -196,7 +197,8 @@ def _index_values(key: ObjectKey, data: bytes, name: str, indexer: Indexer) -> t
         for value in values:
             if not isinstance(value, str):
                 raise UsageError(f"index {name!r} returned {value!r}: index functions return strings")  # noqa: TRY301 - one way out
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
+    except BaseException as error:  # noqa: BLE001 - a user function may raise anything
+        contain(error)
         return Problem(key, error, index_function(name))
     return values
 

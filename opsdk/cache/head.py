@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from opsdk.apimachinery.codec import decode_partial
+from opsdk.structured_merge.value import JSON_ERRORS
 
 
 class OwnerHead(msgspec.Struct, rename="camel", gc=False):
@@ -53,7 +54,7 @@ def decode_head(data: bytes) -> ObjectHead:
     """
     try:
         return _DECODER.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except JSON_ERRORS:
         # A null in place of a string, or not an object: `decode_partial` handles both.
         partial = decode_partial(data)
     meta = partial.metadata

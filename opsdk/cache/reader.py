@@ -24,6 +24,7 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.cache.slicer import Slicer
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions
+from opsdk.client.ports import RemovalObserver
 from opsdk.errors import DecodeError, Details, NotFoundError, RequestInfo, StaleCacheError, UsageError
 from opsdk.telemetry.activity import current_activity
 
@@ -56,6 +57,14 @@ class CachedReader:
                 return await self._list(operation)
             case _:
                 raise UsageError(f"a cached reader cannot {type(operation).__name__.lower()}")
+
+    def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
+        """See `opsdk.client.ports.observe_removals`."""
+        cached = self.cache.existing(kind)
+        if cached is None:
+            return False
+        cached.observe_removals(observer)
+        return True
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Raise `UsageError`: use handlers to watch informers."""

@@ -73,6 +73,14 @@ class HandlerRegistration:
         """All deltas of the initial list were passed to `deliver`."""
         self._enqueue(None)
 
+    def replay(self, deltas: Iterable[Delta]) -> None:
+        """Deliver the existing objects once more: `has_synced` is False until the handler has received them."""
+        self._initial_pending = True
+        if self._synced is not None and self._synced.done():
+            self._synced = None
+        self._enqueue(iter(deltas))
+        self.complete_initial()
+
     def _enqueue(self, more: Iterator[Delta] | None) -> None:
         if self._removed:
             return
@@ -98,8 +106,9 @@ class HandlerRegistration:
             else:
                 self._backlog.popleft()
                 if deltas is None:
-                    self._initial_pending = False
-                    self._wake()
+                    self._initial_pending = None in self._backlog
+                    if not self._initial_pending:
+                        self._wake()
         return bool(self._backlog)
 
     def remove(self) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from opsdk.errors import UsageError
 from opsdk.options import Options
+from opsdk.structured_merge.value import JSON_ERRORS
 
 _SIZE = 1 << 64
 _OFFSET = 0xCBF29CE484222325
@@ -66,7 +67,7 @@ class HashRange(Options, frozen=True, kw_only=True):
         """Whether an object in JSON lies in the range; True if its metadata is unreadable."""
         try:
             metadata = msgspec.json.decode(data, type=_Object).metadata
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except JSON_ERRORS:
             return True  # the informer reports it
         return self.contains(uid=metadata.uid, namespace=metadata.namespace)
 

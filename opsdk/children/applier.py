@@ -6,12 +6,13 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, kind_of_object, metadata_only
@@ -31,25 +32,30 @@ from opsdk.apimachinery.object import (
     was_decoded,
 )
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
+from opsdk.children.contention import Contention
 from opsdk.children.desired import check_desired
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation, explain
 from opsdk.children.field_types import FieldType
+from opsdk.children.former_owners import FormerOwners
 from opsdk.children.inferred_types import inferred_type
 from opsdk.children.memory import Memory
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
 from opsdk.children.pruning import Identity, PruneVerdict, judge
 from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
+from opsdk.client.ports import observe_removals
 from opsdk.errors import (
     AlreadyOwnedError,
     ConflictError,
+    ContendedError,
     InvalidError,
     NotFoundError,
     PatchError,
     TerminatingError,
     UsageError,
 )
+from opsdk.patch import json_patch
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.schema import Schema
@@ -58,6 +64,11 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
 log = logging.getLogger("opsdk.children")
+
+_Identity = tuple[GroupVersionKind, ObjectKey]
+
+_MAX_BYTES: Final = 64 << 20
+"""Bytes of the records of one applier, roughly."""
 
 _DELETE_ATTEMPTS: Final = 5
 """A pruned object may change between read and delete. More changes than this mean a loop of another writer."""
@@ -113,6 +124,7 @@ class _ApplyRecord(msgspec.Struct, frozen=True):
         digest: of the desired object.
         remaining: the differences that remained after the last apply.
         owned: the fields of the last apply.
+        previous_digest: of the desired object before, or b"".
     """
 
     uid: str
@@ -121,6 +133,11 @@ class _ApplyRecord(msgspec.Struct, frozen=True):
     digest: bytes
     remaining: _RemainingDifferences
     owned: FieldSet
+    previous_digest: bytes = b""
+
+    def weight(self) -> int:
+        """Return the bytes of the record, roughly."""
+        return 1000 + self.owned.weight()
 
     def is_at(self, live: KubeObject) -> bool:
         """Whether the live object has not changed since."""
@@ -154,7 +171,12 @@ class Applier:
         drift: the reaction to a change of an applied field by another manager.
         on_write: is called with the explanation of each write, before the write. It must not raise.
         crds: CustomResourceDefinitions as JSON trees, for the schemas of unstructured objects.
-        size: how many objects are remembered. More objects cost time, and some a request.
+        size: how many objects are remembered, in at most 64 MiB. More objects cost time, and some a request. An object
+            that leaves the client's cache is forgotten.
+        former_field_owners: field managers whose fields are taken over, as client-go's csaupgrade does: former names of
+            the operator. With `field_owner` itself, the fields of its updates, such as a ``create``, are taken over.
+        former_applier: a field manager whose applies only are taken over.
+        clock: source of time.
     """
 
     def __init__(
@@ -166,17 +188,26 @@ class Applier:
         on_write: Callable[[Explanation], None] | None = None,
         crds: Sequence[Mapping[str, JsonValue]] = (),
         size: int = 100_000,
+        former_field_owners: Collection[str] = (),
+        former_applier: str = "",
+        clock: Clock = LOOP_CLOCK,
     ) -> None:
         if not field_owner:
             raise UsageError("an Applier needs a field_owner: the name of the operator, for example")
         self._client = client
         self._owner = field_owner
+        self._former = FormerOwners(field_owner, tuple(former_field_owners), former_applier)
+        self._clock = clock
+        self._contentions: Memory[_Identity, Contention] = Memory(4096)
         self._drift = drift
         self._on_write = on_write
         self._types = TypeResolver(client.scheme, crds)
-        self._apply_records: Memory[tuple[GroupVersionKind, ObjectKey], _ApplyRecord] = Memory(size)
+        self._apply_records: Memory[_Identity, _ApplyRecord] = Memory(
+            size, weigh=_ApplyRecord.weight, max_bytes=_MAX_BYTES
+        )
         self._owned_fields: Memory[bytes, FieldSet] = Memory(min(size, 4096))
-        self._foreign: Memory[tuple[str, str], bool] = Memory(size)
+        self._foreign: Memory[_Identity, tuple[str, str]] = Memory(min(size, 4096))
+        self._observed: set[GroupVersionKind] = set()
 
     # -------------------------------------------------------------- applying
     async def apply(self, desired: T, *, owner: KubeObject | None = None, force: bool = True) -> T:
@@ -190,6 +221,7 @@ class Applier:
 
         Raises:
             AlreadyOwnedError: another object is the controller. Nothing is sent.
+            ContendedError: another writer undoes the same apply again and again. The next write waits.
             ConflictError: other managers own fields with different values, and `force` is False.
             TerminatingError: the live object is being deleted. Retry: the object is created again when it is gone.
             UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.
@@ -212,30 +244,76 @@ class Applier:
         if live is None:
             return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
         _check_live(live, owner)
-        record = self._apply_records.get((gvk, key))  # another task may have applied it concurrently
+        return await self._repair(declared, kind, live, owner=owner, force=force)
+
+    async def _repair(self, declared: _Declared, kind: Kind[T], live: T, *, owner: KubeObject | None, force: bool) -> T:
+        """Write the difference between the live object and the desired one, if there is any."""
+        record = self._apply_records.get((declared.gvk, declared.key))  # another task may have applied it concurrently
         if record is not None and record.digest == declared.digest and record.is_at(live):
             return live
-        comparison, owned, schema = self._compare(_live_tree(live), declared)
+        tree = _live_tree(live)
+        applied = self._former.owner_in(tree)
+        if applied is None:
+            live, tree = await self._take_over(tree, kind)
+        comparison, owned, schema = self._compare(tree, declared, applied)
         if self._is_up_to_date(declared, live, comparison, record):
-            self._remember(
-                declared, live, record.remaining if record and comparison.differences else _NO_DIFFERENCES, owned
-            )
+            remaining = record.remaining if record and comparison.differences else _NO_DIFFERENCES
+            self._remember(declared, kind, live, remaining, owned)
             return live
-        previous = record.owned if record is not None and record.uid == live.metadata.uid else None
-        explanation = explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
+        uid = live.metadata.uid
+        previous = record.owned if record is not None and record.uid == uid else None
+        reasons_for = applied or self._owner
+        explanation = explain(comparison, declared.gvk, declared.key, field_owner=reasons_for, previous=previous)
         if self._drift is Drift.LEAVE and explanation.drifted:
             if len(explanation.drifted) == len(explanation.changes):
                 self._report(replace(explanation, written=False))
-                self._remember(declared, live, _RemainingDifferences.of(comparison), previous or owned)
+                self._remember(declared, kind, live, _RemainingDifferences.of(comparison), previous or owned)
                 return live
             declared = _without_drift(declared, comparison, explanation, schema)
             explanation = explanation.without_drift()
+        self._slow_down(declared, uid, record, explanation)
+        if applied not in (None, self._owner):
+            await self._take_over(tree, kind)
         return await self._write(declared, kind, explanation, owner=owner, force=force)
+
+    def _slow_down(self, declared: _Declared, uid: str, record: _ApplyRecord | None, explanation: Explanation) -> None:
+        """Count a write of an unchanged desired object. Raises `ContendedError` while the next one must wait."""
+        if record is None or record.uid != uid:
+            return
+        identity, now = (declared.gvk, declared.key), self._clock.now()
+        if declared.digest not in (record.digest, record.previous_digest):
+            self._contentions.forget(identity)
+            return
+        contention = self._contentions.get(identity) or Contention()
+        self._contentions[identity] = contention
+        wait = contention.wait(now=now)
+        others = sorted({change.manager for change in explanation.changes if change.manager}) or [self._owner]
+        text = (
+            f"{declared.gvk.kind} {declared.key}: the field managers {self._owner} and {', '.join(others)} each apply "
+            f"again after the other: {explanation}"
+        )
+        if wait > 0:
+            raise ContendedError(f"{text}; next write in {wait:.3g} s")
+        contention.written(now=now)
+        if contention.delay:
+            log.warning("%s; the next write waits for %g s", text, contention.delay)
+
+    async def _take_over(self, tree: JsonObject, kind: Kind[T]) -> tuple[T, JsonObject]:
+        """Move the fields of former field managers to the own one, and return the live object with its tree."""
+        sent = Unstructured.from_tree(tree)
+        self._report(Explanation(gvk=kind.gvk, key=key_of(sent), reason=ApplyReason.TAKEN_OVER))
+        await self._client.patch(sent, json_patch(self._former.patch(tree)), field_owner=self._owner)
+        live_tree = _live_tree(sent)
+        return decode_tree(live_tree, kind), live_tree
 
     @property
     def field_owner(self) -> str:
         """The field manager of all applies."""
         return self._owner
+
+    def is_own(self, manager: str) -> bool:
+        """Whether a field manager of applies is the own one, or a former one."""
+        return manager == self._owner or manager in self._former
 
     async def pending(self, desired: T, *, owner: KubeObject | None = None) -> Explanation | None:
         """Return the reason for a write of `apply`, or None if it would send none. No writes; raises as `apply`."""
@@ -248,11 +326,15 @@ class Applier:
         record = self._apply_records.get((kind.gvk, key))
         if record is not None and record.digest == declared.digest and record.is_at(live):
             return None
-        comparison, _, _ = self._compare(_live_tree(live), declared)
+        tree = _live_tree(live)
+        applied = self._former.owner_in(tree)
+        if applied is None:
+            return Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.TAKEN_OVER)
+        comparison, _, _ = self._compare(tree, declared, applied)
         if self._is_up_to_date(declared, live, comparison, record):
             return None
         previous = record.owned if record is not None and record.uid == live.metadata.uid else None
-        return explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
+        return explain(comparison, declared.gvk, declared.key, field_owner=applied, previous=previous)
 
     def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> _Declared:
         if isinstance(desired, PartialObjectMetadata):
@@ -272,23 +354,27 @@ class Applier:
         if digest not in self._owned_fields:
             check_desired(tree, gvk, key, resolved)
             if resolved is not None:
-                own = _fields_to_own(tree, resolved.field_type, resolved.ignored)
+                own = _fields_to_own(tree, resolved.field_type, resolved.ignored).shared()
                 self._owned_fields.remember(digest, own)
         return _Declared(gvk, key, source, tree, digest, resolved)
 
-    def _compare(self, live: JsonObject, declared: _Declared) -> tuple[ApplyComparison, FieldSet, Schema]:
+    def _compare(
+        self, live: JsonObject, declared: _Declared, applied: str | None = None
+    ) -> tuple[ApplyComparison, FieldSet, Schema]:
+        """Compare as `applied`, the field manager of the last apply; None is the own one."""
+        applied = applied or self._owner
         resolved, tree = declared.resolved, declared.tree
         if resolved is not None:
             field_type, ignored = resolved.field_type, resolved.ignored
             to_own = self._owned_fields.get(declared.digest)
         else:
-            own = applied_by(managers_of(live), self._owner)
+            own = applied_by(managers_of(live), applied)
             owned = own.fields if own is not None else EMPTY
             field_type, to_own = inferred_type(owned, tree), None
             ignored = EMPTY if "f:status" in owned.members | owned.children.keys() else STATUS
         if to_own is None:
-            to_own = _fields_to_own(tree, field_type, ignored)
-        result = compare(live, tree, field_type, to_own=to_own, field_owner=self._owner, ignored=ignored)
+            to_own = _fields_to_own(tree, field_type, ignored).shared()
+        result = compare(live, tree, field_type, to_own=to_own, field_owner=applied, ignored=ignored)
         return result, to_own, field_type.schema
 
     def _is_up_to_date(
@@ -322,17 +408,41 @@ class Applier:
         if sent.metadata.deletion_timestamp is not None:
             raise _terminating(sent)
         comparison, owned, _ = self._compare(live_tree, declared)
-        self._remember(declared, sent, _RemainingDifferences.of(comparison), owned)
+        self._remember(declared, kind, sent, _RemainingDifferences.of(comparison), owned)
         return decode_tree(live_tree, kind)
 
     def _remember(
-        self, declared: _Declared, live: KubeObject, remaining: _RemainingDifferences, owned: FieldSet
+        self,
+        declared: _Declared,
+        kind: Kind[Any],
+        live: KubeObject,
+        remaining: _RemainingDifferences,
+        owned: FieldSet,
     ) -> None:
         meta = live.metadata
+        self._observe(kind)
+        previous = self._apply_records.get((declared.gvk, declared.key))
+        if previous is not None and previous.digest != declared.digest:
+            self._owned_fields.forget(previous.digest)
+        before = b"" if previous is None else previous.digest
+        if previous is not None and previous.digest == declared.digest:
+            before = previous.previous_digest
         self._apply_records.remember(
             (declared.gvk, declared.key),
-            _ApplyRecord(meta.uid, meta.resource_version, declared.source, declared.digest, remaining, owned),
+            _ApplyRecord(meta.uid, meta.resource_version, declared.source, declared.digest, remaining, owned, before),
         )
+
+    def _observe(self, kind: Kind[Any]) -> None:
+        """Forget the objects of a kind when they leave the cache. Without a cache, the limits bound the memory."""
+        if kind.gvk not in self._observed and observe_removals(self._client.executor, kind, self._forget):
+            self._observed.add(kind.gvk)
+
+    def _forget(self, gvk: GroupVersionKind, key: ObjectKey) -> None:
+        record = self._apply_records.forget((gvk, key))
+        if record is not None:
+            self._owned_fields.forget(record.digest)
+        self._foreign.forget((gvk, key))
+        self._contentions.forget((gvk, key))
 
     def _report(self, explanation: Explanation) -> None:
         log.debug("%s", explanation)
@@ -406,14 +516,16 @@ class Applier:
         # Most objects are desired: without them, nothing is decoded.
         keys = frozenset([key for group_kind, key in desired if group_kind == kind.gvk.group_kind])
         for obj in await self._client.list(kind, namespace=namespace, owner_uid=uid, exclude=keys):
-            verdict = judge(obj, owner=owner, field_owner=self._owner, desired=desired)
-            if verdict is PruneVerdict.KEEP or (obj.metadata.uid, obj.metadata.resource_version) in self._foreign:
+            verdict = judge(obj, owner=owner, field_owner=self._owner, former=self._former, desired=desired)
+            identity, version = (kind.gvk, key_of(obj)), (obj.metadata.uid, obj.metadata.resource_version)
+            if verdict is PruneVerdict.KEEP or self._foreign.get(identity) == version:
                 continue
             if verdict is PruneVerdict.DELETE and await self._delete(obj):
                 continue
             # The cache is stale or strips managedFields, so check the server's metadata.
             if not await self._prune_uncached(metadata_only(kind), key_of(obj), owner, desired):
-                self._foreign.remember((obj.metadata.uid, obj.metadata.resource_version), True)
+                self._observe(kind)
+                self._foreign.remember(identity, version)
 
     async def _prune_uncached(
         self, kind: Kind[PartialObjectMetadata], key: ObjectKey, owner: KubeObject, desired: frozenset[Identity]
@@ -423,7 +535,7 @@ class Applier:
             current = await self._client.get_or_none(kind, key, uncached=True)
             if current is None:
                 return True
-            verdict = judge(current, owner=owner, field_owner=self._owner, desired=desired)
+            verdict = judge(current, owner=owner, field_owner=self._owner, former=self._former, desired=desired)
             if verdict is not PruneVerdict.DELETE:
                 return False
             if await self._delete(current):
@@ -443,7 +555,7 @@ class Applier:
             log.debug("%s %s is deleted already", gvk.kind, key)
         else:
             self._report(Explanation(gvk=gvk, key=key, reason=ApplyReason.PRUNED))
-        self._apply_records.pop((gvk, key), None)
+        self._forget(gvk, key)
         return True
 
 

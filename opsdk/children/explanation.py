@@ -119,6 +119,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
             return f"{subject}: created"
         if self.reason is ApplyReason.PRUNED:
             return f"{subject}: deleted, it is no longer desired"
+        if self.reason is ApplyReason.TAKEN_OVER and not self.changes:
+            return f"{subject}: the fields of former field managers are taken over"
         if not self.changes:
             return f"{subject}: applied, the owners of its fields are unknown"
         rest = len(self.changes) - _MAX_CHANGES

@@ -58,7 +58,7 @@ class OwnerEntry(msgspec.Struct, frozen=True, kw_only=True):
 @lru_cache(maxsize=4096)  # sets repeat until their manager's next write; a few KB each
 def _decoded(wire: bytes) -> FieldSet:
     try:
-        return FieldSet.from_fields_v1(msgspec.json.decode(wire))
+        return FieldSet.from_fields_v1(msgspec.json.decode(wire)).shared()
     except DecodeError:
         return EMPTY
 

@@ -30,13 +30,21 @@ def identity_of(obj: KubeObject) -> Identity:
     return gvk_of(obj).group_kind, key_of(obj)
 
 
-def judge(obj: KubeObject, *, owner: KubeObject, field_owner: str, desired: Container[Identity]) -> PruneVerdict:
-    """Return the decision for `obj`, an object in any representation."""
+def judge(
+    obj: KubeObject,
+    *,
+    owner: KubeObject,
+    field_owner: str,
+    desired: Container[Identity],
+    former: Container[str] = (),
+) -> PruneVerdict:
+    """Return the decision for `obj`, an object in any representation. `former` has former names of `field_owner`."""
     meta = obj.metadata
     # The most frequent case first: most objects are desired.
     if identity_of(obj) in desired or meta.deletion_timestamp is not None or not is_controlled_by(owner, obj):
         return PruneVerdict.KEEP
     if not meta.managed_fields:
         return PruneVerdict.UNKNOWN
-    applied = any(m.manager == field_owner and m.operation == APPLY and not m.subresource for m in meta.managed_fields)
+    managers = [m.manager for m in meta.managed_fields if m.operation == APPLY and not m.subresource]
+    applied = any(manager == field_owner or manager in former for manager in managers)
     return PruneVerdict.DELETE if applied else PruneVerdict.KEEP

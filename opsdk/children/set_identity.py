@@ -18,7 +18,7 @@ import msgspec
 from opsdk.apimachinery.gvk import GroupKind, GroupVersionKind, ObjectKey
 from opsdk.apimachinery.object import KubeObject, gvk_of, key_of
 from opsdk.errors import UsageError
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
 
 PREFIX: Final = "objectset.rio.cattle.io/"
 ID: Final = f"{PREFIX}id"
@@ -148,7 +148,7 @@ def decode_applied(text: str) -> JsonObject | None:
     try:
         content = text.encode() if text.startswith("{") else _unzip(base64.b64decode(text + "=" * (-len(text) % 4)))
         return msgspec.json.decode(content, type=dict)
-    except (ValueError, zlib.error):  # msgspec's and base64's errors are ValueErrors
+    except (*JSON_ERRORS, zlib.error):
         return None
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.operations import Operation, Watch
+
+RemovalObserver = Callable[[GroupVersionKind, ObjectKey], None]
+"""Gets kind and key of an object. Must not block or raise."""
 
 
 class SeenRevisions(NamedTuple):
@@ -57,3 +61,20 @@ class OperationExecutor(Protocol):
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Return a context manager of watch events. Entering it raises the server's error."""
         ...
+
+
+@runtime_checkable
+class RemovalFeed(Protocol):
+    """An executor that reads from a cache."""
+
+    def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
+        """See `observe_removals`."""
+        ...
+
+
+def observe_removals(executor: OperationExecutor, kind: Kind[Any], observer: RemovalObserver) -> bool:
+    """Call `observer`, a bound method, for each object of `kind` that leaves the cache of an executor.
+
+    The method's object is referenced weakly. Returns False, and does nothing, if the kind is not cached.
+    """
+    return isinstance(executor, RemovalFeed) and executor.observe_removals(kind, observer)

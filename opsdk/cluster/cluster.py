@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "ClusterOptions"]
 
+# The server rejects a longer field manager.
+_MAX_FIELD_OWNER = 128
+
 
 class Cluster(Closing):
     """Transport, mapper, cache, clients and recorder of one API server. A Runnable, and an async context manager.
@@ -111,7 +114,7 @@ class Cluster(Closing):
         )
         self._unrecorded_executor = unrecorded
         self._clock = clock
-        self._appliers: dict[Drift, appliers.Applier] = {}
+        self._appliers: dict[tuple[Drift, str], appliers.Applier] = {}
         self._running = asyncio.Event()
         self._closed = False
         self._context: contextvars.Context | None = None
@@ -170,17 +173,25 @@ class Cluster(Closing):
         """Return another cache of this API server, with informers of its own. Its owner starts and closes it."""
         return Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options, clock=self._clock)
 
-    def applier(self, drift: Drift = Drift.REPAIR) -> appliers.Applier:
-        """Return the `Applier` of children with the cluster's field owner; each `drift` has its own.
+    def applier(self, drift: Drift = Drift.REPAIR, *, controller: str = "") -> appliers.Applier:
+        """Return the `Applier` of children; each `drift` and each controller has its own.
 
-        The journal of reconciles gets the reason of each write.
+        Its field manager is the cluster's field owner, and for a controller ``<field owner>/<controller>``: what one
+        controller no longer applies must not take fields from another one. Children that the field owner applied
+        before are taken over. The journal of reconciles gets the reason of each write.
         """
-        if drift not in self._appliers:
+        if (drift, controller) not in self._appliers:
             owner = self.options.field_owner or self.options.name
-            self._appliers[drift] = appliers.Applier(
-                self.client, field_owner=owner, drift=drift, on_write=_explain_in_journal
+            self._appliers[drift, controller] = appliers.Applier(
+                self.client,
+                field_owner=f"{owner}/{controller}"[:_MAX_FIELD_OWNER] if controller else owner,
+                drift=drift,
+                on_write=_explain_in_journal,
+                former_field_owners=self.options.former_field_owners,
+                former_applier=owner if controller else "",
+                clock=self._clock,
             )
-        return self._appliers[drift]
+        return self._appliers[drift, controller]
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         """See `opsdk.runnable.Debuggable`."""

@@ -16,7 +16,7 @@ from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.reader import CONTINUE_NOT_SUPPORTED
 from opsdk.client.operations import Get, List, Operation, Watch
-from opsdk.client.ports import OperationExecutor
+from opsdk.client.ports import OperationExecutor, RemovalObserver, observe_removals
 
 
 class Delegating:
@@ -61,6 +61,11 @@ class Delegating:
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Watch on the server."""
         return self.direct.watch(operation)
+
+    def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
+        """See `opsdk.client.ports.observe_removals`."""
+        cached = kind.gvk not in self.disable_cache_for and not self._bypass(kind)
+        return cached and observe_removals(self.cached, kind, observer)
 
     def __repr__(self) -> str:
         return f"Delegating(reads: {self.cached!r}, writes: {self.direct!r})"

@@ -144,7 +144,7 @@ class Context(msgspec.Struct, kw_only=True):
         """
         parent = self._parent(owner)
         await self._set_namespaces([desired], parent)
-        return await self.cluster.applier(drift).apply(desired, owner=parent, force=force)
+        return await self.cluster.applier(drift, controller=self.controller).apply(desired, owner=parent, force=force)
 
     async def apply_all(
         self,
@@ -166,7 +166,9 @@ class Context(msgspec.Struct, kw_only=True):
         parent = self._parent(owner)
         assert parent is not None
         await self._set_namespaces(desired, parent)
-        return await self.cluster.applier(drift).apply_all(desired, owner=parent, prune=prune, force=force)
+        return await self.cluster.applier(drift, controller=self.controller).apply_all(
+            desired, owner=parent, prune=prune, force=force
+        )
 
     def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
         if not isinstance(owner, _Owner):

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
+from opsdk.aio.containment import cancellations, is_contained, is_panic
 from opsdk.aio.randomness import UuidSequence
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
@@ -35,6 +36,7 @@ from opsdk.sources import EventSource
 from opsdk.telemetry.activity import Activity
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.context import LogContext, log_context
+from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_failure, log_result, log_started
 from opsdk.telemetry.records import Hooks, Reconciled, ReconcileStarted, TelemetryHook, Workers
@@ -130,6 +132,8 @@ class Controller:
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
         self._start_called = asyncio.Event()
+        self._workers: list[asyncio.Task[None]] = []
+        self._cancelled_workers = False
 
     def needs_leader_election(self) -> bool:
         """Return the option of this name."""
@@ -175,6 +179,7 @@ class Controller:
         self._start_called.set()
         try:
             with log_context(controller=self.name):
+                self.queue.activate()
                 await self._sources.sync()
                 self._synced.set()
                 await self._run_workers()
@@ -182,7 +187,9 @@ class Controller:
             await self._shut_down()
 
     async def warmup(self) -> None:
-        """Start the sources before leadership, so that the queue is full when the workers start.
+        """Start the sources before leadership, so that the caches are full when the workers start.
+
+        The queue of a standby replica keeps no requests for objects: `start` queues what the caches hold.
 
         Runs until `start` takes over. Cancelled before that, it closes the sources. Errors as `start`.
         """
@@ -190,6 +197,7 @@ class Controller:
             return
         try:
             with log_context(controller=self.name):
+                self.queue.stand_by()
                 await self._sources.sync()
                 self._synced.set()
                 await self._start_called.wait()
@@ -221,6 +229,7 @@ class Controller:
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
         self.hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
+        self._workers = workers
         self._ready.set()
         try:
             # Workers end only by shutdown. Any other end is a bug, which must not stay hidden.
@@ -248,6 +257,7 @@ class Controller:
             return
         stuck = ", ".join(str(item) for item in self.queue.core.processing())
         log.warning("controller %s cancels reconciles that did not finish in time: %s", self.name, stuck)
+        self._cancelled_workers = True
         for worker in pending:
             worker.cancel()
         if await wait_ended(pending, _CANCEL_GRACE, self._clock):
@@ -351,6 +361,8 @@ class Controller:
     async def _call_reconciler(self, queue_item: QueueItem[Any], ctx: Context) -> ReconcileEnd:
         item = queue_item.item
         scope: ClockTimeout | None = None
+        task = asyncio.current_task()
+        before = cancellations(task)
         if self._slow_timer is None:
             self._slow_timer = self._clock.call_later(_SLOW_RECONCILE, self._report_slow)
         try:
@@ -359,20 +371,17 @@ class Controller:
             else:
                 async with timeout(self._clock, self.options.reconciliation_timeout) as scope:
                     result = await self.reconciler.reconcile(ctx.request, ctx)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+        except BaseException as error:
+            # Nothing but this controller cancels its workers: a library that cancels its own task must not end one.
+            is_own = task in self._workers and isinstance(error, asyncio.CancelledError) and not self._cancelled_workers
+            if not is_own and not is_contained(error, task=task, cancelling=before):
                 raise
-            # This task was not cancelled: the reconciler raised a CancelledError of its own.
-            notes = {"panicked": True, "timed_out": scope is not None and scope.expired()}
-            return self._requeue.after_failure(self.queue, queue_item, error, notes)
-        except Exception as error:  # noqa: BLE001 - any exception of a reconciler is logged, counted and retried
+            notes = {"timed_out": scope is not None and scope.expired(), "panicked": is_panic(error)}
             if is_terminal(error):
                 log_failure(error, wait=None)
                 self.queue.forget(item)
-                notes = {"terminal": True, "timed_out": (scope is not None and scope.expired())}
-                return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {error}", notes=notes, error=error)
-            notes = {"timed_out": scope is not None and scope.expired()}
+                notes["terminal"] = True
+                return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {text_of(error)}", notes=notes, error=error)
             return self._requeue.after_failure(self.queue, queue_item, error, notes)
         notes = {"timed_out": scope is not None and scope.expired()}
         return self._requeue.after_success(self.queue, queue_item, result, notes)

@@ -6,11 +6,13 @@ Deviates: they run in the order of their registration; upstream's order is rando
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from opsdk.aio.containment import cancellations, contain
 from opsdk.apimachinery.object import KubeObject
 from opsdk.errors import UsageError
 from opsdk.handlers import is_async
@@ -88,12 +90,15 @@ class Finalizers:
         updated = False
         errors: list[Exception] = []
         pending: list[Any] = []
+        task = asyncio.current_task()
+        before = cancellations(task)
         for name, function in self._functions.items():
             if not contains_finalizer(obj, name):
                 continue
             try:
                 outcome = await function(obj, ctx)
-            except Exception as error:  # noqa: BLE001 - returned to the caller, after the object is written
+            except BaseException as raised:  # noqa: BLE001 - returned to the caller, after the object is written
+                error = contain(raised, task=task, cancelling=before)
                 error.add_note(f"in finalizer {name}")
                 errors.append(error)
             else:

@@ -27,7 +27,7 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
         reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
         shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
-        enable_warmup: start the sources before this replica leads, so that its caches and its queue are full when it
+        enable_warmup: start the sources before this replica leads, so that its caches are full when it
             does. Reconciles start with leadership only.
         rate_limiter: delays after failures; default: per key from 5 ms to 1000 s. Each controller gets a copy of its
             own, so that options may be shared.

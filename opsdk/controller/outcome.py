@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from opsdk.aio.containment import leaf_errors
 from opsdk.errors import TerminalError
+from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.records import ReconcileOutcome
 
 # Characters of an error in a cause: a message of the server may quote the whole object.
@@ -34,14 +36,20 @@ class ReconcileEnd(msgspec.Struct, frozen=True):
 
 def shorten_error(error: BaseException) -> str:
     """Return class and message of an error, at most 200 characters."""
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {text_of(error)}"
     return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 3]}..."
 
 
 def is_terminal(error: BaseException | None) -> bool:
     """Whether the error is a `TerminalError`, a group of only such errors, or raised ``from`` one."""
-    if isinstance(error, ExceptionGroup):
-        return all(map(is_terminal, error.exceptions))
-    while error is not None and not isinstance(error, TerminalError):
+    return error is not None and all(map(_has_terminal_cause, leaf_errors(error)))
+
+
+def _has_terminal_cause(error: BaseException | None) -> bool:
+    visited: set[int] = set()  # causes may form a circle
+    while error is not None and id(error) not in visited:
+        if isinstance(error, TerminalError):
+            return True
+        visited.add(id(error))
         error = error.__cause__
-    return error is not None
+    return False

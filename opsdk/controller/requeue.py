@@ -13,6 +13,7 @@ from opsdk.controller.reconcile import Result
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.cause import ReconcileCause
+from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.reconcile_log import log_failure
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
@@ -30,7 +31,7 @@ class RequeuePolicy:
         cause = ReconcileCause("retry", detail=shorten_error(error))
         wait = queue.add_rate_limited(queue_item.item, priority=queue_item.priority, cause=cause)
         log_failure(error, wait=wait)
-        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {error!r}", notes=notes, error=error)
+        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {repr_of(error)}", notes=notes, error=error)
 
     def after_success(
         self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None, notes: Mapping[str, bool]
@@ -43,7 +44,7 @@ class RequeuePolicy:
             delay = f"{result.requeue_seconds:g} s"
             queue.forget(item)
             cause = ReconcileCause("requeue_after", detail=delay)
-            queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause)
+            queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause, timer=True)
             return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay, notes=notes)
         if result is not None and result.requeue:
             queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))

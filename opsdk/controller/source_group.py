@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opsdk.aio.clock import Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.aio.waiting import finish, wait_ended
@@ -72,6 +73,7 @@ class SourceGroup:
         if source in self._sources:
             self._sources.remove(source)
             self._unsynced.pop(id(source), None)
+            self._started.discard(id(source))  # another source may get the same id
             await source.aclose()
 
     async def start(self, source: EventSource) -> None:
@@ -172,7 +174,10 @@ class SourceGroup:
 
     async def _close(self) -> None:
         for source in self._sources:
+            task = asyncio.current_task()
+            before = cancellations(task)
             try:
                 await source.aclose()
-            except Exception:
+            except BaseException as error:
+                contain(error, task=task, cancelling=before)
                 log.exception("controller %s: %r raised an error while it closed", self._controller, source)

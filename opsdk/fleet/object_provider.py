@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.waiting import wait_ended
 from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.gvk import ObjectKey
@@ -31,6 +32,7 @@ from opsdk.rbac.rules import RbacRule
 from opsdk.recipes.finalizers import is_deleting
 from opsdk.rest.config import Config
 from opsdk.rest.kubeconfig import config_from_text
+from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -116,6 +118,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
                 entry = await self._entry(name, key, reader, management)
                 if entry is None:
                     clusters.pop(name, None)
+                    del self._keys[name]
                 else:
                     clusters[name] = entry
             if clusters != before or not keys:
@@ -228,13 +231,16 @@ class ResourceClusters(ObjectClusters[T]):
 
     async def config_of(self, obj: T, management: Cluster) -> Config:
         """See `ObjectClusters`."""
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             return await self._config(obj, management)
         except OpsdkError:
             raise
-        except Exception as error:
+        except BaseException as error:
+            contain(error, task=task, cancelling=before)
             log.exception("the config function of the fleet failed for %s", obj.metadata.name)
-            raise UsageError(f"the config function of the fleet raised {error!r}") from error
+            raise UsageError(f"the config function of the fleet raised {repr_of(error)}") from error
 
     async def report(self, management: Cluster, name: str, condition: Condition) -> None:
         """See `ClusterProvider`."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.meta import Condition
 from opsdk.cluster.cluster import Cluster
@@ -84,11 +85,14 @@ class FleetRunner:
     async def _follow_provider(self) -> None:
         """Run the provider, and restart it after a failure. Its last clusters are kept."""
         waits = _RETRY_BACKOFF.start()
+        task = asyncio.current_task()
         while True:
+            before = cancellations(task)
             try:
                 await self._provider.start(self._management, self._on_change)
                 log.error("%r has returned, but must run until it is cancelled; restarting it", self._provider)
-            except Exception:
+            except BaseException as error:
+                contain(error, task=task, cancelling=before)
                 log.exception("%r failed; the fleet continues with the known clusters", self._provider)
             await self._clock.sleep(waits.next(self._clock.now()))
 
@@ -131,9 +135,12 @@ class FleetRunner:
             for name, condition in conditions.items():
                 if name not in self.ownership.owned():
                     continue  # the new owner writes its own condition
+                task = asyncio.current_task()
+                before = cancellations(task)
                 try:
                     await self._provider.report(self._management, name, condition)
-                except Exception as error:  # noqa: BLE001 - a provider is user code; the log names the error
+                except BaseException as error:  # noqa: BLE001 - a provider is user code; the log names the error
+                    contain(error, task=task, cancelling=before)
                     log.warning("cannot report the state of cluster %s, will retry: %r", name, error)
                     self._pending_conditions.setdefault(name, condition)
             if self._pending_conditions:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.fence import FENCE, Fence
 from opsdk.aio.waiting import finish, wait_ended
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -118,10 +119,13 @@ class ShardRunner:
             self._stop.clear()
             runnable: ShardRunnable | None = None
             wait = 0.0
+            task = asyncio.current_task()
+            before = cancellations(task)
             try:
                 runnable = self._make(self.shard)
                 await self._serve(runnable)
-            except Exception:
+            except BaseException as error:
+                contain(error, task=task, cancelling=before)
                 wait = waits.next(self._clock.now())
                 log.exception(
                     "the runnable of %s failed: restarting in %.0f s unless the shard is released", self.shard, wait

@@ -119,6 +119,7 @@ class LeaderElectionRules:
         self._observed: _ObservedLease | None = None
         self._renewed_at = 0.0
         self._first_attempt_at: float | None = None
+        self._leads_from = 0.0
 
     # -------------------------------------------------------------- observations
     def observed(self, lease: Lease, now: float) -> None:
@@ -133,8 +134,17 @@ class LeaderElectionRules:
         self._observed = _ObservedLease(deep_copy(lease), requested_at)
         self._renewed_at = requested_at
         self._first_attempt_at = None
-        if self.role is Role.WAITING:
+        if self.role is Role.WAITING and requested_at >= self._leads_from:
             self.role = Role.LEADING
+
+    def replaces(self, now: float) -> None:
+        """Report that this replica creates a lease in place of a deleted one of another holder.
+
+        It leads two retry periods later: if the lease is deleted again and again, the holder may live, and learns at
+        its next renewal that it has lost.
+        """
+        if self.holder not in ("", self.options.identity):
+            self._leads_from = now + 2 * self.options.retry_period
 
     def trying(self, now: float) -> None:
         """Report that a renewal begins. The first one after a success starts `renew_deadline`."""
@@ -166,6 +176,14 @@ class LeaderElectionRules:
         if not spec.holder_identity or spec.holder_identity == self.options.identity:
             return True
         return now >= self.expires_at()
+
+    def can_create(self, now: float) -> bool:
+        """Whether this replica may create the lease, which the server does not have.
+
+        A deleted lease does not stop its holder, which creates it again at its next renewal. So a replica that has seen
+        it waits until it would have expired, as for a lease that exists.
+        """
+        return self.role is Role.LEADING or self.can_acquire(now)
 
     def expires_at(self) -> float:
         """Return when the observed lease expires without another renewal; 0 without an observation."""

@@ -163,7 +163,8 @@ class LeaderElector:
     async def _acquire(self) -> None:
         last_holder = ""
         while True:
-            if self.may_acquire() and await self._try_with_timeout(self.options.try_timeout) is _AttemptResult.HELD:
+            held = self.may_acquire() and await self._try_with_timeout(self.options.try_timeout) is _AttemptResult.HELD
+            if held and self.rules.role is not Role.WAITING:
                 # The response may have come too late, for example because the event loop was blocked.
                 if self.rules.check(self._now()) is Role.LOST:
                     raise LeaderElectionLostError(self._reason_of_loss())
@@ -173,7 +174,7 @@ class LeaderElector:
                 log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
             jittered = self.options.retry_period * (1 + _JITTER * loop_random().random())
             # client-go waits for its next try; a standby that wakes at the expiry takes over sooner.
-            expires_in = self.rules.expires_at() - self._clock.now()
+            expires_in = 0.0 if held else self.rules.expires_at() - self._clock.now()
             await self._clock.sleep(min(jittered, expires_in) if expires_in > 0 else jittered)
 
     async def _renew(self) -> None:
@@ -229,6 +230,8 @@ class LeaderElector:
         try:
             self.rules.observed(await self._read(), self._clock.now())
         except NotFoundError:
+            if not self.rules.can_create(self._clock.now()):
+                return _AttemptResult.HELD_BY_OTHER
             return await self._create()
         if not self.rules.can_acquire(self._clock.now()):
             return _AttemptResult.HELD_BY_OTHER
@@ -243,10 +246,14 @@ class LeaderElector:
     async def _create(self) -> _AttemptResult:
         fresh = LeaderElectionRules(self.options).desired_record(self._clock.wall())
         requested_at = self._clock.now()
+        self.rules.replaces(requested_at)
         try:
             self.rules.acquired(await self._client.create(fresh), requested_at)
         except AlreadyExistsError:
-            return _AttemptResult.FAILED
+            # Another replica was faster. A leader must know at once: both would write until its next try.
+            self.rules.observed(await self._read(), self._clock.now())
+            is_free = self.rules.can_acquire(self._clock.now())
+            return _AttemptResult.FAILED if is_free else _AttemptResult.HELD_BY_OTHER
         return _AttemptResult.HELD
 
     async def _write(self) -> _AttemptResult:

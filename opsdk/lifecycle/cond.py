@@ -7,6 +7,7 @@ as ``lastUpdateTime``, are kept up to date where they exist.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import TypedObject, Unstructured
@@ -162,12 +164,14 @@ class Cond:
         `function` gets the object and returns it, or None. The condition of `obj` is set also if it raises: a lifecycle
         writes it, and so does `track`. A `ConflictError` and an `IgnoreError` leave the condition as it was.
         """
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             returned = await function(obj)
         except IgnoreError:
             raise
-        except Exception as error:
-            self.set_error(obj, error)
+        except BaseException as error:
+            self.set_error(obj, contain(error, task=task, cancelling=before))
             raise
         done = obj if returned is None else returned
         self.true(done)
@@ -185,10 +189,12 @@ class Cond:
 
     async def track(self, client: Client, obj: T, function: Callable[[T], Awaitable[T | None]]) -> T:
         """As `do`, and write what changed in the object, also if the function raises."""
-        before = Before.of(obj)
+        before, task = Before.of(obj), asyncio.current_task()
+        cancelling = cancellations(task)
         try:
             done = await self.do(obj, function)
-        except Exception as error:
+        except BaseException as error:
+            contain(error, task=task, cancelling=cancelling)
             try:
                 await self._writer.write(client, before, obj)
             except Exception as failure:  # noqa: BLE001 - the function's own error is raised, with this one as a note

@@ -111,9 +111,10 @@ class GeneratingHandler:
             return
         owned, labelled = await self._generate(obj, ctx)
         kinds = await self._record_kinds([*owned, *labelled], obj, ctx) if self.options.dynamic_lookup else self.kinds
-        await ctx.cluster.applier().apply_all(owned, owner=obj, prune=list(kinds.values()))
+        applier = ctx.cluster.applier(controller=ctx.controller)
+        await applier.apply_all(owned, owner=obj, prune=list(kinds.values()))
         for child in labelled:
-            await ctx.cluster.applier().apply(child)
+            await applier.apply(child)
         if self.options.uses_labels:
             desired = {(gvk_of(child).group_kind, key_of(child)) for child in labelled}
             await self._prune_labelled(request, obj, kinds, desired, ctx)
@@ -218,7 +219,7 @@ class GeneratingHandler:
         ctx: Context,
     ) -> None:
         selector = {SET_LABEL: self.set_id(gvk_of(owner), request)}
-        field_owner = ctx.cluster.options.field_owner or ctx.cluster.options.name
+        applier = ctx.cluster.applier(controller=ctx.controller)
         for kind in kinds.values():
             for child in await ctx.client.list(kind, label_selector=selector):
                 meta = child.metadata
@@ -226,7 +227,7 @@ class GeneratingHandler:
                     continue
                 # A user's copy also has the label, but this program did not apply it.
                 managers = {entry.manager for entry in meta.managed_fields if entry.operation == APPLY}
-                if not meta.managed_fields or field_owner in managers:
+                if not meta.managed_fields or any(map(applier.is_own, managers)):
                     await ctx.client.delete(child, uid=meta.uid, missing_ok=True, propagation="Background")
 
     def sources(self, controller: GenericController[Any]) -> list[KindSource]:

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain, is_panic
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -43,7 +44,7 @@ from opsdk.lifecycle.names import LifecycleNames, unknown_finalizers
 from opsdk.lifecycle.options import GenericControllerOptions, RetryPolicy, SlowingRateLimiter
 from opsdk.lifecycle.recent_deletions import RETRY_SECONDS, RecentDeletions
 from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict, request_of
-from opsdk.predicates import PredicateFunc
+from opsdk.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.queue.core import LOW_PRIORITY, QueueItem
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.sources import EventSource, FuncSource, KindSource
@@ -154,6 +155,7 @@ class GenericController(Generic[T]):
         self.options = options or GenericControllerOptions()
         self.handlers = HandlerList(self.name)
         self.finalizers: dict[str, LifecycleNames] = {}
+        self._finalizer_names: set[str] = set()
         """The names of the lifecycles that have a finalizer."""
         self._clock = clock
         self._deletions = RecentDeletions()
@@ -167,7 +169,7 @@ class GenericController(Generic[T]):
                 cluster.cache,
                 self.kind,
                 _RecordDeletions(self._deletions, clock),
-                predicates=predicates,
+                predicates=[any_of(begins_deletion(self._finalizer_names), all_of(*predicates))] if predicates else (),
                 clock=clock,
             )
         ]
@@ -271,6 +273,7 @@ class GenericController(Generic[T]):
         )
         if handler.methods.remove:
             self.finalizers[name] = names
+            self._finalizer_names.add(names.finalizer)
         return registration
 
     def on_change(self, name: str, function: Callable[..., Awaitable[Any]]) -> NamedHandler:
@@ -294,7 +297,9 @@ class GenericController(Generic[T]):
         registration.remove()
 
     def _on_remove(self, registration: NamedHandler) -> None:
-        self.finalizers.pop(registration.name, None)
+        names = self.finalizers.pop(registration.name, None)
+        if names is not None:
+            self._finalizer_names.discard(names.finalizer)
         self.handlers.discard(registration)
         self._table.forget_handler(registration.name)
 
@@ -404,6 +409,8 @@ class GenericController(Generic[T]):
         if obj is not None and self.finalizers:
             self._warn_of_unknown(obj)
         errors: dict[str, Exception] = {}
+        task = asyncio.current_task()
+        before = cancellations(task)
         for registration in self._handlers_to_call(item):
             try:
                 if registration.selects(obj):
@@ -411,7 +418,8 @@ class GenericController(Generic[T]):
             except IgnoreError as reason:
                 log.debug("%s skips %s: %s", registration.name, key, reason)
                 self._clear_failure(key, registration.name)
-            except Exception as error:  # noqa: BLE001 - a user function may raise anything
+            except BaseException as raised:  # noqa: BLE001 - a user function may raise anything
+                error = contain(raised, task=task, cancelling=before)
                 error.add_note(f"in handler {registration.name}")
                 errors[registration.name] = error
             else:
@@ -462,6 +470,8 @@ class GenericController(Generic[T]):
         own = replace(ctx, request=key, object=copied, attempt=attempt or ctx.attempt)
         began = self._clock.now()
         failure: BaseException | None = None
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             with log_context(handler=registration.name):
                 async with timeout(self._clock, registration.timeout or None):
@@ -476,17 +486,14 @@ class GenericController(Generic[T]):
                 f"{registration.name} has not returned for {self.kind.name} {key} after {registration.timeout:g} s"
             )
             raise failure from error
-        except asyncio.CancelledError as error:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
-            failure = RuntimeError("the handler raised a CancelledError of its own")
-            raise failure from error
         except IgnoreError:
             registration.timeouts = 0
             raise
-        except Exception as error:
-            failure = error
-            raise
+        except BaseException as error:
+            failure = contain(error, task=task, cancelling=before)
+            if failure is error:
+                raise
+            raise failure from error
         finally:
             outcome = Outcome.SUCCESS if failure is None else Outcome.ERROR
             self.controller.hook.record(
@@ -494,6 +501,7 @@ class GenericController(Generic[T]):
                     controller=f"{self.name}/{registration.name}",
                     result=outcome,
                     seconds=self._clock.now() - began,
+                    panicked=failure is not None and is_panic(failure),
                     error=failure,
                 )
             )

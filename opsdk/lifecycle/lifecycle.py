@@ -6,9 +6,11 @@ Deviates: the changes of ``create`` are written together with its annotation, in
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
+from opsdk.aio.containment import cancellations, contain
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.client.client import Client
@@ -119,9 +121,12 @@ class LifecycleHandler(Generic[T]):
     async def _call(self, method: str, request: Request, obj: T, ctx: Context, before: Before) -> T:
         """Call a method. If it raises, write the changes that it made before."""
         arguments = (obj, ctx) if method in self._with_context else (obj,)
+        task = asyncio.current_task()
+        cancelling = cancellations(task)
         try:
             returned = await self._functions[method](*arguments)
-        except Exception as error:
+        except BaseException as error:
+            contain(error, task=task, cancelling=cancelling)
             try:
                 await self._writer.write(ctx.client, before, obj)
             except Exception as failure:  # noqa: BLE001 - the method's own error is raised, with this one as a note

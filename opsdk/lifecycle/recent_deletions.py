@@ -15,10 +15,11 @@ KEEP_SECONDS = 60.0
 """Seconds for which a deletion is remembered; stale lists are rarely older."""
 RETRY_SECONDS = 10.0
 """Seconds before a stale object is reconciled again."""
+_MAX_DELETIONS = 1000
 
 
 class RecentDeletions:
-    """The deletions of the last minute.
+    """The deletions of the last minute, at most 1,000.
 
     >>> deletions = RecentDeletions()
     >>> deletions.record("uid-1", "7", now=0.0)
@@ -36,6 +37,8 @@ class RecentDeletions:
         self._drop_expired(now)
         self._deleted.pop(uid, None)
         self._deleted[uid] = (now, resource_version)
+        if len(self._deleted) > _MAX_DELETIONS:
+            del self._deleted[next(iter(self._deleted))]
 
     def is_stale(self, uid: str, resource_version: str, *, now: float) -> bool:
         """Whether a cached object is known to be deleted."""

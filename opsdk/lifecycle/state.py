@@ -16,6 +16,7 @@ import msgspec
 
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.lifecycle.names import LifecycleNames
+from opsdk.structured_merge.value import JSON_ERRORS
 
 
 class LifecycleMethods(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +73,7 @@ class CreateRecord(msgspec.Struct, frozen=True, kw_only=True):
             return cls()
         try:
             record = msgspec.json.decode(text, type=cls)
-        except (msgspec.MsgspecError, UnicodeEncodeError):
+        except JSON_ERRORS:
             return None  # an unknown value: ``create`` runs again and replaces it
         return record if record.uid else None
 

@@ -5,9 +5,11 @@ Upstream: github.com/rancher/wrangler (generated RegisterXStatusHandler)
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from opsdk.aio.containment import cancellations, contain
 from opsdk.apimachinery.object import TypedObject, Unstructured, deep_copy
 from opsdk.controller.context import Context
 from opsdk.event.request import Request
@@ -40,12 +42,14 @@ class StatusHandler:
         before, copied = Before.of(obj), deep_copy(obj)
         status = _status_of(copied)
         failure: Exception | None = None
+        task = asyncio.current_task()
+        cancelling = cancellations(task)
         try:
             arguments = (copied, status, ctx) if self._takes_context else (copied, status)
             returned = await self._function(*arguments)
             _set_status(obj, status if returned is None else returned)
-        except Exception as error:  # noqa: BLE001 - raised below, when the condition is written
-            failure = error
+        except BaseException as error:  # noqa: BLE001 - raised below, when the condition is written
+            failure = contain(error, task=task, cancelling=cancelling)
         if self._condition is not None:
             self._condition.set_error(obj, failure)
         try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.timeout import timeout
 from opsdk.errors import UsageError
 from opsdk.loading import on_first_use
@@ -86,13 +87,16 @@ class DebugPages:
         name = path.removeprefix(ROOT).rstrip("/")
         if not path.startswith(ROOT) or name not in self._pages:
             return None
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             async with timeout(self._clock, _TIMEOUT):
                 value = self._pages[name][1]()
                 if inspect.isawaitable(value):
                     value = await value
             return _respond(request, value)
-        except Exception as error:
+        except BaseException as error:
+            contain(error, task=task, cancelling=before)
             log.exception("the debug page %s failed", request.path)
             return server_response.text_response(f"the page failed: {describe(error)[0]}\n", status=500)
 

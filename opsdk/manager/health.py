@@ -5,8 +5,10 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/healthz/healthz.go
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from opsdk.aio.containment import cancellations, contain
 from opsdk.loading import on_first_use
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -77,10 +79,13 @@ class Checks:
             return _text(200, "\n".join([*lines, f"{what} check passed", ""]))
         return _text(200, "ok")
 
-    async def _run(self, name: str) -> Exception | None:
+    async def _run(self, name: str) -> BaseException | None:
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             await self._named_checks()[name]()
-        except Exception as error:  # noqa: BLE001 - any exception means that the check failed
+        except BaseException as error:  # noqa: BLE001 - any exception means that the check failed
+            contain(error, task=task, cancelling=before)
             log.warning("health check %s failed: %s", name, error)
             return error
         return None

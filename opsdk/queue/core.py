@@ -18,9 +18,12 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue/priorityqu
 from __future__ import annotations
 
 import heapq
+import math
+import sys
 from collections.abc import Hashable, Iterator
 from enum import Enum
 from itertools import count
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -57,9 +60,36 @@ class _Entry(msgspec.Struct):
     ticket: int = 0
     # One cause as it is: nearly all items have one.
     causes: ReconcileCauses | ReconcileCause | None = None
+    # Causes that happen later, such as timers, by source, event and key, each with its time.
+    later: dict[tuple[str, str, str], tuple[float, ReconcileCause]] | None = None
+
+    def add_cause(self, cause: ReconcileCause) -> None:
+        """Add a cause that has happened."""
+        if self.causes is None:
+            self.causes = cause
+            return
+        if not isinstance(self.causes, ReconcileCauses):
+            self.causes = ReconcileCauses(self.causes)
+        self.causes.add(cause)
+
+    def add_later_cause(self, at: float, cause: ReconcileCause) -> None:
+        """Add a cause that happens at a time. Of equal ones, the earliest is kept."""
+        if self.later is None:
+            self.later = {}
+        identity = (cause.source, cause.event, cause.key)
+        existing = self.later.get(identity)
+        if existing is None or at <= existing[0]:
+            self.later[identity] = (at, cause)
+
+    def happen(self, now: float) -> None:
+        """Add the causes whose time has come."""
+        for at, cause in sorted((self.later or {}).values(), key=itemgetter(0)):
+            if at <= now:
+                self.add_cause(cause)
+        self.later = None
 
     def all_causes(self) -> tuple[ReconcileCause, ...]:
-        """Return the causes, oldest first."""
+        """Return the causes that have happened, oldest first."""
         if isinstance(self.causes, ReconcileCauses):
             return self.causes.all()
         return () if self.causes is None else (self.causes,)
@@ -72,7 +102,7 @@ class QueueItem(msgspec.Struct, Generic[K], frozen=True):
         item: the item.
         priority: its priority.
         waited: seconds since it became ready.
-        causes: why it was queued; those of combined adds too.
+        causes: why it was queued; those of combined adds too. A timer that has not fired is none.
     """
 
     item: K
@@ -101,14 +131,26 @@ class QueueCore(Generic[K]):
         self._tickets = count(1)
         self._depth: dict[int, int] = {}
         self._ready_count = 0
+        self.limit = sys.maxsize
+        """Queued items. A new item above the limit replaces the oldest one."""
+        self.dropped = 0
+        """Items that were replaced because of `limit`."""
 
     # -------------------------------------------------------------- adding
     def add(
-        self, item: K, *, now: float, after: float = 0.0, priority: int = 0, cause: ReconcileCause | None = None
+        self,
+        item: K,
+        *,
+        now: float,
+        after: float = 0.0,
+        priority: int = 0,
+        cause: ReconcileCause | None = None,
+        timer: bool = False,
     ) -> bool:
         """Queue `item` for `after` seconds from now. Returns True if it was not queued.
 
-        An item that is already queued keeps the earlier time and the higher priority, and its causes.
+        An item that is already queued keeps the earlier time and the higher priority, and its causes. With
+        `timer`, the cause is the end of the delay, so it is no cause of an earlier handout.
         """
         if self.state is not QueueState.OPEN:
             return False
@@ -117,13 +159,16 @@ class QueueCore(Generic[K]):
         is_new = entry is None
         if entry is None:
             entry = self._entries[item] = _Entry(priority, ready_at, now)
-        if entry.causes is None:
-            entry.causes = cause
-        elif cause is not None:
-            if not isinstance(entry.causes, ReconcileCauses):
-                entry.causes = ReconcileCauses(entry.causes)
-            entry.causes.add(cause)
+        if cause is not None:
+            if timer and ready_at > now:
+                entry.add_later_cause(ready_at, cause)
+            elif entry.causes is None:
+                entry.causes = cause
+            else:
+                entry.add_cause(cause)
         if is_new:
+            if len(self._entries) > self.limit:
+                self._drop_oldest()
             self._schedule(item, entry, now)
             return True
         earlier = ready_at < entry.ready_at and not entry.ready
@@ -136,6 +181,13 @@ class QueueCore(Generic[K]):
             entry.ready = False
             self._schedule(item, entry, now)
         return False
+
+    def _drop_oldest(self) -> None:
+        item = next(iter(self._entries))
+        entry = self._entries.pop(item)
+        self.dropped += 1
+        if entry.ready:
+            self._change_depth(entry.priority, -1)
 
     def _compact_heaps(self) -> None:
         """Rebuild a heap that holds mostly outdated places: a delay of hours would keep each of them for hours."""
@@ -201,6 +253,8 @@ class QueueCore(Generic[K]):
             del self._entries[item]
             self._change_depth(entry.priority, -1)
             self._processing[item] = now
+            if entry.later is not None:
+                entry.happen(now)
             return QueueItem(item, entry.priority, now - entry.ready_at, entry.all_causes())
         return None
 
@@ -213,6 +267,7 @@ class QueueCore(Generic[K]):
         if entry is not None:
             if self.state is QueueState.DRAINING:
                 entry.ready_at = min(entry.ready_at, now)  # no delay is waited for any more
+                entry.happen(math.inf)
             self._schedule(item, entry, now)
         return now - started
 

@@ -6,8 +6,9 @@ Upstream: k8s.io/client-go/util/workqueue/queue.go, rate_limiting_queue.go (v1.3
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
@@ -15,8 +16,14 @@ from opsdk.queue.core import QueueCore, QueueItem
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.records import QueueHooks
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+
+# Items that the queue of a standby replica keeps for sources that cannot list their requests again: 10,000 take 4 MB.
+_STANDBY_LIMIT = 10_000
 
 
 class ShutDownError(Exception):
@@ -60,12 +67,53 @@ class WorkQueue(Generic[K]):
         self._timer: Timer | None = None
         self._timer_at: float | None = None
         self._idle_waiters: list[asyncio.Future[None]] = []
+        self._standby = False
+        self._on_activate: list[Callable[[], None]] = []
+
+    # -------------------------------------------------------------- standby
+    @property
+    def standby(self) -> bool:
+        """Whether no worker takes items yet, because this replica does not lead."""
+        return self._standby
+
+    def stand_by(self) -> None:
+        """Keep few items until `activate`: nothing takes them.
+
+        A source that can list its requests adds none while `standby`, and all of them from `on_activate`. Of the items
+        that other sources add, the newest 10,000 are kept.
+        """
+        self._standby = True
+        self.core.limit = _STANDBY_LIMIT
+
+    def activate(self) -> None:
+        """End the standby. Idempotent."""
+        if not self._standby:
+            return
+        self._standby = False
+        self.core.limit = sys.maxsize
+        if self.core.dropped:
+            log.warning("queue %s dropped %d requests while this replica was a standby", self.name, self.core.dropped)
+        callbacks, self._on_activate = self._on_activate, []
+        for callback in callbacks:
+            callback()
+
+    def on_activate(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, when the standby ends. It must not raise."""
+        self._on_activate.append(callback)
 
     # -------------------------------------------------------------- adding
-    def add(self, item: K, *, after: float = 0.0, priority: int = 0, cause: ReconcileCause | None = None) -> None:
+    def add(
+        self,
+        item: K,
+        *,
+        after: float = 0.0,
+        priority: int = 0,
+        cause: ReconcileCause | None = None,
+        timer: bool = False,
+    ) -> None:
         """Queue `item` for `after` seconds from now (see `QueueCore.add`). Does nothing after shutdown."""
         now = self._clock.now()
-        if self.core.add(item, now=now, after=after, priority=priority, cause=cause) and self.hooks:
+        if self.core.add(item, now=now, after=after, priority=priority, cause=cause, timer=timer) and self.hooks:
             self.hooks.added()
         self._wake(now)
 

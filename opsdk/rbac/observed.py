@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,9 @@ AUTHENTICATED_USER_RULES: Final = RuleSet(
     ]
 )
 """Permissions that the bootstrap roles ``system:basic-user`` and ``system:discovery`` grant to every user."""
+
+_MAX_NAMES: Final = 1000
+"""Names that are recorded for one verb and resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +74,13 @@ class RuleRecorder(TelemetryHook):
         print(recorder.rules())
 
     A server-side apply or an update that creates its object counts as ``create`` too. Requests of `Cluster.http` pass
-    no hook, and field selectors are not seen: a list of one object by its name counts as a list.
+    no hook, and field selectors are not seen: a list of one object by its name counts as a list. After 1,000 names with
+    the same verb and resource, requests for further names count as requests for every name.
     """
 
     def __init__(self) -> None:
         self._requests: dict[Permission, ObservedRequest] = {}
+        self._names: Counter[tuple[str, str, str]] = Counter()
 
     def record(self, record: Record) -> None:
         """See `TelemetryHook`."""
@@ -83,11 +89,15 @@ class RuleRecorder(TelemetryHook):
         verbs = {"PUT": ("create",), "PATCH": ("create",)}.get(record.method, ()) if record.status == 201 else ()
         for verb in (record.request.verb.lower(), *verbs):
             permission = _permission(record.request, verb)
+            kind = (verb, permission.group, permission.resource)
+            if permission not in self._requests and self._names[kind] >= _MAX_NAMES:
+                permission = permission._replace(name="")
             previous = self._requests.get(permission)
             forbidden = record.status == 403
             if previous is None:
                 line = _caller()
                 caller = line or _controller()
+                self._names[kind] += 1
                 self._requests[permission] = ObservedRequest(
                     permission=permission, caller=caller, background=not line, forbidden=forbidden
                 )

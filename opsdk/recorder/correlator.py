@@ -94,6 +94,16 @@ class EventCorrelator:
                 state.sent = series.count
                 yield key, state.event
 
+    def forget_ended(self, now: datetime) -> None:
+        """Forget the series that have ended: a repetition creates a new Event."""
+        for key, state in list(self._correlations.items()):
+            if (now - state.last).total_seconds() > _SERIES_SECONDS:
+                self.forget(key)
+
+    def __len__(self) -> int:
+        """Return the number of Events that are remembered."""
+        return len(self._correlations)
+
     def forget(self, key: EventKey) -> None:
         """Forget an Event that the server no longer has. The next repetition creates a new one."""
         self._correlations.pop(key, None)

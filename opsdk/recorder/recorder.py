@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import contain
 from opsdk.aio.fence import FENCE, Fence
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout
@@ -22,6 +23,7 @@ from opsdk.client.client import Client
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
 from opsdk.patch import merge_patch
 from opsdk.recorder.correlator import EventCorrelator, EventKey, Write
+from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -106,8 +108,9 @@ class EventRecorder:
                 type, reason, action or reason, _truncated(note), _reference_key(about), _reference_key(other)
             )
             write, event = self._correlator.record(key, {"regarding": about, "related": other}, self._clock.wall())
-        except Exception as error:  # noqa: BLE001 - a failed Event must not stop the reconcile
-            self._drop(repr(error))
+        except BaseException as error:  # noqa: BLE001 - a failed Event must not stop the reconcile
+            contain(error)
+            self._drop(repr_of(error))
             return
         self._fence = FENCE.get() or self._fence
         if write is not Write.NOTHING and not self.dry_run:
@@ -179,6 +182,7 @@ class EventRecorder:
         while True:
             await self._clock.sleep(_COUNT_SECONDS)
             self._put_unsent()
+            self._correlator.forget_ended(self._clock.wall())
 
     def _put_unsent(self) -> None:
         """Write the counts. If any Event was recorded behind a fence, the counts are too."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from opsdk.errors import DecodeError, NotFoundError, OpsdkError, ServiceUnavailableError
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, raise_for_status
+from opsdk.structured_merge.value import JSON_ERRORS
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 # Legacy discovery of a cluster with many CRDs takes a hundred requests. This is the number in parallel.
@@ -161,7 +162,7 @@ _T = TypeVar("_T")
 def _decode(response: RestResponse, kind: type[_T], path: str) -> _T:
     try:
         return msgspec.json.decode(response.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except JSON_ERRORS as error:
         raise DecodeError(f"discovery of {path}: {error}: {response.body[:80]!r}") from error
 
 

@@ -18,7 +18,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
 from opsdk.rest.tls import ClientCert
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 # Bytes of a plugin's standard error to quote in messages.
 _MAX_STDERR = 2000
@@ -78,7 +78,7 @@ def parse_credential(printed: bytes, plugin: ExecConfig) -> Credential:
     """Parse a plugin's output. Raises `ConfigError`; its message never quotes the output."""
     try:
         credential = msgspec.json.decode(printed, type=_ExecCredential)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except JSON_ERRORS as error:
         # msgspec's message has paths and types, not values.
         raise _plugin_error(plugin, f"printed an invalid ExecCredential: {error}") from None
     if credential.kind != "ExecCredential" or credential.api_version != plugin.api_version:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from opsdk.errors import ApiError, ConnectionLostError, DecodeError, RequestInfo, api_error_from_status
+from opsdk.structured_merge.value import JSON_ERRORS
 
 
 class FrameSplitter:
@@ -74,7 +75,7 @@ def parse_frame(frame: bytes) -> WatchFrame:
     """
     try:
         return _DECODER.decode(frame)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except JSON_ERRORS as error:
         raise DecodeError(f"not a watch event ({error}): {frame[:_QUOTED]!r}") from error
 
 
@@ -106,6 +107,6 @@ def error_from_event(data: bytes, request: RequestInfo | None = None) -> ApiErro
     """Return the typed error of an ERROR event, whose object is a ``Status``. `request` is the watch."""
     try:
         status = msgspec.json.decode(data, type=dict)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except JSON_ERRORS:
         status = {"message": f"the watch failed with an unreadable error: {data[:_QUOTED]!r}"}
     return api_error_from_status(status, code=500, request=request)

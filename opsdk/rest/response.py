@@ -14,6 +14,7 @@ import msgspec
 
 from opsdk.errors import ApiError, Cause, Details, api_error_from_status, api_error_type
 from opsdk.rest.request import RestRequest
+from opsdk.structured_merge.value import JSON_ERRORS
 
 # Bytes of a response without Status to quote: proxies return whole HTML pages.
 _MAX_QUOTED = 2048
@@ -99,7 +100,7 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
     if response.body.lstrip().startswith(b"{"):
         try:
             status = msgspec.json.decode(response.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except JSON_ERRORS:
             status = None
         if isinstance(status, dict) and status.get("kind") == "Status":
             code = 500 if response.ok else response.status

@@ -21,8 +21,8 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Path = tuple[str, ...]
 
-_CACHED: Final = 65536
-"""Elements repeat across objects. This many cached elements use a few MB."""
+_CACHED: Final = 8192
+"""Elements repeat across objects, but owner references and host names do not. This many use a few MB."""
 
 
 def field_element(name: str) -> str:
@@ -221,6 +221,24 @@ class FieldSet:
             _WIRES.put(self._wire, self)
         return self._wire
 
+    def shared(self) -> FieldSet:
+        """Return an equal set that shares all parts it has in common with recent results of this method.
+
+        The sets of objects that are alike differ in little, such as the uid of an owner reference.
+        """
+        first = _SHARED.get(self)
+        if first is None:
+            parts = {element: child.shared() for element, child in self.children.items()}
+            first = self._without(self.members, parts)
+            if len(_SHARED) >= _FIRSTS_LIMIT:
+                del _SHARED[next(iter(_SHARED))]
+            _SHARED[first] = first
+        return first
+
+    def weight(self) -> int:
+        """Return the bytes of the set without its shared parts, roughly."""
+        return 300 + 60 * len(self.members) + 100 * len(self.children)
+
     def _encode(self) -> JsonObject:
         tree: JsonObject = {}
         for element in self.elements():
@@ -380,6 +398,9 @@ EMPTY: Final = FieldSet()
 _FIRSTS_LIMIT: Final = 4096
 _FIRSTS: Final[dict[FieldSet, FieldSet]] = {}
 """The first of equal sets. Objects that are alike have equal sets, so their wire form is built and kept once."""
+
+_SHARED: Final[dict[FieldSet, FieldSet]] = {}
+"""Recent results of `FieldSet.shared`, and their parts."""
 
 _WIRES: Final = IdentityCache[FieldSet](limit=8192)
 """Sets by their wire form: the same wire forms come back with every write. A few KB for each manager."""

@@ -6,12 +6,15 @@ the line to correct.
 
 from __future__ import annotations
 
-from opsdk.errors import CodecError, OpsdkError, SchemeError, UsageError
+from opsdk.aio.containment import contain, leaf_errors
+from opsdk.errors import CodecError, OpsdkError, PanicError, SchemeError, UsageError
 
 # Mistakes of the calling code: the traceback names the call.
-_CALLER_ERRORS = (UsageError, CodecError, SchemeError)
+_CALLER_ERRORS = (UsageError, CodecError, SchemeError, PanicError)
 # Errors of a group that are described; a list of thousands would fill the log.
 _MAX_PARTS = 5
+# Groups within groups that are described.
+_MAX_DEPTH = 8
 
 
 def describe(error: BaseException) -> tuple[str, bool]:
@@ -28,23 +31,36 @@ def describe(error: BaseException) -> tuple[str, bool]:
     return _error_text(error), _has_traceback(error)
 
 
+def text_of(error: BaseException) -> str:
+    """Return ``str(error)``, or why it raises. Never raises."""
+    try:
+        return str(error)
+    except BaseException as broken:  # noqa: BLE001 - an exception class of the user may raise anything
+        contain(broken)
+        return f"its text cannot be shown: {type(broken).__name__}"
+
+
+def repr_of(error: BaseException | None) -> str:
+    """Return ``repr(error)``, or the name of its class if that raises. Never raises."""
+    try:
+        return repr(error)
+    except BaseException as broken:  # noqa: BLE001 - as above
+        contain(broken)
+        return f"{type(error).__name__}(its text cannot be shown: {type(broken).__name__})"
+
+
 def _has_traceback(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_has_traceback, error.exceptions))
-    return not isinstance(error, OpsdkError) or isinstance(error, _CALLER_ERRORS)
+    return any(not isinstance(leaf, OpsdkError) or isinstance(leaf, _CALLER_ERRORS) for leaf in leaf_errors(error))
 
 
-def _error_text(error: BaseException) -> str:
-    if isinstance(error, BaseExceptionGroup):
-        parts = [_error_text(part) for part in error.exceptions[:_MAX_PARTS]]
+def _error_text(error: BaseException, *, depth: int = 0) -> str:
+    if isinstance(error, BaseExceptionGroup) and depth < _MAX_DEPTH:
+        parts = [_error_text(part, depth=depth + 1) for part in error.exceptions[:_MAX_PARTS]]
         if (more := len(error.exceptions) - len(parts)) > 0:
             parts.append(f"{more} more errors")
         text = "; ".join(parts)
     else:
-        try:
-            text = str(error)
-        except Exception as broken:  # noqa: BLE001 - an exception class of the user may raise anything
-            text = f"its text cannot be shown: {type(broken).__name__}"
+        text = text_of(error)
         if not isinstance(error, OpsdkError) or not text:
             text = f"{type(error).__name__}: {text}".removesuffix(": ")
     notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]

@@ -11,10 +11,13 @@ from collections.abc import Hashable
 import msgspec
 
 from opsdk.aio.clock import Clock
+from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+# Objects that are listed for one function: not all of its callers see the end of an object.
+_MAX_FAILING = 1000
 # Seconds between two log records about the same function, after the first.
 _LOG_EVERY = 60.0
 
@@ -27,7 +30,7 @@ class FunctionFailure(msgspec.Struct):
         total: how often it raised.
         last_key: the object of the last exception.
         last_error: the last exception.
-        failing: the objects for which its last call raised.
+        failing: the objects for which its last call raised, at most 1,000.
     """
 
     function: str
@@ -39,7 +42,8 @@ class FunctionFailure(msgspec.Struct):
     unlogged: int = 0
 
     def __str__(self) -> str:
-        return f"{self.function} fails for {len(self.failing)} objects, last for {self.last_key}: {self.last_error!r}"
+        error = repr_of(self.last_error)
+        return f"{self.function} fails for {len(self.failing)} objects, last for {self.last_key}: {error}"
 
 
 class FunctionFailures:
@@ -60,7 +64,8 @@ class FunctionFailures:
         """Count a failure. The first one is logged with its traceback, later ones at most once a minute."""
         failure = self.by_function.setdefault(function, FunctionFailure(function))
         failure.total += 1
-        failure.failing.add(key)
+        if len(failure.failing) < _MAX_FAILING:
+            failure.failing.add(key)
         now = self._clock.now()
         if failure.logged_at is not None and now - failure.logged_at < _LOG_EVERY:
             failure.unlogged += 1

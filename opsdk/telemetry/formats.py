@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from opsdk.aio.containment import contain
 from opsdk.telemetry.describe import describe
 
 # Attributes of every record. All others are fields that the caller passed as `extra`.
@@ -47,7 +48,8 @@ def _printable(value: object) -> str:
     """Return a value as text that UTF-8 can encode, also if its own ``__str__`` raises."""
     try:
         text = str(value)
-    except Exception as error:  # noqa: BLE001 - a value of the user may raise anything
+    except BaseException as error:  # noqa: BLE001 - a value of the user may raise anything
+        contain(error)
         text = f"<{type(value).__name__}: its text cannot be shown: {type(error).__name__}>"
     return text.encode(errors="backslashreplace").decode()
 

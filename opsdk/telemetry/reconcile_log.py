@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from opsdk.aio.containment import leaf_errors
 from opsdk.errors import ConflictError
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -46,6 +47,4 @@ def log_failure(error: BaseException, *, wait: float | None) -> None:
 
 def _is_conflict(error: BaseException) -> bool:
     """Whether the error is a conflict, or a group (from a TaskGroup) of conflicts only."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_conflict, error.exceptions))
-    return isinstance(error, ConflictError)
+    return all(isinstance(leaf, ConflictError) for leaf in leaf_errors(error))

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from opsdk.aio.containment import contain
 from opsdk.errors import RequestInfo
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -78,7 +79,7 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: duration of the reconcile.
         terminal: it raised `TerminalError`, so it is not retried.
-        panicked: it let a cancellation of its own escape.
+        panicked: it raised no ``Exception``: a native library's panic, a cancellation of its own.
         timed_out: it exceeded ``reconciliation_timeout``.
         error: the exception that the reconciler raised, or None.
     """
@@ -335,28 +336,32 @@ class _CombinedQueueHooks:
         for hook in self._hooks:
             try:
                 hook.added()
-            except Exception:
+            except BaseException as error:
+                contain(error)
                 log.exception(_QUEUE_HOOK_RAISED, self._controller)
 
     def retried(self) -> None:
         for hook in self._hooks:
             try:
                 hook.retried()
-            except Exception:
+            except BaseException as error:
+                contain(error)
                 log.exception(_QUEUE_HOOK_RAISED, self._controller)
 
     def taken(self, waited: float) -> None:
         for hook in self._hooks:
             try:
                 hook.taken(waited)
-            except Exception:
+            except BaseException as error:
+                contain(error)
                 log.exception(_QUEUE_HOOK_RAISED, self._controller)
 
     def finished(self, worked: float) -> None:
         for hook in self._hooks:
             try:
                 hook.finished(worked)
-            except Exception:
+            except BaseException as error:
+                contain(error)
                 log.exception(_QUEUE_HOOK_RAISED, self._controller)
 
 
@@ -382,7 +387,8 @@ class Hooks(TelemetryHook):
         for hook in self.hooks:
             try:
                 hook.record(record)
-            except Exception:
+            except BaseException as error:
+                contain(error)
                 log.exception("a telemetry hook raised an error for %s", record)
 
     def queue_hooks(self, controller: str, queue: QueueView) -> QueueHooks:
@@ -419,7 +425,8 @@ class _CombinedBlocks(AbstractContextManager[Mapping[str, str]]):
                 value = block.__enter__()
                 self._entered.append(block)
                 headers.update(value if isinstance(value, Mapping) else {})
-            except Exception:
+            except BaseException as error:
+                contain(error)
                 log.exception("a telemetry hook raised an error for %s", self._started)
         return headers
 
@@ -429,7 +436,8 @@ class _CombinedBlocks(AbstractContextManager[Mapping[str, str]]):
         for block in reversed(self._entered):
             try:
                 block.__exit__(kind, error, trace)
-            except Exception as raised:
+            except BaseException as raised:
                 # ``contextlib.contextmanager`` raises the error of the block again.
                 if raised is not error:
+                    contain(raised)
                     log.exception("a telemetry hook raised an error at the end of %s", self._started)

@@ -11,8 +11,17 @@ import sys
 import traceback
 from typing import Any
 
+from opsdk.aio.containment import contain
+
 # Failures that are printed; a handler that fails for every record must not fill stderr.
 _MAX_PRINTED = 3
+
+
+def _traceback_text(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except RecursionError:  # groups within groups
+        return type(error).__name__
 
 
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -40,10 +49,11 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
             if self.isEnabledFor(level):
                 # This frame is not the caller.
                 super().log(level, msg, *args, stacklevel=kwargs.pop("stacklevel", 1) + 1, **kwargs)
-        except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything
+            contain(error)
             self.failures += 1
             if self.failures <= _MAX_PRINTED and sys.stderr is not None:
-                text = "".join(traceback.format_exception(error))
+                text = _traceback_text(error)
                 print(f"opsdk: a log handler raised, the record is lost: {msg!r}\n{text}", file=sys.stderr)  # noqa: T201 - the log does not work
 
     def __repr__(self) -> str:

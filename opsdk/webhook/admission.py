@@ -15,7 +15,7 @@ import msgspec
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.patch.json_patch import create_json_patch
 from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, Cause, TooLargeError
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
 
 MAX_REQUEST_SIZE = 7 * 1024 * 1024
 """Bytes from which a review is too large: twice etcd's limit of 3 MiB for old and new object, and some more."""
@@ -135,7 +135,7 @@ def decode_review(body: bytes, content_type: str) -> AdmissionReview:
         raise BadRequestError(f"contentType={content_type}, expected application/json")
     try:
         review = msgspec.json.decode(body, type=_WireReview)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         raise BadRequestError(f"the AdmissionReview does not decode: {error}") from error
     api_version = review.api_version or ""
     if (review.kind or api_version) and (review.kind != KIND or api_version not in _API_VERSIONS):

@@ -12,7 +12,7 @@ import msgspec
 
 from opsdk.apimachinery.model import to_builtins
 from opsdk.errors import BadRequestError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 from opsdk.webhook.admission import UserInfo
 
 MAX_REQUEST_SIZE = 1024 * 1024
@@ -107,7 +107,7 @@ def decode_review(body: bytes, content_type: str) -> TokenRequest:
         raise BadRequestError(f"contentType={content_type}, expected application/json")
     try:
         review = msgspec.json.decode(body, type=_WireReview)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         raise BadRequestError(f"the TokenReview does not decode: {error}") from error
     api_version = review.api_version or ""
     if (review.kind or api_version) and (review.kind != KIND or api_version not in _API_VERSIONS):

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from opsdk.aio.clock import Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
 from opsdk.errors import TooLargeError
 from opsdk.http.server.request import HttpRequest
+from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -42,21 +44,18 @@ async def call_user_function(call: Awaitable[T], *, name: str, seconds: float | 
     A cancellation of the caller is raised. One that `call` raises on its own counts as an exception.
     """
     scope: ClockTimeout | None = None
+    task = asyncio.current_task()
+    before = cancellations(task)
     try:
         async with timeout(clock, seconds) as scope:
             return CallResult(await call)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raised: BaseException = error
-    except Exception as error:  # noqa: BLE001 - user code may raise anything
+    except BaseException as error:
+        contain(error, task=task, cancelling=before)
         if isinstance(error, ClockTimeoutError) and scope is not None and scope.expired():
             log.error("%s did not return within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
             return CallResult(failure=f"the webhook did not return within {seconds:g} s")
-        raised = error
-    log.error("%s raised", name, exc_info=raised)
-    text = f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
+        log.exception("%s raised", name)
+        text = f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
     return CallResult(failure=f"panic: {text} [recovered]", panicked=True)
 
 

@@ -22,7 +22,7 @@ from opsdk.apimachinery.meta import UnsetMap
 from opsdk.apimachinery.object import PartialObjectMetadata, TypedObject, convert, to_tree
 from opsdk.apimachinery.patch.json_patch import create_json_patch
 from opsdk.errors import BadRequestError, ConversionError, DecodeError, UsageError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
 H = TypeVar("H", bound=TypedObject)
 S = TypeVar("S", bound=TypedObject)
@@ -206,7 +206,7 @@ def decode_review(body: bytes) -> ConversionRequest:
     """Decode a ConversionReview v1. Raises `BadRequestError` if it does not decode, or has no request."""
     try:
         review = msgspec.json.decode(body, type=_WireReview)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except JSON_ERRORS as error:
         raise BadRequestError(f"the ConversionReview does not decode: {error}") from error
     if (review.api_version, review.kind) != (_API_VERSION, _KIND):
         unknown = f"{review.api_version or ''}, Kind={review.kind or ''}"

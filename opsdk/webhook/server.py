@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import finish
 from opsdk.errors import UsageError
@@ -134,10 +135,13 @@ class WebhookServer:
             return text_response("404 page not found\n", status=404)
         path, began, status = request.path, self._clock.now(), 500
         self._count(path, 1)
+        task = asyncio.current_task()
+        before = cancellations(task)
         try:
             response = await webhook.serve(request)
             status = response.status
-        except Exception:
+        except BaseException as error:
+            contain(error, task=task, cancelling=before)
             log.exception("the webhook at %s failed", path)
             response = text_response("Internal Server Error\n", status=500)
         finally:

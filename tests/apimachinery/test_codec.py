@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -16,8 +17,10 @@ from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind, kind_of, metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
-from opsdk.apimachinery.object import Object, PartialObjectMetadata, Unstructured, deep_copy, to_tree
-from opsdk.errors import DecodeError, EncodeError
+from opsdk.apimachinery.object import Object, PartialObjectMetadata, Unstructured, deep_copy, retain_status, to_tree
+from opsdk.cache.head import decode_head
+from opsdk.errors import CodecError, DecodeError, EncodeError
+from opsdk.rest.frames import error_from_event
 from opsdk.structured_merge.value import JsonObject
 
 POD = kind_of(Pod)
@@ -256,3 +259,42 @@ def test_a_typed_change_changes_nothing_else(tree: JsonObject, data: st.DataObje
     for part in sent["spec"].get("parts", ()):
         extra = {k: v for k, v in part.items() if k.startswith("u")}
         assert extra == {k: v for k, v in old.get(part["name"], {}).items() if k.startswith("u")}
+
+
+HUGE = b"1" * 5000
+DEEP = b"[" * 50_000 + b"]" * 50_000
+INVALID = b'"\xff"'
+PLACES = [
+    b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "extra": %s}',
+    b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "generation": %s}}',
+    b'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": %s}}',
+    b'{"apiVersion": "v1", "kind": %s, "metadata": {"name": "a"}}',
+    b'{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"remainingItemCount": %s}, "items": []}',
+    b'{"apiVersion": "v1", "kind": "ConfigMapList", "items": [{"metadata": {"name": "a", "extra": %s}}]}',
+    b"%s",
+]
+
+
+@pytest.mark.parametrize("value", [HUGE, DEEP, INVALID], ids=["number of 5,000 digits", "deep nesting", "no UTF-8"])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", [kind_of(ConfigMap), unstructured("v1", "ConfigMap"), metadata_only(ConfigMap)])
+def test_hostile_json_raises_nothing_but_a_codec_error(kind: Kind[Any], place: bytes, value: bytes) -> None:
+    """Every way to decode, and what an update does with a field that the class does not have."""
+    data = place.replace(b"%s", value)
+    for function in (decode_partial, decode_head, split_list, lambda data: decode_list(data, kind)):
+        with suppress(DecodeError):
+            function(data)
+    peek_key(data)
+    error_from_event(data)
+    try:
+        obj = decode(data, kind)
+    except DecodeError:
+        return
+    with suppress(CodecError):
+        encode(deep_copy(obj))
+    if not isinstance(obj, PartialObjectMetadata):
+        with suppress(CodecError):
+            other = decode(data, kind)
+            if isinstance(obj, Unstructured):
+                retain_status(obj, other)
+            encode(obj)

@@ -32,6 +32,7 @@ class CountedClient:
     def __init__(self, cluster: Cluster) -> None:
         self.writes: list[str] = []
         self.uncached_reads: list[str] = []
+        self.cluster = cluster
         self.uncached = cluster.uncached
         self.client: Client = intercept(cluster.uncached, self._count)
 

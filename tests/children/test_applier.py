@@ -584,3 +584,58 @@ async def test_typed_children_come_back_typed() -> None:
             assert isinstance(live, Deployment)
             assert live.spec.revision_history_limit == 10
         assert counted.writes == ["Apply"]
+
+
+# ------------------------------------------------------------------ memory
+async def test_an_applier_forgets_children_that_are_deleted() -> None:
+    """200 names are applied and deleted by another client: what is remembered is that of the live child."""
+    async with cached_world() as cluster:
+        applier = Applier(cluster.client, field_owner="me")
+        owner = await cluster.uncached.create(config("owner"))
+        await applier.apply(web(), owner=owner)
+        for number in range(200):
+            child = desired(copy.deepcopy(DEPLOYMENT))
+            child.metadata.name = f"child-{number}"
+            live = await applier.apply(child, owner=owner)
+            await cluster.uncached.delete(live)
+        await asyncio.sleep(1)
+        memories = [applier._apply_records, applier._owned_fields, applier._foreign]
+        assert [len(memory) for memory in memories] == [1, 1, 0]
+        assert applier._apply_records.weight == next(iter(applier._apply_records.values())).weight()
+
+
+async def test_an_applier_without_a_cache_forgets_the_oldest_children() -> None:
+    """Without a cache no deletion is seen: the number of children bounds the memory."""
+    async with counted_client() as counted:
+        applier = Applier(counted.uncached, field_owner="me", size=10)
+        for number in range(30):
+            await applier.apply(config(f"child-{number}", x="1"))
+        assert [key.name for _, key in applier._apply_records] == [f"child-{number}" for number in range(20, 30)]
+        assert len(applier._owned_fields) == 10
+
+
+async def test_an_applier_does_not_keep_an_informer_running() -> None:
+    """The informer of a kind stops with its last handler, also after children of that kind were applied."""
+    async with cached_world() as cluster:
+        cache = cluster.cache
+        cached = await cache.informer_for(ConfigMap, pin=False)
+        registration = cached.add_handler(lambda _: None)
+        applier = Applier(cluster.client, field_owner="me")
+        await applier.apply(config(x="1"))
+        assert cached.used
+        registration.remove()
+        await cache.release(cached)
+        assert cached not in cache.kinds()
+
+
+async def test_equal_parts_of_owned_fields_are_shared() -> None:
+    """Two children that differ in their owner reference share the fields of their specs."""
+    async with counted_client() as counted:
+        applier = Applier(counted.client, field_owner="me")
+        for name in ("a", "b"):
+            child = desired(copy.deepcopy(DEPLOYMENT))
+            child.metadata.name = name
+            await applier.apply(child, owner=await owner_of(counted, f"owner-{name}"))
+        first, second = (record.owned for record in applier._apply_records.values())
+        assert first != second
+        assert first.children["f:spec"] is second.children["f:spec"]

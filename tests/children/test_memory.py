@@ -17,3 +17,16 @@ def test_the_newest_values_are_kept(size: int, numbers: list[int]) -> None:
     last = {number: position for position, number in enumerate(numbers)}
     newest = sorted(last, key=lambda number: last[number])[-size:]
     assert dict(memory) == {number: last[number] for number in newest}
+
+
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 20), st.booleans())))
+def test_the_newest_values_within_the_bytes_are_kept(max_bytes: int, steps: list[tuple[int, int, bool]]) -> None:
+    """The weight is the sum of the values, and never above the limit."""
+    memory: Memory[int, int] = Memory(100, weigh=lambda value: value, max_bytes=max_bytes)
+    for key, value, forget in steps:
+        if forget:
+            memory.forget(key)
+        else:
+            memory.remember(key, value)
+            assert (key in memory) == (value <= max_bytes)
+        assert memory.weight == sum(memory.values()) <= max_bytes

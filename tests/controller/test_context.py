@@ -39,6 +39,7 @@ from opsdk.children.drift import Drift
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.patch import merge_patch
+from opsdk.predicates import matches_labels, on
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -386,6 +387,38 @@ async def test_finalizers_run_in_order_and_a_failing_one_stays() -> None:
     assert "reconcile" not in calls
 
 
+@pytest.mark.parametrize("where", ["predicates", "event_filter"])
+async def test_a_deletion_passes_predicates_to_finalizers(where: str) -> None:
+    """Predicates that drop every update, and labels that no longer match, do not leave the object in its deletion."""
+    operator = Operator("boxes")
+    cleaned: list[str] = []
+
+    async def clean(obj: Box, ctx: Context) -> None:
+        cleaned.append(obj.metadata.name)
+
+    dropping: Any = {where: [matches_labels("tier=web"), on(update=False)]}
+
+    @operator.reconciler(Box, finalizers={"example.com/clean": clean}, **dropping)
+    async def reconcile(obj: Box, ctx: Context) -> None: ...
+
+    async with running(operator) as client:
+        obj = box()
+        obj.metadata.labels["tier"] = "web"
+        await client.create(obj)
+        await asyncio.sleep(1)
+        obj = await client.get(Box, "default/a")
+        obj.metadata.labels.clear()
+        await client.update(obj)
+        await asyncio.sleep(1)
+        reconciles = len(records(operator))
+        await client.delete(obj)
+        await asyncio.sleep(1)
+        assert cleaned == ["a"]
+        assert await client.get_or_none(Box, "default/a") is None
+        # The removal of the finalizer and the end of the object are events that the predicates drop.
+        assert len(records(operator)) == reconciles + 1
+
+
 @pytest.mark.parametrize("by_request", [False, True])
 async def test_a_finalizer_that_waits_stays(by_request: bool) -> None:
     """A result keeps the finalizer and says when it is called again, in both forms; no error is counted."""
@@ -475,7 +508,7 @@ async def test_the_journal_says_why_each_reconcile_ran_and_what_it_did() -> None
         await client.delete(await client.get(ConfigMap, "default/child"))
         await asyncio.sleep(1)
         # The timer of the reconcile before was combined with the deletion.
-        assert [c.event or c.source for c in records(operator)[-2].causes] == ["requeue_after", "delete"]
+        assert [c.event or c.source for c in records(operator)[-2].causes] == ["delete"]
         await asyncio.sleep(50)
         assert [cause.source for cause in records(operator)[-1].causes] == ["requeue_after"]
         text = str(first)

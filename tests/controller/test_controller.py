@@ -8,6 +8,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Self
 
@@ -366,20 +367,103 @@ async def test_every_exception_and_wrong_result_is_retried() -> None:
     assert not any(r.timed_out for r in hook.reconciled())
 
 
-@pytest.mark.behaviour(80, better="An exception never ends the process, so `RecoverPanic` is not needed.")
-async def test_a_base_exception_ends_the_controller() -> None:
-    """A BaseException that is no Exception is raised by `start`, not swallowed."""
+class Panic(BaseException):
+    """As PyO3's PanicException: no Exception."""
 
-    class Fatal(BaseException):
-        pass
+
+class UnprintableError(Exception):
+    """Neither its text nor its repr can be read."""
+
+    def __str__(self) -> str:
+        raise Panic
+
+    __repr__ = __str__
+
+
+def nested_group(error: BaseException, *, depth: int) -> BaseException:
+    """Groups within groups."""
+    for _ in range(depth):
+        error = BaseExceptionGroup("group", [error])
+    return error
+
+
+def circular_causes() -> Exception:
+    """Two errors, each the cause of the other."""
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    return first
+
+
+@pytest.mark.behaviour(80, better="An exception never ends the process, so `RecoverPanic` is not needed.")
+@pytest.mark.parametrize(
+    ("make", "panicked"),
+    [
+        (Panic, True),
+        (GeneratorExit, True),
+        (asyncio.CancelledError, True),
+        (lambda: BaseExceptionGroup("group", [ValueError("x"), Panic()]), True),
+        (lambda: nested_group(Panic(), depth=5000), True),
+        (lambda: nested_group(ValueError("x"), depth=5000), False),
+        (RecursionError, False),
+        (UnprintableError, False),
+        (circular_causes, False),
+    ],
+)
+async def test_no_exception_of_a_reconciler_stops_the_controller(
+    make: Callable[[], BaseException], panicked: bool
+) -> None:
+    """It is counted, as a panic if it is no Exception, and retried; other objects are reconciled."""
+    seen: list[str] = []
+
+    async def reconcile(request: Request) -> None:
+        seen.append(request.name)
+        if request == A and len(seen) == 1:
+            raise make()
+
+    async with Running(reconcile) as running:
+        running.channel.send(A)
+        running.channel.send(Request("ns", "other"))
+        await asyncio.sleep(10)
+        assert sorted(seen) == sorted([A.name, A.name, "other"])
+        assert running.controller.state is ControllerState.RUNNING
+    assert running.hook.reconciled()[0].panicked is panicked
+    assert sum(record.result is Outcome.ERROR for record in running.hook.reconciled()) == 1
+
+
+async def test_an_exit_ends_the_controller() -> None:
+    """SystemExit is no failure of one object: also in a group it ends the worker."""
 
     async def reconcile(_: Request) -> None:
-        raise Fatal
+        raise BaseExceptionGroup("group", [ValueError("x"), SystemExit(3)])
 
     running = Running(reconcile)
     running.channel.send(A)
-    with pytest.raises(Fatal):
+    with pytest.raises(BaseExceptionGroup):
         await running.controller.start()
+
+
+async def test_a_library_that_cancels_its_own_task_stops_nothing() -> None:
+    """It cancels and catches that, at once or in an earlier reconcile, before a CancelledError of its own."""
+    seen: list[str] = []
+
+    async def reconcile(request: Request) -> None:
+        seen.append(request.name)
+        task = asyncio.current_task()
+        assert task is not None
+        if request.name in ("cancels", "both") and seen.count(request.name) == 1:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+        if request.name in ("raises", "both") and seen.count(request.name) == 1:
+            raise asyncio.CancelledError
+
+    async with Running(reconcile) as running:
+        for name in ("cancels", "raises", "both", "last"):
+            running.channel.send(Request("ns", name))
+            await asyncio.sleep(10)
+        assert seen == ["cancels", "raises", "raises", "both", "both", "last"]
+        assert running.controller.state is ControllerState.RUNNING
+    assert running.controller.state is ControllerState.STOPPED
 
 
 @pytest.mark.behaviour(81)

@@ -433,3 +433,67 @@ def test_the_loop_is_virtual() -> None:
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         assert runner.run(hour()) == 3600
+
+
+@pytest.mark.parametrize("times", [1, 40])
+@pytest.mark.parametrize("deleted_at", [0.1 + number * 0.45 for number in range(12)])
+async def test_a_deleted_lease_never_has_two_leaders(deleted_at: float, times: int) -> None:
+    """A replica that has seen the lease waits until it would have expired; its holder creates it again before.
+
+    Deleted again and again, it may change its holder, but not before the former one has stopped.
+    """
+    server = LeaseServer()
+    first, second = (LeaderElector(server.client(name), options(name)) for name in ("first", "second"))
+    tasks = [asyncio.create_task(first.run())]
+    assert await leading(first)
+    tasks.append(asyncio.create_task(second.run()))
+    await asyncio.sleep(5 + deleted_at)
+    both = 0
+    for _ in range(times):
+        server.lease = None
+        for _ in range(21):
+            await asyncio.sleep(0.1)
+            both += first.is_leader and second.is_leader
+    assert both == 0
+    if times == 1:
+        await asyncio.sleep(60)
+        assert first.is_leader
+    await _stop(tasks)
+
+
+async def test_a_deleted_lease_of_a_leader_that_is_gone_expires() -> None:
+    """The standby leads after the time of the lease that it saw, not for ever later."""
+    server = LeaseServer()
+    first, second = (LeaderElector(server.client(name), options(name)) for name in ("first", "second"))
+    tasks = [asyncio.create_task(first.run())]
+    assert await leading(first)
+    tasks.append(asyncio.create_task(second.run()))
+    await asyncio.sleep(5)
+    tasks[0].cancel()
+    server.lease = None
+    began = asyncio.get_running_loop().time()
+    assert await leading(second)
+    assert 13 <= asyncio.get_running_loop().time() - began <= 22
+    await _stop(tasks)
+
+
+async def test_a_leader_whose_deleted_lease_is_taken_stops_at_its_next_renewal() -> None:
+    """A replica that never saw the lease creates it; the former leader reads it at once, and has lost."""
+    server = LeaseServer()
+    first, second = (LeaderElector(server.client(name), options(name)) for name in ("first", "second"))
+    running = asyncio.create_task(first.run())
+    assert await leading(first)
+    server.lease = None
+    other = asyncio.create_task(second.run())
+    assert await leading(second)
+    await asyncio.sleep(2.1)
+    assert (first.is_leader, second.is_leader) == (False, True)
+    with pytest.raises(LeaderElectionLostError):
+        await running
+    await _stop([other])
+
+
+async def _stop(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

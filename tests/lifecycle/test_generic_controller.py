@@ -13,6 +13,7 @@ import pytest
 
 from opsdk import Context, ObjectMeta, Request, deep_copy
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.controller.controller import ControllerState
 from opsdk.controller.journal import Journal
 from opsdk.errors import ConflictError, IgnoreError, TerminalError, UsageError
 from opsdk.lifecycle.generic_controller import GenericController
@@ -253,6 +254,35 @@ async def test_on_change_and_on_remove(world: Any) -> None:
         await world.user.delete(config)
         await world.until(lambda: True in changes)
     assert removed == ["default/x ['wrangler.cattle.io/cleanup']"]
+
+
+@pytest.mark.parametrize("in_condition", [True, False])
+async def test_a_panic_fails_its_handler_only(world: Any, calls: Calls, in_condition: bool) -> None:
+    """An exception that is no Exception is counted as a panic; the next handler and other objects are called."""
+
+    class Panic(BaseException):
+        """As PyO3's PanicException."""
+
+    def fails(obj: ConfigMap) -> bool:
+        raise Panic
+
+    async def panics(request: Request, obj: ConfigMap | None) -> None:
+        raise Panic
+
+    hook = Recording()
+    controller = GenericController(world.cluster, ConfigMap, hook=hook)
+    if in_condition:
+        controller.add_handler("a", calls.handler("a"), when=fails)
+    else:
+        controller.add_handler("a", panics)
+    controller.add_handler("b", calls.handler("b"))
+    await world.config("x")
+    await world.config("y")
+    async with world.running(controller):
+        await world.until(lambda: calls.names("x") == calls.names("y") == ["b"])
+        await asyncio.sleep(1)
+        assert controller.controller.state is ControllerState.RUNNING
+    assert any(end.panicked for end in hook.ends)
 
 
 async def test_a_condition_that_raises_fails_its_handler_only(world: Any, calls: Calls) -> None:

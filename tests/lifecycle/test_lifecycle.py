@@ -16,6 +16,7 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.errors import UsageError, WrongObjectError
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.names import LifecycleNames
+from opsdk.predicates import of_object, on
 
 FINALIZER = "controller.cattle.io/dns"
 CREATED = "lifecycle.cattle.io/create.dns"
@@ -433,3 +434,23 @@ def test_names_that_the_server_would_refuse(name: str) -> None:
     """Bad input: a name that makes no valid finalizer is refused before the first object comes."""
     with pytest.raises(UsageError, match="not a qualified name"):
         LifecycleNames.norman(name)
+
+
+async def test_a_deletion_passes_predicates_to_lifecycles(world: Any) -> None:
+    """Predicates that drop every update do not leave an object with a lifecycle's finalizer in its deletion."""
+    removed: list[str] = []
+
+    class Cleaning:
+        async def remove(self, obj: ConfigMap) -> None:
+            removed.append(obj.metadata.name)
+
+    controller = GenericController(
+        world.cluster, ConfigMap, predicates=[of_object(lambda obj: obj.metadata.name == "a"), on(update=False)]
+    )
+    controller.add_lifecycle("dns", Cleaning())
+    async with world.running(controller):
+        await world.config()
+        await asyncio.sleep(5)
+        await world.user.delete(ConfigMap, "default/a")
+        await world.until_gone()
+    assert removed == ["a"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from opsdk.queue.core import LOW_PRIORITY, QueueCore, QueueState
+from opsdk.telemetry.cause import ReconcileCause
 
 ITEMS = st.sampled_from("abcde")
 
@@ -145,3 +146,47 @@ def test_heaps_drop_outdated_entries() -> None:
     assert len(core.delayed) <= 2 * 1000 + 64
     assert len(list(core.queued())) == 1000
     assert [core.take(40_000.0) is not None for _ in range(1001)] == [True] * 1000 + [False]
+
+
+def test_a_timer_that_has_not_fired_is_no_cause() -> None:
+    """An update before the end of the delay is the only cause; after the end, the timer is one too."""
+    timer = ReconcileCause("requeue_after", detail="60 s")
+    update = ReconcileCause("ConfigMap", "update", "default/a", "2")
+    for taken_at, causes in ((10.0, [update]), (60.0, [update, timer])):
+        for first, second in ((timer, update), (update, timer)):
+            q: QueueCore[str] = QueueCore()
+            for cause in (first, second):
+                after = 60.0 if cause is timer else 0.0
+                q.add("a", now=0.0, after=after, cause=cause, timer=cause is timer)
+            taken = q.take(taken_at)
+            assert taken is not None
+            assert list(taken.causes) == causes
+    q = QueueCore()
+    q.add("a", now=0.0, after=60, cause=timer, timer=True)
+    q.add("a", now=0.0, after=30, cause=timer, timer=True)
+    assert q.take(29.0) is None
+    taken = q.take(30.0)
+    assert taken is not None
+    assert taken.causes == (timer,)
+
+
+def test_the_event_of_a_delayed_request_is_a_cause() -> None:
+    """A handler may delay its request: its event has happened all the same."""
+    q: QueueCore[str] = QueueCore()
+    update = ReconcileCause("ConfigMap", "update", "default/a", "2")
+    q.add("a", now=0.0, after=60, cause=update)
+    q.add("a", now=0.0)
+    taken = q.take(0.0)
+    assert taken is not None
+    assert taken.causes == (update,)
+
+
+def test_a_limit_replaces_the_oldest_items() -> None:
+    """Items that wait, are delayed or were added again count once."""
+    q: QueueCore[int] = QueueCore()
+    q.limit = 10
+    for number in range(30):
+        q.add(number, now=0.0, after=5.0 if number % 2 else 0.0, priority=number % 3)
+        q.add(number, now=0.0)
+        assert len(list(q.queued())) <= 10
+    assert (sorted(q.queued()), q.dropped, len(q)) == (list(range(20, 30)), 20, 10)

@@ -241,3 +241,11 @@ async def test_the_election_is_observed() -> None:
     assert "leases" in text
     verbs = {r.permission.verb for r in recorder.requests if r.permission.resource == "leases"}
     assert verbs == {"get", "create", "update"}
+
+
+def test_many_names_become_one_request_for_every_name() -> None:
+    """A recorder of 5,000 names keeps 1,000 of them, and the rules stay the same."""
+    names = [Permission("get", "", "secrets", f"s{number}", "default") for number in range(5000)]
+    recorder = observed(*names)
+    assert len(recorder.requests) <= 1001
+    assert recorder.rules() == observed(names[0]).rules()

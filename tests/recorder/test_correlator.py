@@ -91,3 +91,15 @@ def test_the_memory_is_bounded() -> None:
     aggregator.forget(similar(name="a"))
     aggregator.forget(similar(name="a"))
     assert record(aggregator, similar(name="a"))[0] is Write.CREATE
+
+
+def test_series_that_have_ended_are_forgotten() -> None:
+    """Six minutes after its last repetition an Event takes no memory; a later repetition creates a new one."""
+    correlator = made()
+    _, first = record(correlator, similar("Old"))
+    record(correlator, similar("New"), 300)
+    correlator.forget_ended(START + timedelta(seconds=361))
+    assert len(correlator) == 1
+    write, again = record(correlator, similar("Old"), 362)
+    assert write is Write.CREATE
+    assert again.metadata.name != first.metadata.name

@@ -8,13 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.client import Client
 from opsdk.client.operations import ObjectWrite, Operation, Watch
 from opsdk.client.options import WriteOptions
-from opsdk.client.ports import OperationExecutor
+from opsdk.client.ports import OperationExecutor, RemovalObserver, observe_removals
 
 
 class Wrapper:
@@ -40,6 +41,10 @@ class Wrapper:
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Transform the watch and pass it on."""
         return self.inner.watch(self.transform_watch(operation))
+
+    def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
+        """See `opsdk.client.ports.observe_removals`."""
+        return observe_removals(self.inner, kind, observer)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"

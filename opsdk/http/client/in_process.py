@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 from urllib.parse import unquote
 
+from opsdk.aio.containment import contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.asgi_types import CUT, App, Message
@@ -149,7 +150,8 @@ class AsgiExchange:
         except asyncio.CancelledError:
             self._failed = self._failed or EOFError("the application was cancelled")
             raise
-        except Exception as error:  # noqa: BLE001 - logged, and turned into 500 or a broken connection
+        except BaseException as error:  # noqa: BLE001 - logged, and turned into 500 or a broken connection
+            contain(error, task=asyncio.current_task())
             if not self._disconnected.is_set():
                 _log.exception("the ASGI application failed on %s %s", scope["method"], scope["path"])
             self._fail(error)

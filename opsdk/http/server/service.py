@@ -10,6 +10,7 @@ from contextlib import suppress
 from email.utils import formatdate
 from typing import Protocol
 
+from opsdk.aio.containment import contain
 from opsdk.http.asgi_types import App
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.known_heads import KnownHeads
@@ -84,7 +85,8 @@ class Service:
         except asyncio.CancelledError:
             # The server stops: end the response here, if its framing allows that.
             exchange.finish()
-        except Exception:  # noqa: BLE001 - no request may stop the server
+        except BaseException as error:  # noqa: BLE001 - no request may stop the server
+            contain(error, task=task)
             _LOG.exception("the application failed on %r", exchange)
         finally:
             self.tasks.pop(task, None)  # not a done callback: the loop would run one more handle for each request

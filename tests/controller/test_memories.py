@@ -1,0 +1,197 @@
+"""Memory is bounded by live objects, not by names that ever lived."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+from flowkit import THING, World
+from memories import container_sizes, growth
+
+import envtest
+from opsdk import Cluster, MergeFrom, ObjectMeta
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.api.core.v1 import ConfigMap, Secret, ServiceAccount
+from opsdk.builder.controller_builder import WatchSpec
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
+from opsdk.controller.context import Context
+from opsdk.controller.controller import Controller
+from opsdk.errors import OpsdkError
+from opsdk.event.event import AnyEvent
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
+from opsdk.rbac.observed import RuleRecorder
+from opsdk.sources import KindSource
+
+# Containers whose size is bounded by a constant that is larger than the growth that the tests allow.
+_CONSTANT = (
+    "opsdk.structured_merge.",  # caches of path elements and field sets
+    "opsdk.children.ownership._decoded",
+    "opsdk.children.canonical.",
+    "opsdk.cache.entry.",
+    "opsdk.controller.status.",
+    "opsdk.rest.request.",
+    "FieldSet.",
+    "IdentityCache.",
+    "RuleRecorder._names",
+    "RuleRecorder._requests",
+    "ObservedRequest.",
+)
+JOURNAL_SIZE = 10
+
+
+def grown(before: Any, after: Any, *, above: int) -> dict[str, int]:
+    """What has grown, without the containers of constant size."""
+    return {
+        label: size for label, size in growth(before, after, above=above).items() if not label.startswith(_CONSTANT)
+    }
+
+
+def replica(name: str) -> Operator:
+    """An operator with children, Events, a finalizer, and functions that raise for most objects."""
+    options = OperatorOptions(
+        leader_election=True, leader_election_namespace="default", leader_election_id="churn", journal_size=JOURNAL_SIZE
+    )
+    operator = Operator(name, options)
+
+    def broken_map(obj: Any) -> list[Request]:
+        raise RuntimeError(f"no request for {obj.metadata.name}")
+
+    def broken_predicate(event: AnyEvent) -> bool:
+        raise RuntimeError(f"no verdict for {event.view.key}")
+
+    async def clean(site: ConfigMap, ctx: Context) -> None:
+        ctx.event("Cleaned", f"cleaned {site.metadata.name}")
+
+    @operator.reconciler(
+        ConfigMap,
+        owns=[Secret],
+        watches=[
+            WatchSpec(kind=ServiceAccount, handler=broken_map),
+            WatchSpec(kind=Secret, handler=broken_map, predicates=[broken_predicate]),
+        ],
+        finalizers={"demo.opsdk.dev/clean": clean},
+    )
+    async def reconcile(site: ConfigMap, ctx: Context) -> None:
+        if site.metadata.name.startswith("kube-"):
+            return
+        await ctx.apply(Secret(metadata=ObjectMeta(name=site.metadata.name), string_data={"a": site.metadata.name}))
+        ctx.event("Applied", f"applied {site.metadata.name}")
+        if site.metadata.name.endswith("7") and not ctx.attempt:
+            raise RuntimeError("once")
+
+    return operator
+
+
+async def churn(cluster: Cluster, names: int, *, first: int) -> None:
+    """Create objects, and delete them after their reconcile, 20 at a time."""
+    for begin in range(first, first + names, 20):
+        batch = [ObjectMeta(name=f"o{number}", namespace="default") for number in range(begin, begin + 20)]
+        for meta in batch:
+            await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name=meta.name, namespace="default")))
+            await cluster.uncached.create(ServiceAccount(metadata=ObjectMeta(name=meta.name, namespace="default")))
+        await asyncio.sleep(2)
+        for meta in batch:
+            site = await cluster.uncached.get(ConfigMap, f"default/{meta.name}")
+            site.metadata.labels["changed"] = "yes"
+            await cluster.uncached.patch(site, MergeFrom())
+            await cluster.uncached.delete(site)
+            await cluster.uncached.delete(ServiceAccount, f"default/{meta.name}")
+        await asyncio.sleep(2)
+    # Journals, series of Events and retries of deletions end within minutes.
+    await asyncio.sleep(3600)
+
+
+async def _check_operators(names: int) -> None:
+    recorder = RuleRecorder()
+    async with (
+        envtest.Environment(controllers=["garbage-collector-controller"]) as env,
+        Cluster(env.config) as cluster,
+    ):
+        operators = [replica("one"), replica("two")]
+        tasks = []
+        try:
+            for operator in operators:
+                tasks.append(asyncio.create_task(operator.start(env.config, hooks=[recorder])))
+                await asyncio.sleep(5)
+            await churn(cluster, 20, first=0)
+            gc.collect()
+            before = container_sizes(*operators)
+            await churn(cluster, names, first=100_000)
+            assert list(await cluster.uncached.list(Secret, namespace="default")) == []
+            gc.collect()
+            after = container_sizes(*operators)
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [result for result in results if isinstance(result, OpsdkError)] == []
+    assert grown(before, after, above=max(20, names // 20)) == {}
+
+
+async def test_no_memory_of_a_leader_and_a_standby_grows_with_names() -> None:
+    """Objects with children, Events, finalizers and raising functions come and go: every container is as before."""
+    await _check_operators(40)
+
+
+@pytest.mark.slow
+async def test_no_memory_grows_with_a_thousand_names() -> None:
+    """The same with many more names than any constant bound of a container."""
+    await _check_operators(1000)
+
+
+async def _check_queues(names: int) -> None:
+    world = World()
+    server = world.server(THING)
+
+    async def reconcile(request: Request) -> None:
+        if request.name.endswith("7"):
+            raise RuntimeError("not this one")
+
+    def broken(obj: Any) -> list[Request]:
+        raise RuntimeError("no request")
+
+    sources = [
+        KindSource(world.cache, THING, handler)
+        for _ in range(2)
+        for handler in (EnqueueRequestForObject(), EnqueueRequestsFromMapFunc(broken))
+    ]
+    leader = Controller("leader", _reconcile_nothing, sources=sources[:2], clock=LOOP_CLOCK)
+    standby = Controller("standby", reconcile, sources=sources[2:], clock=LOOP_CLOCK)
+    tasks = [asyncio.create_task(start()) for start in (world.cache.start, leader.start, standby.warmup)]
+    await asyncio.sleep(10)
+    server.put("lives")
+    await asyncio.sleep(1000)
+    before = container_sizes(leader, standby, world.cache)
+    for number in range(names):
+        server.put(f"o{number}")
+        await asyncio.sleep(0.01)
+        server.delete(f"o{number}")
+        await asyncio.sleep(0.01)
+        if number % 1000 == 0:
+            server.compact()
+    await asyncio.sleep(3600)
+    gc.collect()
+    after = container_sizes(leader, standby, world.cache)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert grown(before, after, above=10) == {}
+
+
+async def _reconcile_nothing(_: Request) -> None:
+    """Succeed."""
+
+
+async def test_no_memory_of_a_queue_grows_with_names() -> None:
+    """2,000 names under a leader, a standby and raising map functions."""
+    await _check_queues(2000)
+
+
+@pytest.mark.slow
+async def test_no_memory_of_a_queue_grows_with_100_000_names() -> None:
+    """The full number: every container is bounded by a constant."""
+    await _check_queues(100_000)

@@ -1,0 +1,89 @@
+"""Counts what the containers of a program hold, to see which of them grow with the names of objects."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import msgspec
+
+_ATOMS = (str, bytes, int, float, type(None), type, ModuleType)
+_LEFT_OUT = ("envtest", "opsdk.apiserver", "fake_server", "logging", "_pytest")
+_CONTAINERS = (dict, list, set, frozenset, tuple, deque, Mapping)
+
+
+def container_sizes(*roots: object) -> Counter[str]:
+    """Return the number of items in all containers that are reachable, by ``Class.attribute``.
+
+    The walk begins at `roots` and the modules of opsdk. Servers of the test and log records are left out.
+    """
+    sizes: Counter[str] = Counter()
+    pending: list[tuple[object, str]] = [(root, type(root).__name__) for root in roots]
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "opsdk" and not name.startswith(("opsdk.api.", "opsdk.apiserver")):
+            pending += [(value, f"{name}.{key}") for key, value in vars(module).items()]
+    sizes["tasks"] = len(asyncio.all_tasks())
+    visited: set[int] = set()
+    references = []  # keeps the ids unique
+    while pending:
+        obj, label = pending.pop()
+        if isinstance(obj, _ATOMS) or id(obj) in visited or type(obj).__module__.startswith(_LEFT_OUT):
+            continue
+        visited.add(id(obj))
+        references.append(obj)
+        if isinstance(obj, functools._lru_cache_wrapper):
+            sizes[label] += obj.cache_info().currsize
+            continue
+        if isinstance(obj, _CONTAINERS):
+            sizes[label] += len(obj)
+        pending += _parts(obj, label)
+    return sizes
+
+
+def _parts(obj: Any, label: str) -> Iterator[tuple[object, str]]:
+    if isinstance(obj, Mapping):
+        for key, value in list(obj.items()):
+            yield key, label
+            yield value, label
+    elif isinstance(obj, _CONTAINERS):
+        for item in list(obj):
+            yield item, label
+    elif isinstance(obj, MethodType):
+        yield obj.__self__, label
+        yield obj.__func__, label
+    elif isinstance(obj, functools.partial):
+        yield from ((part, label) for part in (obj.func, obj.args, obj.keywords))
+    elif isinstance(obj, FunctionType):
+        yield obj.__closure__ or (), label
+    elif isinstance(obj, CellType):
+        yield from [(obj.cell_contents, label)] if _is_filled(obj) else []
+    else:
+        fields = [*getattr(obj, "__dict__", {})]
+        for base in type(obj).__mro__:
+            slots = base.__dict__.get("__slots__", ())
+            fields += [slots] if isinstance(slots, str) else slots
+        if isinstance(obj, msgspec.Struct):
+            fields += obj.__struct_fields__
+        for field in fields:
+            # The names of private slots are mangled in the class only.
+            if (value := getattr(obj, field, None)) is not None:
+                yield value, f"{type(obj).__name__}.{field}"
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - raises for an empty cell
+    except ValueError:
+        return False
+    return True
+
+
+def growth(before: Counter[str], after: Counter[str], *, above: int) -> dict[str, int]:
+    """Return the containers that have grown by more than `above` items, without newly imported modules."""
+    sizes = {label: size for label, size in sorted(after.items()) if label in before or not label.startswith("opsdk.")}
+    return {label: size - before[label] for label, size in sizes.items() if size - before[label] > above}
