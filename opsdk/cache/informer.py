@@ -18,6 +18,7 @@ from typing import Self
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError
@@ -277,9 +278,12 @@ class Informer(Closing):
         """Call a handler. An error is counted and logged, and stops neither other handlers nor the watch."""
         try:
             handler(delta)
-        except Exception as error:  # noqa: BLE001 - a handler may raise anything
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything
+            failure = contain(error)
             self.counts["handler_error"] += 1
-            self._failures.failed(f"the handler {handler!r} of {delta.change.value}", delta.entry.key, error)
+            self._failures.failed(f"the handler {handler!r} of {delta.change.value}", delta.entry.key, failure)
+        if delta.change is DeltaType.DELETED:
+            self._failures.forget(delta.entry.key)
 
     # -------------------------------------------------------------- indices
     def add_index(self, name: str, indexer: Indexer) -> None:
@@ -371,7 +375,9 @@ class Informer(Closing):
     # -------------------------------------------------------------- the loop
     async def _run(self) -> None:
         action: Action = self.reflector.start()
+        task = asyncio.current_task()
         while True:
+            cancelling = cancellations(task)
             try:
                 match action:
                     case Wait():
@@ -383,10 +389,11 @@ class Informer(Closing):
                         action = await self._watch(action)
                     case CheckRevision():
                         action = await self._check_revision()
-            except Exception as error:
+            except BaseException as error:
                 # A defect. The informer must not end: its readers would get stale objects.
+                unexpected = contain(error, task=task, cancelling=cancelling)
                 log.exception("the informer for %s lists again after an unexpected error", self.name)
-                action = await self._next_action(self.reflector.on_unexpected_error(error, now=self._clock.now()))
+                action = await self._next_action(self.reflector.on_unexpected_error(unexpected, now=self._clock.now()))
 
     async def _check_revision(self) -> Action:
         self.reflector.on_list_start()

@@ -47,6 +47,7 @@ from opsdk.errors import (
     TransportError,
 )
 from opsdk.rest.frames import error_from_event
+from opsdk.structured_merge.value import JSON_ERRORS
 
 # A watch that ends sooner and without an object is a failure (errVeryShortWatch in client-go).
 _SHORT_WATCH = 1.0
@@ -504,5 +505,5 @@ S = TypeVar("S", _TypeMeta, _BookmarkObject)
 def _decode_lenient(data: bytes, form: type[S]) -> S:
     try:
         return msgspec.json.decode(data, type=form)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except JSON_ERRORS:
         return form()

@@ -18,6 +18,7 @@ from opsdk.cache.own_writes import revision_of
 from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, ObjectWrite, Operation
 from opsdk.client.ports import SeenRevisions
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectError, NotFoundError
+from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -260,5 +261,5 @@ def _metadata_of(body: bytes) -> _ObjectMeta:
 def _decode(body: bytes) -> _BodyFields:
     try:
         return msgspec.json.decode(body, type=_BodyFields)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except JSON_ERRORS:
         return _BodyFields()  # a JSON patch, or no JSON at all

@@ -39,6 +39,7 @@ from opsdk.rest.frames import WatchDecoder, error_from_event
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
 from opsdk.rest.transport import Transport
+from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -214,5 +215,5 @@ def _kind_of_response(body: bytes, form: type[AnyObject]) -> Kind[AnyObject]:
     try:
         meta = msgspec.json.decode(body, type=_TypeMeta)
         return Kind(GroupVersionKind.parse(meta.api_version, meta.kind), form)
-    except (msgspec.MsgspecError, UnicodeDecodeError, UsageError) as error:
+    except (*JSON_ERRORS, UsageError) as error:
         raise DecodeError(f"the response is not an object: {error}; it starts with {body[:80]!r}") from error

@@ -89,7 +89,7 @@ def _is_failure(body: bytes) -> bool:
         return False
     try:
         outcome = msgspec.json.decode(body, type=_Outcome)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except JSON_ERRORS:
         return False
     return (outcome.kind, outcome.api_version, outcome.status) == ("Status", "v1", "Failure")
 
