@@ -322,7 +322,7 @@ class Informer(Closing):
         Args:
             data: the whole object as JSON.
             sole_change: the object's resource version is surely this write's: no other change can have it.
-            at_least: see `check_rollback`.
+            at_least: the lowest version of a server that has not gone back since the request was sent.
         """
         entry = self.store.make_entry(data)
         if self.store.problems:
@@ -335,34 +335,32 @@ class Informer(Closing):
                 return entry.resource_version
         if self.options.namespace and self.options.namespace != entry.key.namespace:
             return entry.resource_version
-        went_back = self.check_rollback(entry.resource_version, at_least=at_least)
-        self.store.write(entry, after_rollback=went_back)
+        revision = revision_of(entry.resource_version)
+        went_back = revision is not None and revision < at_least
+        if went_back:
+            self.on_rollback(entry.resource_version)
+        self.store.write(entry, revision, after_rollback=went_back)
         if not sole_change:
             return entry.resource_version
-        if self._synced and self.store.revision >= (revision_of(entry.resource_version) or 0):
+        if self._synced and revision is not None and self.store.revision >= revision:
             self.counts["own_write_seen"] += 1  # the watch was faster than the response
-        self.store.own.record_own_change(entry, passed=self.store.revision, written_at=self._clock.now())
+        else:
+            now = self._clock.now()
+            self.store.own.record_own_change(entry, revision, passed=self.store.revision, written_at=now)
         return entry.resource_version
 
     def _record_read(self, data: bytes, at_least: int) -> None:
         self.write(data, at_least=at_least)
 
-    def check_rollback(self, resource_version: str, *, at_least: int) -> bool:
-        """Return whether a response shows that the API server went back to older resource versions.
-
-        The watch may stay silent then, so the informer lists again.
+    def on_rollback(self, resource_version: str) -> None:
+        """List again: a response shows that the API server went back, and the watch may stay silent then.
 
         Args:
-            resource_version: of the response to a write or a read.
-            at_least: the lowest version that a server can send that has not gone back since the request was sent.
+            resource_version: of the response, older than one that was seen before the request.
         """
-        revision = revision_of(resource_version)
-        if revision is None or revision >= at_least:
-            return False
         if self._watching is not None and not self._rollback_version:
             self._rollback_version = resource_version
             self._watching.restart(0.0)
-        return True
 
     async def read_unknown(self, key: ObjectKey | None = None) -> None:
         """Read what own writes left unknown: the object of `key`, or everything. Concurrent readers share the requests.

@@ -118,11 +118,14 @@ class OwnWrites:
         return bool(self._pending or self._own_changes or self.unknown)
 
     # -------------------------------------------------------------- recording
-    def record(self, entry: StoreEntry, *, passed: int, in_scope: bool, after_rollback: bool = False) -> None:
+    def record(
+        self, entry: StoreEntry, revision: int | None, *, passed: int, in_scope: bool, after_rollback: bool = False
+    ) -> None:
         """Record the object that a write or a read from the server returned.
 
         Args:
             entry: the object.
+            revision: its resource version as a number, see `revision_of`.
             passed: the resource version up to which the watch has shown everything.
             in_scope: whether the informer's selectors select the object.
             after_rollback: the server has gone back: this state is newer than the watched one, whatever its version.
@@ -130,7 +133,6 @@ class OwnWrites:
         pending = self._pending.get(entry.key)
         follows_rollback = pending is not None and pending.after_rollback
         after_rollback = after_rollback or follows_rollback
-        revision = revision_of(entry.resource_version)
         # The response to a write may arrive after the one to a later deletion.
         if revision is None or (revision <= passed and not after_rollback) or entry.uid in self._deleted:
             return
@@ -141,15 +143,15 @@ class OwnWrites:
                 revision, entry if in_scope else None, entry.uid, self._now, after_rollback
             )
 
-    def record_own_change(self, entry: StoreEntry, *, passed: int, written_at: float) -> None:
+    def record_own_change(self, entry: StoreEntry, revision: int | None, *, passed: int, written_at: float) -> None:
         """Record that an own write alone made the change to this state.
 
         Args:
             entry: the state.
+            revision: as for `record`.
             passed: as for `record`: an event that the watch has shown cannot be named an own one any more.
             written_at: the time of the response, in seconds.
         """
-        revision = revision_of(entry.resource_version)
         if revision is None or revision <= passed:
             return
         self._own_changes[entry.key, entry.resource_version] = _OwnChange(revision, written_at, self._now)

@@ -266,7 +266,8 @@ class InformerStore:
     @property
     def newest_revision(self) -> int:
         """The highest resource version that a list, the watch or a response to an own write has shown."""
-        return max(self.revision, self.own.newest_revision)
+        own = self.own.newest_revision
+        return max(self.revision, own)
 
     def newest_entry(self) -> StoreEntry | None:
         """Return the watched object with the highest resource version. It looks at all of them."""
@@ -286,31 +287,25 @@ class InformerStore:
         lost = [entry for entry in self.own.passed(revision) if entry.key not in self._tables.entries]
         return tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in lost)
 
-    def write(self, entry: StoreEntry, *, after_rollback: bool = False) -> None:
-        """Record an own write, or a fresh read, so that reads show at least this state.
-
-        Args:
-            entry: the object.
-            after_rollback: see `OwnWrites.record`.
-        """
+    def write(self, entry: StoreEntry, revision: int | None, *, after_rollback: bool = False) -> None:
+        """Record an own write, or a fresh read, so that reads show at least this state. See `OwnWrites.record`."""
         in_scope = self._selector.matches(entry.labels)
         if self._shard is not None:
             in_scope = in_scope and self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
-        after_rollback = after_rollback or self.own.is_after_rollback(entry.key)
-        is_passed = (revision_of(entry.resource_version) or self.revision + 1) <= self.revision
-        if in_scope and is_passed and not after_rollback:
-            self._check_passed(entry)
+        is_passed = revision is not None and revision <= self.revision
+        if in_scope and is_passed and not after_rollback and not self.own.is_after_rollback(entry.key):
+            self._check_passed(entry, revision or 0)
         else:
-            self.own.record(entry, passed=self.revision, in_scope=in_scope, after_rollback=after_rollback)
+            self.own.record(entry, revision, passed=self.revision, in_scope=in_scope, after_rollback=after_rollback)
 
-    def _check_passed(self, entry: StoreEntry) -> None:
+    def _check_passed(self, entry: StoreEntry, revision: int) -> None:
         """Handle an object that the watch should have shown: with this state, with a later one, or as deleted.
 
         If it has not, the server went back, or another client has just deleted the object: the server is asked.
         """
         watched = self._tables.entries.get(entry.key)
         shown = revision_of(watched.resource_version) or 0 if watched is not None and watched.uid == entry.uid else 0
-        if shown < int(entry.resource_version) and not self.own.is_deleted(entry.uid):
+        if shown < revision and not self.own.is_deleted(entry.uid):
             self.own.record_unknown(entry.key)
 
     def write_unknown(self, key: ObjectKey, resource_version: str = "") -> None:

@@ -16,7 +16,6 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.cache.informer import Informer
 from opsdk.cache.own_writes import revision_of
 from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, ObjectWrite, Operation
-from opsdk.client.ports import SeenRevisions
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ConnectError, NotFoundError
 from opsdk.structured_merge.value import JSON_ERRORS
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -51,6 +50,18 @@ class _BodyFields(msgspec.Struct, rename="camel"):
     preconditions: _Preconditions = _Preconditions()
 
 
+class _SentWrite(msgspec.Struct, frozen=True, gc=False):
+    """What the informers had seen when a write was sent.
+
+    Attributes:
+        newest: the highest resource version of the kind.
+        entry: the object that is written, as reads showed it.
+    """
+
+    newest: int
+    entry: StoreEntry | None
+
+
 class WriteRecorder:
     """Records writes for reads of the cache. See `opsdk.client.ports.WriteObserver`."""
 
@@ -67,18 +78,20 @@ class WriteRecorder:
             for informer in kind.informers_of(namespace if mapping.namespaced else "")
         ]
 
-    def sending(self, operation: Operation, mapping: RestMapping) -> SeenRevisions:
-        """Return the highest resource versions that the informers of the kind have seen until now."""
-        newest = of_object = 0
-        key = _key_of(operation, mapping) if isinstance(operation, ObjectWrite) else None
-        for _, informer in self._informers(mapping, operation.namespace):
-            newest = max(newest, informer.store.newest_revision)
-            if key is not None and (entry := informer.store.get(key)) is not None:
-                of_object = max(of_object, revision_of(entry.resource_version) or 0)
-        return SeenRevisions(newest, of_object)
+    def sending(self, operation: Operation, mapping: RestMapping) -> _SentWrite | None:
+        """Return what the informers of the kind have seen until now; None without an informer."""
+        namespace, sent = operation.namespace, None
+        for _, informer in self._informers(mapping, namespace):
+            entry = None
+            if isinstance(operation, ObjectWrite) and (name := operation.obj.metadata.name):
+                entry = informer.store.get(ObjectKey(namespace if mapping.namespaced else "", name))
+            newest = informer.store.newest_revision
+            if sent is None or newest > sent.newest:
+                sent = _SentWrite(newest, entry)
+        return sent
 
     def written(
-        self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, seen: SeenRevisions
+        self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, sent: _SentWrite | None
     ) -> None:
         """Record a successful write.
 
@@ -87,7 +100,7 @@ class WriteRecorder:
             mapping: its resource.
             request: the body that was sent.
             response: the body of the response.
-            seen: what `sending` returned before the request.
+            sent: what `sending` returned before the request.
         """
         if isinstance(operation, Get | List) or operation.options.dry_run:
             return
@@ -96,7 +109,7 @@ class WriteRecorder:
             return
         try:
             if isinstance(operation, ObjectWrite):
-                self._record_write(operation, mapping, informers, request=request, response=response, seen=seen)
+                self._record_write(operation, mapping, informers, request=request, response=response, sent=sent)
             elif isinstance(operation, DeleteAllOf):
                 for _, informer in informers:
                     informer.store.own.record_all_unknown()
@@ -117,7 +130,7 @@ class WriteRecorder:
         *,
         request: bytes,
         response: bytes,
-        seen: SeenRevisions,
+        sent: _SentWrite | None,
     ) -> None:
         namespace = operation.namespace if mapping.namespaced else ""
         # The server makes the name from generateName.
@@ -130,17 +143,18 @@ class WriteRecorder:
         if operation.subresource == "token":
             return
         sole_change = _is_sole_change(operation, request, response)
+        at_least = _least_revision(sent, sole_change=sole_change)
         only_metadata = isinstance(operation.obj, PartialObjectMetadata)
-        at_least = seen.kind + 1 if sole_change else seen.object
-        version = ""
         for kind, informer in informers:
             whole = kind.metadata_only or not only_metadata
             if kind.gvk == mapping.gvk and whole and operation.subresource in ("", "status"):
-                version = informer.write(response, sole_change=sole_change, at_least=at_least)
+                informer.write(response, sole_change=sole_change, at_least=at_least)
                 continue
-            version = version or _metadata_of(response).resource_version
-            went_back = informer.check_rollback(version, at_least=at_least)
-            informer.store.write_unknown(ObjectKey(namespace, name), "" if went_back else version)
+            version = _metadata_of(response).resource_version
+            if (revision_of(version) or at_least) < at_least:
+                informer.on_rollback(version)
+                version = ""  # the watch may have passed a higher one
+            informer.store.write_unknown(ObjectKey(namespace, name), version)
 
     def failed(self, operation: Operation, mapping: RestMapping, *, request: bytes, error: BaseException) -> None:
         """Record a write that raised: the server may have carried it out, or know more than the cache.
@@ -171,6 +185,18 @@ class WriteRecorder:
         for _, informer in self._informers(mapping, key.namespace):
             if informer.store.get(key) is not None:
                 informer.store.write_unknown(key)
+
+
+def _least_revision(sent: _SentWrite | None, *, sole_change: bool) -> int:
+    """Return the lowest resource version that the response to a write has, unless the server went back meanwhile.
+
+    A write that changes nothing returns the object's version. A change gets a version above all others of its kind.
+    """
+    if sent is None:
+        return 0
+    if sole_change:
+        return sent.newest + 1
+    return 0 if sent.entry is None else revision_of(sent.entry.resource_version) or 0
 
 
 def _key_of(operation: ObjectWrite | Delete | DeleteAllOf, mapping: RestMapping) -> ObjectKey:

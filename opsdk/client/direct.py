@@ -120,13 +120,13 @@ class DirectClient:
         observer = self._observer
         if observer is None:
             return await self._send(request)
-        body, seen = request.body or b"", observer.sending(operation, mapping)
+        body, sent = request.body or b"", observer.sending(operation, mapping)
         try:
             response = await self._send(request)
         except BaseException as error:
             observer.failed(operation, mapping, request=body, error=error)
             raise
-        observer.written(operation, mapping, request=body, response=response.body, seen=seen)
+        observer.written(operation, mapping, request=body, response=response.body, sent=sent)
         return response
 
     async def _read(self, mapping: RestMapping, operation: Get, request: RestRequest) -> RestResponse:

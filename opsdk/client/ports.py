@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind
@@ -17,24 +17,15 @@ RemovalObserver = Callable[[GroupVersionKind, ObjectKey], None]
 """Gets kind and key of an object. Must not block or raise."""
 
 
-class SeenRevisions(NamedTuple):
-    """Resource versions, as numbers, that were seen before a write was sent. 0: none."""
-
-    kind: int
-    """The highest one of the kind."""
-    object: int
-    """The highest one of the object that is written."""
-
-
 class WriteObserver(Protocol):
     """Receives the result of every write, and the keys of objects that the server does not have. It must not block."""
 
-    def sending(self, operation: Operation, mapping: RestMapping) -> SeenRevisions:
-        """Called before a write is sent. Return the resource versions that were seen until now."""
+    def sending(self, operation: Operation, mapping: RestMapping) -> Any:
+        """Called before a write is sent. Return what `written` needs to know of this moment."""
         ...
 
     def written(
-        self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, seen: SeenRevisions
+        self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, sent: Any
     ) -> None:
         """Called before a write returns, with both bodies and the result of `sending`."""
         ...
