@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from opsdk.errors import DecodeError
 
-_FORM = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([eEinumkKMGTP]*[+-]?\d*)")
+_FORM = re.compile(r"([+-]?)(\d*+)(?:\.(\d*+))?+([eEinumkKMGTP]*+[+-]?+\d*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?\d{1,19})")
 _BINARY = {f"{letter}i": power * 10 for power, letter in enumerate("KMGTPE", start=1)}
 _POWERS = {

@@ -51,11 +51,11 @@ def media_type(call: Call) -> str:
 
 
 _MEDIA = re.compile(
-    r"""\s*([!#$%&'*+.^_`|~\w-]+(?:/[!#$%&'*+.^_`|~\w-]+)?)\s*"""
-    r"""(?:;\s*[!#$%&'*+.^_`|~\w-]+=(?:[!#$%&'*+.^_`|~\w-]+|"(?:[^"\\]|\\.)*")\s*)*;?\s*""",
+    r"""\s*+([!#$%&'*+.^_`|~\w-]++(?:/[!#$%&'*+.^_`|~\w-]++)?+)\s*+"""
+    r"""(?:;\s*+[!#$%&'*+.^_`|~\w-]++=(?:[!#$%&'*+.^_`|~\w-]++|"(?:[^"\\]|\\.)*+")\s*+)*+;?+\s*+""",
     re.ASCII,
 )
-"""A media type with its parameters."""
+"""A media type with its parameters. Nothing is tried twice: the header may hold a megabyte of blanks."""
 
 
 def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError:

@@ -8,11 +8,17 @@ from __future__ import annotations
 import re
 
 from opsdk.apimachinery import validation
-from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Requirement, Selector, SelectorOperator
+from opsdk.apimachinery.selectors import (
+    FieldRequirement,
+    FieldSelector,
+    Requirement,
+    Selector,
+    SelectorOperator,
+    label_tokens,
+)
 from opsdk.apiserver import api_errors
 from opsdk.errors import ApiError
 
-_TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
 _MARKS = frozenset({"!=", "==", "=", "!", ",", "(", ")", ">", "<"})
 _OPERATORS = {
     "=": SelectorOperator.EQUALS,
@@ -39,7 +45,7 @@ class _LabelParser:
     """A parser with one token of lookahead; error positions are upstream's."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [m.group(1) for m in _TOKEN.finditer(text)]
+        self._tokens = label_tokens(text)
         self._at = 0
 
     def _peek(self) -> str:
