@@ -21,6 +21,7 @@ from opsdk.apiserver.serializer.documents import (
 )
 from opsdk.apiserver.serializer.raw import keep_text
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
+from opsdk.limits import LIMITS
 from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject
 
@@ -37,8 +38,6 @@ _NO_SCALE = (
     ' "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"'
 )
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-LIMIT = 3 * 1024 * 1024
-"""Largest request body in bytes."""
 
 
 def media_type(call: Call) -> str:
@@ -89,7 +88,7 @@ async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
     media = media_type(call)
     if media not in (JSON, YAML, PROTOBUF):
         raise unsupported_media()
-    raw = await call.http.body(LIMIT)
+    raw = await call.http.body(LIMITS.body_bytes)
     if media == PROTOBUF:
         return ParsedDocument(read_protobuf(served, raw))
     try:

@@ -26,6 +26,7 @@ from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, 
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import HttpResponse
+from opsdk.limits import LIMITS
 from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -73,7 +74,7 @@ async def handle_collection(call: Call, served: InstalledResource, admission: Ad
 
 async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteRequestOptions, JsonObject, bool]:
     """Return the DeleteOptions of the body or the query, their object, and whether it is a dry run."""
-    raw = await call.http.body(body.LIMIT)
+    raw = await call.http.body(LIMITS.body_bytes)
     raw_options = _from_body(call, served, raw) if raw.strip() else _from_query(call)
     causes: list[Cause] = []
     policy = raw_options.get("propagationPolicy")

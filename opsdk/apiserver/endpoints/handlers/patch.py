@@ -34,6 +34,7 @@ from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemEr
 from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
+from opsdk.limits import LIMITS
 from opsdk.loading import on_first_use
 from opsdk.structured_merge.go_format import go_json, go_value
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -45,7 +46,6 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-_MAX_OPERATIONS = 10_000
 _MAP = "map[string]interface {}"
 
 
@@ -99,7 +99,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     if not apply and query.get("force"):
         wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
     options = write_options(query, "PatchOptions", known_causes=wrong)
-    raw = await call.http.body(body.LIMIT)
+    raw = await call.http.body(LIMITS.body_bytes)
     gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
         stored, created = await _apply(call, served, gate, options, raw)
@@ -129,10 +129,10 @@ def _reader(media: str, served: InstalledResource, raw: bytes) -> PatchRequest:
         operations = parsed.tree or []
         for operation in operations:
             _check_type(operation, dict, "error decoding patch: json: cannot unmarshal", "handlers.jsonPatchOp")
-        if len(operations) > _MAX_OPERATIONS:
+        if len(operations) > LIMITS.patch_operations:
             raise TooLargeError(
-                f"Request entity too large: The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS},"
-                f" got {len(operations)}"
+                "Request entity too large: The allowed maximum operations in a JSON patch is"
+                f" {LIMITS.patch_operations}, got {len(operations)}"
             )
         changes = [operation or {} for operation in operations]
         return PatchRequest(lambda doc: apply_json_patch(doc, changes), complaints=parsed.complaints)
