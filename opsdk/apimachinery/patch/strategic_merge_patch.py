@@ -186,7 +186,7 @@ def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schem
         raise PatchError("cannot merge lists without merge key for string")
     original, patch = _special_elements(original, patch, key)
     merged = list(original) if patch else original
-    places = {}
+    places: dict[Hashable, int] = {}
     for position, item in enumerate(merged if patch else ()):
         if key in item:
             places.setdefault(identity(item[key]), position)
