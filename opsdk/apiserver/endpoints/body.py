@@ -5,8 +5,11 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/rest.go (v1.36).
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
@@ -38,6 +41,9 @@ _NO_SCALE = (
     ' "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"'
 )
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+_SMALL_YAML = 16 * 1024
+"""Bytes of YAML that are parsed at once: at most 15 ms."""
 
 
 def media_type(call: Call) -> str:
@@ -82,6 +88,19 @@ def cannot_handle(info: ResourceInfo, reason: str) -> ApiError:
     return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
 
+@cache
+def _yaml_thread() -> ThreadPoolExecutor:
+    """Return the one thread for large documents. Several would share the interpreter, and the loop would wait longer."""
+    return ThreadPoolExecutor(1, thread_name_prefix="yaml")
+
+
+async def parse_yaml(raw: bytes) -> ParsedDocument:
+    """Parse YAML, in a thread if it is large, so that other requests do not wait. Raises `SyntaxProblemError`."""
+    if len(raw) <= _SMALL_YAML:
+        return yaml_documents.parse_yaml(raw)
+    return await asyncio.get_running_loop().run_in_executor(_yaml_thread(), yaml_documents.parse_yaml, raw)
+
+
 async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
     """Read the body of a create or update."""
     info = served.info
@@ -92,7 +111,7 @@ async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
     if media == PROTOBUF:
         return ParsedDocument(read_protobuf(served, raw))
     try:
-        parsed = yaml_documents.parse_yaml(raw) if media == YAML else parse_json(raw)
+        parsed = await parse_yaml(raw) if media == YAML else parse_json(raw)
     except NumberProblemError as error:
         raise cannot_handle(info, str(error)) from None
     except SyntaxProblemError as error:

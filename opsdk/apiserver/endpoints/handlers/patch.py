@@ -35,12 +35,8 @@ from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
 from opsdk.limits import LIMITS
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.go_format import go_json, go_value
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-with on_first_use:
-    from opsdk.apiserver.serializer import yaml_documents
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -224,7 +220,7 @@ def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> No
 async def _apply(
     call: Call, served: InstalledResource, gate: RequestAdmission, options: WriteQueryOptions, raw: bytes
 ) -> tuple[JsonObject, bool]:
-    config = _configuration(call, served, options, raw)
+    config = await _configuration(call, served, options, raw)
 
     async def transform(current: JsonObject | None) -> JsonObject:
         live = None if current is None else served.model.from_storage(current)
@@ -251,10 +247,10 @@ async def _apply(
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
 
 
-def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
+async def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
     info = served.info
     try:
-        parsed = yaml_documents.parse_yaml(raw)
+        parsed = await body.parse_yaml(raw)
     except SyntaxProblemError as error:
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     config: JsonValue = {} if parsed.tree is None else parsed.tree
