@@ -90,7 +90,7 @@ def cannot_handle(info: ResourceInfo, reason: str) -> ApiError:
 
 @cache
 def _yaml_thread() -> ThreadPoolExecutor:
-    """Return the one thread for large documents. Several would share the interpreter, and the loop would wait longer."""
+    """Return the one thread for large documents. With several, the loop would wait longer for the interpreter."""
     return ThreadPoolExecutor(1, thread_name_prefix="yaml")
 
 

@@ -71,12 +71,12 @@ class _PythonParser(Reader, Scanner, Parser):
     """PyYAML's own parser, where libyaml is missing."""
 
     def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)  # type: ignore[no-untyped-call]
-        Scanner.__init__(self)  # type: ignore[no-untyped-call]
-        Parser.__init__(self)  # type: ignore[no-untyped-call]
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
 
 
-_EventParser: Final[Any] = yaml.cyaml.CParser if yaml.__with_libyaml__ else _PythonParser
+_EventParser: Final[Any] = getattr(yaml, "CSafeLoader", _PythonParser)
 
 
 class _Merge:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -17,10 +19,11 @@ from typing import Final, cast
 import httptools
 
 from opsdk.errors import ConnectionLostError
-from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, App, Receive, Scope, Send
+from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, PEER_INTERMEDIATES, UPGRADE, App, Receive, Scope, Send
 from opsdk.http.receive_buffer import SharedBufferProtocol
 from opsdk.http.server import request_rules
 from opsdk.http.server.exchange import ServerExchange
+from opsdk.http.server.peer import peer_of
 from opsdk.http.server.request import DECODED_HEADERS
 from opsdk.http.server.request_rules import MALFORMED, Refusal
 from opsdk.http.server.service import Service
@@ -81,6 +84,7 @@ class ServerConnection(SharedBufferProtocol):
         self._limits = service.limits
         self._body_gap = 0
         self._trailer_bytes = 0
+        self._certificate_end = math.inf
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -97,10 +101,15 @@ class ServerConnection(SharedBufferProtocol):
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._service.connections[self] = None
         tls = transport.get_extra_info("ssl_object")
-        der = tls.getpeercert(binary_form=True) if tls is not None else None
         extensions: JsonObject = {CUT: transport.abort}
-        if der:
-            extensions[PEER_CERTIFICATE] = der
+        peer = None if tls is None else peer_of(tls)
+        if peer is not None:
+            if peer.resumed:  # TLS did not verify the certificate again
+                transport.abort()
+                return
+            self._certificate_end = peer.certificate_end
+            extensions[PEER_CERTIFICATE] = peer.certificate
+            extensions[PEER_INTERMEDIATES] = peer.intermediates
         self._scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -120,6 +129,11 @@ class ServerConnection(SharedBufferProtocol):
         if self._read_closed:
             return
         if self._head is None and self._incoming is None:
+            if time.time() > self._certificate_end:
+                self._close_after_queue()
+                if not self._queue:
+                    self._close()
+                return
             if not self._partial_method:
                 if self._accept_known(data):
                     return

@@ -18,6 +18,7 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
+from opsdk.http.server.peer import without_resumption
 from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
 from opsdk.http.server.service import Service
 from opsdk.http.tls_session import TlsSession
@@ -56,6 +57,7 @@ class Tls:
             context.load_cert_chain(self.cert_file, self.key_file)
             if self.client_ca_file is not None:
                 context.load_verify_locations(self.client_ca_file)
+                without_resumption(context)
                 context.verify_mode = ssl.CERT_REQUIRED if self.require_client else ssl.CERT_OPTIONAL
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"cannot load {self.cert_file} and {self.key_file}: {error}") from error
