@@ -35,8 +35,9 @@ class Limits(Options, frozen=True, kw_only=True):
         yaml_nodes: the values of a YAML document, with aliases expanded.
         response_head_bytes: the status line and the headers of a response (net/http: ``MaxResponseHeaderBytes``).
         informational_responses: 1xx responses before a response (net/http: ``max1xxResponses``).
-        backend_body_bytes: a response that a proxy or a client reads as a whole.
         inflated_slice_bytes: compressed data is inflated in slices of this size.
+        inflated_bytes: from this size on, `inflated_ratio` counts.
+        inflated_ratio: the most bytes that one compressed byte of a response may stand for. JSON has up to 50.
         watch_object_bytes: one line of a watch; a longer one ends the watch.
     """
 
@@ -56,8 +57,9 @@ class Limits(Options, frozen=True, kw_only=True):
     yaml_nodes: int = 400_000
     response_head_bytes: int = 10 * MIB
     informational_responses: int = 5
-    backend_body_bytes: int = 256 * MIB
     inflated_slice_bytes: int = MIB
+    inflated_bytes: int = 64 * MIB
+    inflated_ratio: int = 200
     watch_object_bytes: int = 16 * MIB
 
 
