@@ -29,7 +29,7 @@ class Limits(Options, frozen=True, kw_only=True):
         trailer_bytes: the trailers of a chunked body (net/http: 4 KiB).
         body_bytes: the body of a request to an API server (kube-apiserver: ``MaxRequestBodyBytes``); more is a 413.
         media_ranges: the alternatives of an Accept header that are read.
-        selector_terms: the requirements of one label or field selector; more are a 400.
+        selector_terms: the requirements and values of one label or field selector; more are a 400.
         patch_operations: operations of a JSON patch (``maxJSONPatchOperations``); more are a 413.
         patch_copied_bytes: what all ``copy`` operations of a JSON patch may add; more is a 413.
         yaml_nodes: the values of a YAML document, with aliases expanded.
@@ -51,7 +51,7 @@ class Limits(Options, frozen=True, kw_only=True):
     trailer_bytes: int = 4 * KIB
     body_bytes: int = 3 * MIB
     media_ranges: int = 64
-    selector_terms: int = 1000
+    selector_terms: int = 4096
     patch_operations: int = 10_000
     patch_copied_bytes: int = 3 * MIB
     yaml_nodes: int = 400_000

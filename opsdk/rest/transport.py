@@ -284,7 +284,8 @@ class Transport(Closing):
         if not whole and 200 <= exchange.status < 300:
             return exchange
         try:
-            decoder, pieces = decoder_for(exchange.headers), []
+            decoder = decoder_for(exchange.headers)
+            pieces: list[bytes] = []
             try:
                 while data := await exchange.read():
                     pieces += decoder.feed(data)

@@ -68,14 +68,16 @@ class _Budget:
         self._copied = 0
         self._moved = 0
 
-    def copy(self, value: JsonValue) -> None:
-        """Count a copied value. The message is that of json-patch's ``AccumulatedCopySizeError``."""
-        self._copied += len(msgspec.json.encode(value))
+    def copy(self, value: JsonValue) -> JsonValue:
+        """Return a copy, and count it. The message is that of json-patch's ``AccumulatedCopySizeError``."""
+        encoded = msgspec.json.encode(value)
+        self._copied += len(encoded)
         if self._copied > LIMITS.patch_copied_bytes:
             raise TooLargeError(
                 "Request entity too large: Unable to complete the copy, the accumulated size increase of copy is"
                 f" {self._copied}, exceeding the limit {LIMITS.patch_copied_bytes}"
             )
+        return msgspec.json.decode(encoded)  # ten times as fast as deepcopy
 
     def move(self, elements: int) -> None:
         """Count the elements behind one that is inserted or removed."""
@@ -97,12 +99,12 @@ def _apply(doc: JsonValue, operation: Mapping[str, JsonValue], budget: _Budget) 
         if name == "move":
             _remove(container, key, source, budget)
         else:
-            budget.copy(value)
+            value = budget.copy(value)
     container, key = _locate(doc, path)
     match name:
-        case "add" | "copy":
+        case "add":
             _add(container, key, copy.deepcopy(value), path, budget)
-        case "move":
+        case "move" | "copy":
             _add(container, key, value, path, budget)
         case "remove":
             _remove(container, key, path, budget)

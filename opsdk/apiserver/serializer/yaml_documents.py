@@ -14,6 +14,7 @@ import base64
 import json
 import math
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 import yaml
@@ -229,33 +230,46 @@ class _Documents:
         if tag is None or tag == "!":
             if not event.implicit[0]:
                 return text
+            if len(text) <= _SHORT:
+                try:
+                    return _short_plain(text)
+                except SyntaxProblemError as error:
+                    self._report(error)
+                    return None
             tag = _plain_tag(text)
         elif not tag.startswith(_TAG) or tag in _IGNORED_TAGS:
             tag = _plain_tag(text)
         try:
-            return self._tagged(text, tag)
+            return _tagged(text, tag)
         except (yaml.YAMLError, SyntaxProblemError) as error:
             self._report(error)
             return None
 
-    def _tagged(self, text: str, tag: str) -> JsonValue:
-        """Return the value of a scalar with a tag. Raises an error if the text does not fit the tag."""
-        name = tag.removeprefix(_TAG)
-        if name == "str" or name not in _NATIVE_TAGS:
-            return text
-        if name == "binary":
-            try:
-                return base64.b64decode(text, validate=True).decode("utf-8", "replace")
-            except ValueError:
-                raise yaml.YAMLError("!!binary value contains invalid base64 data") from None
-        plain = _plain_tag(text).removeprefix(_TAG)
-        if name != plain and (name, plain) != ("float", "int"):
-            raise yaml.YAMLError(f"cannot decode !!{plain} `{text}` as a !!{name}")
-        if name == "merge":
-            return _MERGE
-        if name == "bool":
-            return text.lower() in _TRUE
-        return None if name == "null" else _number(text, plain)
+
+def _tagged(text: str, tag: str) -> JsonValue:
+    """Return the value of a scalar with a tag. Raises an error if the text does not fit the tag."""
+    name = tag.removeprefix(_TAG)
+    if name == "str" or name not in _NATIVE_TAGS:
+        return text
+    if name == "binary":
+        try:
+            return base64.b64decode(text, validate=True).decode("utf-8", "replace")
+        except ValueError:
+            raise yaml.YAMLError("!!binary value contains invalid base64 data") from None
+    plain = _plain_tag(text).removeprefix(_TAG)
+    if name != plain and (name, plain) != ("float", "int"):
+        raise yaml.YAMLError(f"cannot decode !!{plain} `{text}` as a !!{name}")
+    if name == "merge":
+        return _MERGE
+    if name == "bool":
+        return text.lower() in _TRUE
+    return None if name == "null" else _number(text, plain)
+
+
+@lru_cache(maxsize=1024)
+def _short_plain(text: str) -> JsonValue:
+    """Return the value of a short plain scalar. Documents repeat keys and values."""
+    return _tagged(text, _plain_tag(text))
 
 
 def _plain_tag(text: str) -> str:
@@ -292,6 +306,8 @@ def _integer(scalar: str) -> int | float | str:
     return float(text) if digits.isdecimal() else scalar
 
 
+_SHORT: Final = 32
+"""Characters of a plain scalar whose value is remembered."""
 _TAG: Final = "tag:yaml.org,2002:"
 _STRING: Final = f"{_TAG}str"
 _NATIVE_TAGS: Final = frozenset(["null", "bool", "int", "float", "binary", "merge"])
