@@ -46,6 +46,14 @@ def test_copies_have_a_budget(operations: list[JsonObject]) -> None:
         apply_json_patch({"a": [0], "b": "x" * 1000}, operations)
 
 
+def test_copies_do_not_nest_without_end() -> None:
+    """A copy of an object into itself is one level deeper each time."""
+    nesting = [{"op": "copy", "from": "/a", "path": "/a/b"}]
+    assert apply_json_patch({"a": {}}, nesting * 190)
+    with pytest.raises(PatchError, match="exceeded max depth"):
+        apply_json_patch({"a": {}}, nesting * 300)
+
+
 def test_copies_within_the_budget_apply() -> None:
     """Two megabytes of copies."""
     patched = apply_json_patch({"a": [], "b": "x" * 1000}, [{"op": "copy", "from": "/b", "path": "/a/-"}] * 2000)

@@ -23,6 +23,8 @@ from opsdk.structured_merge.paths import format_pointer, unescape_part
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _INDEX: Final = re.compile(r"[+-]?[0-9]{1,18}\Z")
+_MAX_DEPTH: Final = 200
+"""Deepest nesting that copies may make, as of documents."""
 _MOVED_ELEMENTS: Final = 100_000_000
 """List elements that one patch may move: 0.1 s. Upstream has no such limit."""
 _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
@@ -68,7 +70,7 @@ class _Budget:
         self._copied = 0
         self._moved = 0
 
-    def copy(self, value: JsonValue) -> JsonValue:
+    def copy(self, value: JsonValue, path: str) -> JsonValue:
         """Return a copy, and count it. The message is that of json-patch's ``AccumulatedCopySizeError``."""
         encoded = msgspec.json.encode(value)
         self._copied += len(encoded)
@@ -77,6 +79,8 @@ class _Budget:
                 "Request entity too large: Unable to complete the copy, the accumulated size increase of copy is"
                 f" {self._copied}, exceeding the limit {LIMITS.patch_copied_bytes}"
             )
+        if encoded.count(b"{") + encoded.count(b"[") > _MAX_DEPTH:
+            _check_depth(value, path)
         return msgspec.json.decode(encoded)  # ten times as fast as deepcopy
 
     def move(self, elements: int) -> None:
@@ -84,6 +88,17 @@ class _Budget:
         self._moved += elements
         if self._moved > _MOVED_ELEMENTS:
             raise TooLargeError(f"Request entity too large: a JSON patch that moves {self._moved} list elements")
+
+
+def _check_depth(value: JsonValue, path: str) -> None:
+    """Check how deep a value is at its new place: copies into themselves nest a document. Raises `PatchError`."""
+    depth, level = path.count("/"), [value]
+    while level:
+        depth += 1
+        if depth > _MAX_DEPTH:
+            raise PatchError("JSON patch: exceeded max depth", path=path)
+        parts = (part for item in level for part in (item.values() if isinstance(item, dict) else item))
+        level = [part for part in parts if isinstance(part, dict | list)]
 
 
 def _apply(doc: JsonValue, operation: Mapping[str, JsonValue], budget: _Budget) -> None:
@@ -99,7 +114,7 @@ def _apply(doc: JsonValue, operation: Mapping[str, JsonValue], budget: _Budget) 
         if name == "move":
             _remove(container, key, source, budget)
         else:
-            value = budget.copy(value)
+            value = budget.copy(value, path)
     container, key = _locate(doc, path)
     match name:
         case "add":
