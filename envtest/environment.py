@@ -155,7 +155,7 @@ class Environment(Startable):
     def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> AccessOptions:
         pki, folder = self._pki, self._data_dir
         return AccessOptions(
-            authenticators=pki.authenticators(),
+            authenticators=pki.authenticators(self._client_authorities, self._proxy_authorities),
             tokens=self.tokens,
             authorizer=authorizer,
             anonymous=anonymous,
@@ -232,11 +232,13 @@ class Environment(Startable):
 
     def _believed(self) -> tuple[bytes, bytes]:
         """Return the CA certificates of clients and of front proxies."""
-        clients, proxies = self._pki.clients, self._pki.proxies
-        return (
-            self.authority.pair.cert if clients is None else clients,
-            self.proxies.pair.cert if proxies is None else proxies,
-        )
+        return self._client_authorities(), self._proxy_authorities()
+
+    def _client_authorities(self) -> bytes:
+        return self.authority.pair.cert if self._pki.clients is None else self._pki.clients
+
+    def _proxy_authorities(self) -> bytes:
+        return self.proxies.pair.cert if self._pki.proxies is None else self._pki.proxies
 
     def add_user(self, user: User | str, *, groups: Sequence[str] = ()) -> AuthenticatedUser:
         """Add a user. Its permissions come from RBAC, or from the group ``system:masters``."""

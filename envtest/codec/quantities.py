@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from opsdk.errors import DecodeError
 
-_FORM = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([eEinumkKMGTP]*[+-]?\d*)")
+_FORM = re.compile(r"([+-]?)(\d*+)(?:\.(\d*+))?+([eEinumkKMGTP]*+[+-]?+\d*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?\d{1,19})")
 _BINARY = {f"{letter}i": power * 10 for power, letter in enumerate("KMGTPE", start=1)}
 _POWERS = {
@@ -21,6 +21,8 @@ _FINEST = -9
 _MOST = (1 << 63) - 1
 _DECIMAL_DIGITS, _BINARY_DIGITS = 18, 14
 """The number of digits that always fit into an int64."""
+_MOST_DIGITS = 1000
+"""Digits that the arithmetic of `opsdk.apimachinery.quantity` holds. Deviates: upstream has no limit."""
 _NUMBER = "unable to parse numeric part of quantity"
 _SUFFIX = "unable to parse quantity's suffix"
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -39,6 +41,8 @@ def canonical(text: str) -> str:
     if match is None:
         raise DecodeError(_WRONG)
     sign, whole, part, suffix = match.groups(default="")
+    if len(whole) + len(part) > _MOST_DIGITS:
+        raise DecodeError(_NUMBER)
     number = whole.lstrip("0") or "0"
     power = 0 if suffix in _BINARY else _power(suffix)
     if _small(number, part, suffix, power):
@@ -61,7 +65,7 @@ def _power(suffix: str) -> int:
     if suffix in _POWERS:
         return _POWERS[suffix]
     match = _EXPONENT.fullmatch(suffix)
-    if match is None or not -(1 << 31) < int(match[1]) < 1 << 31:
+    if match is None or not -(1 << 31) < int(match[1]) <= _MOST_DIGITS:
         raise DecodeError(_SUFFIX)
     return int(match[1])
 

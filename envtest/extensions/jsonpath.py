@@ -16,16 +16,17 @@ from functools import lru_cache
 
 from opsdk.structured_merge.value import JsonValue
 
-_NAME = r"""'(?:\\.|[^'\\])*'"""
-_QUOTED = rf"""(?:{_NAME}|"(?:\\.|[^"\\])*")"""
+_NAME = r"""'(?:\\.|[^'\\])*+'"""
+_QUOTED = rf"""(?:{_NAME}|"(?:\\.|[^"\\])*+")"""
 _STEP = re.compile(
     rf"""(?P<deep>\.)?\.(?P<field>(?:\\.|[^.\[\]\s,(){{}}@$\\])+)       # .field, ..field, .*, with escaped dots
     | [ @$]+(?P<word>\w*)                                              # nothing; with a word behind it, an error
     | \[(?P<all>\*)\]                                                  # [*]
-    | \[(?P<slice>-?\d*:-?\d*(?::-?\d*)?)\]                            # [1:], [0:4:2]
-    | \[(?P<indices>-?\d+(?:\s*,\s*-?\d+)*)\]                         # [0], [0,2]
-    | \[\s*(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s*\]                 # ['a'], ['a','b']
-    | \[\?\(\s*@(?P<left>[^=!<>]*?)\s*(?:(?P<op>==|!=|<=|>=|<|>)\s*(?P<right>{_QUOTED}|[^)]*?)\s*)?\)\]
+    | \[(?P<slice>-?\d{{0,18}}:-?\d{{0,18}}(?::-?\d{{0,18}})?)\]  # [1:], [0:4:2]
+    | \[(?P<indices>-?\d{{1,18}}(?:\s*+,\s*+-?\d{{1,18}})*+)\]            # [0], [0,2]
+    | \[\s*+(?P<names>{_NAME}(?:\s*+,\s*+{_NAME})*+)\s*+\]         # ['a'], ['a','b']
+    | \[\?\(\s*+@(?P<left>(?:[^=!<>)]|\)(?!\]))*+)
+      (?:(?P<op>==|!=|<=|>=|<|>)\s*+(?P<right>{_QUOTED}\s*+(?=\))|[^)]*+))?\)\]
     """,
     re.VERBOSE,
 )
@@ -86,7 +87,7 @@ def _walk(value: JsonValue, step: re.Match[str]) -> Iterator[JsonValue]:
         for element in _everything(value) if step["deep"] else (value,):
             yield from _children(element) if name == "*" else _named(element, name)
     elif step["names"] is not None:
-        for quoted in re.findall(_QUOTED, step["names"]):
+        for quoted in re.findall(r"'(?:\\.|[^'])*+(?:'|\Z)", step["names"]):
             yield from find(value, f".{quoted[1:-1]}")
     elif step["all"]:
         yield from _children(value)
@@ -133,7 +134,7 @@ def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int
 
 
 def _passes(element: JsonValue, step: re.Match[str]) -> bool:
-    values = find(element, step["left"])
+    values = find(element, step["left"].rstrip())
     if step["op"] is None:
         return bool(values)
     if not values:

@@ -89,7 +89,7 @@ def _seconds(env: Mapping[str, str], name: str) -> float:
     text = env.get(name, "")
     if not text:
         return 20.0
-    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
+    parts = re.findall(r"(?<![0-9.])([0-9]++(?:\.[0-9]++)?+)(ms|s|m|h)", text)
     if parts and "".join(a + b for a, b in parts) == text:
         return sum(float(number) * _UNITS[unit] for number, unit in parts)
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):

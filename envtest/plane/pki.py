@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from opsdk.apiserver.auth.authentication import Authenticator
+from opsdk.apiserver.auth.certificate_chains import ChainVerifier, ReadCertificates
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
 from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator, HeaderNames
 from opsdk.apiserver.auth.service_accounts import TokenSubject
@@ -16,8 +17,6 @@ from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError
 
 PROXIES = "front-proxy-ca"
-PROXY_NAME = f"envtest-{PROXIES}"
-"""The common name of the generated CA of front proxies."""
 
 
 class KeyPair(msgspec.Struct, frozen=True):
@@ -81,15 +80,10 @@ class PKI(msgspec.Struct, frozen=True, kw_only=True):
     token_keys: Sequence[Path] = ()
     names: TokenSubject = TokenSubject()
 
-    def authenticators(self) -> list[Authenticator]:
-        """Return the authenticators that use certificates, in order."""
-        proxies: str | bytes = PROXY_NAME if self.proxies is None else self.proxies
-        if not proxies:
-            return [CertificateAuthenticator()]
-        # If one CA signs both, its certificates authenticate users, except those with the name of a proxy.
-        same = self.proxies is not None and self.proxies == self.clients
-        first = FrontProxyAuthenticator(proxies, self.proxy_names, headers=self.proxy_headers)
-        return [first, CertificateAuthenticator(but="" if same else proxies)]
+    def authenticators(self, clients: ReadCertificates, proxies: ReadCertificates) -> list[Authenticator]:
+        """Return the authenticators that use certificates, in order; the arguments return the CAs in use."""
+        proxy = FrontProxyAuthenticator(ChainVerifier(proxies), self.proxy_names, headers=self.proxy_headers)
+        return [proxy, CertificateAuthenticator(ChainVerifier(clients))]
 
 
 def read_authority(path: Path) -> bytes:

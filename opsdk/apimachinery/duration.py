@@ -10,7 +10,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Self
 
-_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+# A search starts at the first character of a number only; otherwise each digit of a long number starts a scan.
+_PART = re.compile(r"(?<![0-9.])([0-9]++\.?[0-9]*+|\.[0-9]++)(ns|us|µs|μs|ms|s|m|h)")
 _MICROSECONDS = {
     "ns": Decimal("0.001"),
     "us": Decimal(1),

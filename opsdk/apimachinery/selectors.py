@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.errors import UsageError
+from opsdk.limits import LIMITS
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
+_TOKEN = re.compile(r"!=|==|[=!,()<>]|[^\s,=!()<>]++")
 
 
 class SelectorOperator(Enum):
@@ -71,7 +72,7 @@ class Requirement(msgspec.Struct, frozen=True):
             case SelectorOperator.NOT_IN | SelectorOperator.NOT_EQUALS:
                 return value is None or value not in self.values
             case _:
-                if value is None or not re.fullmatch(r"-?[0-9]+", value):
+                if value is None or not re.fullmatch(r"-?[0-9]{1,19}", value):
                     return False
                 number, bound = int(value), int(self.values[0])
                 return number > bound if self.operator is SelectorOperator.GREATER_THAN else number < bound
@@ -185,20 +186,30 @@ def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | N
 
 
 # ------------------------------------------------------------------ parsing labels
+def label_tokens(text: str) -> list[str]:
+    """Return the words and marks of a label selector, in linear time. White space only separates them.
+
+    Raises:
+        UsageError: the selector has more than `Limits.selector_terms` requirements and values.
+    """
+    check_terms(text)
+    return _TOKEN.findall(text)
+
+
+def check_terms(text: str) -> None:
+    """Check the number of requirements and values of a selector. Raises `UsageError`."""
+    terms = text.count(",") + 1
+    if terms > LIMITS.selector_terms:
+        raise UsageError(f"a selector of {terms} terms: {LIMITS.selector_terms} are allowed")
+
+
 class _Tokens:
     """The tokens of a label selector, with one token of look-ahead."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._tokens: list[str] = []
+        self._tokens = label_tokens(text)
         self._position = 0
-        end = 0
-        while text[end:].strip():
-            match = _TOKEN.match(text, end)
-            if match is None:
-                raise UsageError(f"label selector {text!r}: unreadable at {text[end:]!r}")
-            self._tokens.append(match.group(1))
-            end = match.end()
 
     def peek(self) -> str:
         return self._tokens[self._position] if self._position < len(self._tokens) else ""
@@ -236,7 +247,7 @@ def _parse_requirement(tokens: _Tokens) -> Requirement:
             return Requirement(key, SelectorOperator.NOT_EQUALS if mark == "!=" else SelectorOperator.EQUALS, (value,))
         case ">" | "<" as mark:
             tokens.take()
-            bound = tokens.expect(lambda t: re.fullmatch(r"-?[0-9]+", t) is not None, "a number")
+            bound = tokens.expect(lambda t: re.fullmatch(r"-?[0-9]{1,19}", t) is not None, "a number")
             return Requirement(key, SelectorOperator(mark), (bound,))
         case "in" | "notin" as word:
             tokens.take()
@@ -284,10 +295,11 @@ class FieldSelector(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> Self:
         r"""Parse the text form. ``\`` escapes ``,``, ``=`` and itself in values. Raises `UsageError`."""
         requirements = []
+        check_terms(text)
         if re.search(r"(?<!\\)(?:\\\\)*\\$", text):
             raise UsageError(f"field selector {text!r}: ends with a lone backslash")
         for part in re.findall(r"(?:\\.|[^,\\])+", text):
-            match = re.fullmatch(r"\s*([^=!]+?)(!=|==|=)((?:\\.|[^\\])*)", part)
+            match = re.fullmatch(r"\s*+([^=!]++)(!=|==|=)((?:\\.|[^\\])*+)", part)
             if match is None:
                 raise UsageError(f"field selector {text!r}: {part!r} is not field=value or field!=value")
             field, mark, value = match.groups()

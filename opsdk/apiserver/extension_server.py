@@ -11,6 +11,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
 from opsdk.apiserver.auth.authentication_config import ClientAuthenticationConfig
+from opsdk.apiserver.auth.certificate_chains import ChainVerifier
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
 from opsdk.apiserver.auth.delegated import DelegatedAuthorizer, DelegatedTokens
 from opsdk.apiserver.auth.front_proxy import FrontProxyAuthenticator
@@ -56,8 +57,8 @@ def extension_server(
         core,
         well_known=well_known,
         authenticators=[
-            FrontProxyAuthenticator(trust.proxies, trust.names, headers=trust.headers),
-            CertificateAuthenticator(but=trust.proxies),
+            FrontProxyAuthenticator(ChainVerifier(trust.proxies), trust.names, headers=trust.headers),
+            CertificateAuthenticator(ChainVerifier(trust.clients)),
             BearerAuthenticator([DelegatedTokens(auth)]),
         ],
         authorizer=DelegatedAuthorizer(auth),

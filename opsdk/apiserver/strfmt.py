@@ -49,7 +49,8 @@ def is_date_time(text: str) -> bool:
 
 _GO_DURATION: Final = re.compile(r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
 # A match begins at the first digit of a number; otherwise each digit of a long number starts a scan.
-_WORD_DURATION: Final = re.compile(r"(?<![0-9])([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
+WORD_DURATION: Final = re.compile(r"(?<![0-9])([0-9]++)[\t\n\f\r ]*+([A-Za-zµ]++)")
+"""A number with a unit, somewhere in a text."""
 _UNITS: Final = frozenset(["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"])
 _INT64_DIGITS: Final = 19
 _LONG_UNITS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
@@ -59,7 +60,7 @@ def is_duration(text: str) -> bool:
     """Report whether the text is a Go duration (``1h30m``) or contains a number with a unit (``in 2 days``)."""
     if _GO_DURATION.fullmatch(text):
         return True
-    parts = _WORD_DURATION.findall(text)
+    parts = WORD_DURATION.findall(text)
     units = [unit.lower() for _, unit in parts]
     has_unit = any(unit in _UNITS or unit.startswith(_LONG_UNITS) for unit in units)
     numbers = [number.lstrip("0") or "0" for number, _ in parts]

@@ -28,7 +28,7 @@ _UNITS: Final = {
     "m": 60 * _SECOND,
     "h": 3600 * _SECOND,
 }
-_DURATION: Final = re.compile(r"(?a:([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))")
+_DURATION: Final = re.compile(r"(?a:(?<![0-9.])([0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(ns|us|µs|μs|ms|s|m|h))")
 _WHOLE: Final = re.compile(r"(?a:[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 
 

@@ -25,3 +25,6 @@ Absent if the connection cannot be upgraded."""
 
 PEER_CERTIFICATE = "opsdk.peer_certificate"
 """Key of ``scope["extensions"]`` for the client's certificate, in DER."""
+
+PEER_INTERMEDIATES = "opsdk.peer_intermediates"
+"""Key of ``scope["extensions"]`` for the other certificates that the client sent, in DER. They are not verified."""

@@ -39,3 +39,19 @@ def parse_address(address: str) -> tuple[str, int]:
     if host.startswith("[") != host.endswith("]"):
         raise UsageError(f"{address!r}: write an IPv6 host in brackets")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":port" means
+
+
+def is_direct_host(host: str) -> bool:
+    """Whether a Host header is an IP address or ``localhost``: no DNS server can make another machine's name of it.
+
+    >>> is_direct_host("127.0.0.1:8083"), is_direct_host("[::1]:80"), is_direct_host("example.com:1")
+    (True, True, False)
+    """
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if name.lower() == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -22,6 +22,7 @@ from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.timeout import timeout
 from opsdk.errors import UsageError
 from opsdk.loading import on_first_use
+from opsdk.manager.address import is_direct_host
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -82,10 +83,15 @@ class DebugPages:
     async def handle(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
         """Return the response to a request, or None if the path does not match."""
         path = request.path.rstrip("/") + "/"
+        if not path.startswith(ROOT):
+            return None
+        if not is_direct_host(request.header("host")):
+            # A web page whose name leads to 127.0.0.1 could read the answer (DNS rebinding).
+            return server_response.text_response("debug pages answer to addresses and localhost only\n", status=403)
         if path == ROOT:
             return _respond(request, {"pages": {ROOT + n: d for n, (d, _) in sorted(self._pages.items())}})
         name = path.removeprefix(ROOT).rstrip("/")
-        if not path.startswith(ROOT) or name not in self._pages:
+        if name not in self._pages:
             return None
         task = asyncio.current_task()
         before = cancellations(task)

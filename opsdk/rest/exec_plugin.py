@@ -17,6 +17,7 @@ import msgspec
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
+from opsdk.rest.plugin_process import MAX_OUTPUT, start_process
 from opsdk.rest.tls import ClientCert
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 
@@ -150,29 +151,20 @@ class ExecCredentials:
         env = {**os.environ, **plugin.env}
         env["KUBERNETES_EXEC_INFO"] = exec_info(plugin, self._config, interactive=interactive)
         try:
-            process = await asyncio.create_subprocess_exec(
-                plugin.command,
-                *plugin.args,
-                env=env,
-                stdin=None if interactive else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                # An interactive plugin prompts on standard error.
-                stderr=None if interactive else asyncio.subprocess.PIPE,
-            )
+            process = await start_process([plugin.command, *plugin.args], env=env, interactive=interactive)
         except OSError as error:
             raise _plugin_error(plugin, f"cannot be run: {error.strerror or error}") from error
         try:
-            stdout, stderr = await process.communicate()
-        except BaseException:
-            if process.returncode is None:
-                process.kill()
-            await process.communicate()  # drains the pipes, so that their transports close
-            raise
+            await process.finished()
+        finally:
+            await process.aclose()
+        if process.overflowed:
+            raise _plugin_error(plugin, f"printed more than {MAX_OUTPUT} bytes")
         if process.returncode:
-            stderr_text = (stderr or b"")[-_MAX_STDERR:].decode(errors="replace").strip()
+            stderr_text = bytes(process.stderr[-_MAX_STDERR:]).decode(errors="replace").strip()
             problem = _plugin_error(plugin, f"failed with exit code {process.returncode}: {stderr_text}")
             raise UnauthorizedError(str(problem))
-        return stdout
+        return bytes(process.stdout)
 
     def __repr__(self) -> str:
         return f"<ExecCredentials {self._plugin.command!r}: {'credential' if self._credential else 'no credential'}>"

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import msgspec
 
 from opsdk.errors import ApiError, ConnectionLostError, DecodeError, RequestInfo, api_error_from_status
+from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JSON_ERRORS
 
 
 class FrameSplitter:
-    r"""Splits a stream at newlines. A frame may have any length; empty lines are skipped.
+    r"""Splits a stream at newlines. Empty lines are skipped. A frame has at most `Limits.watch_object_bytes`.
 
     >>> splitter = FrameSplitter()
     >>> splitter.feed(b'{"a":1}\n{"b"')
@@ -20,14 +21,15 @@ class FrameSplitter:
     ([b'{"b":2}'], b'')
     """
 
-    __slots__ = ("_tail",)
+    __slots__ = ("_tail", "_tail_bytes")
 
     def __init__(self) -> None:
         # Chunks, not one buffer: a large object arrives in many chunks, and each byte is copied once.
         self._tail: list[bytes] = []
+        self._tail_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the frames that `data` completes, without their newlines."""
+        """Return the frames that `data` completes, without newlines. Raises `DecodeError` for a frame too long."""
         lines = data.split(b"\n")
         if len(lines) == 1:
             self._keep(data)
@@ -35,19 +37,24 @@ class FrameSplitter:
         if self._tail:
             lines[0] = b"".join((*self._tail, lines[0]))
             self._tail.clear()
+            self._tail_bytes = 0
         self._keep(lines.pop())
         return [frame for line in lines if (frame := line.strip())]
 
     def _keep(self, piece: bytes) -> None:
         if piece:
             self._tail.append(piece)
+            self._tail_bytes += len(piece)
+            if self._tail_bytes > LIMITS.watch_object_bytes:
+                self._tail.clear()
+                raise DecodeError(f"a watch event without an end after {self._tail_bytes} bytes")
 
     def rest(self) -> bytes:
         """Return the bytes after the last newline. Bytes at the end of a stream mean that it was cut off."""
         return b"".join(self._tail).strip()
 
     def __repr__(self) -> str:
-        return f"<FrameSplitter: {sum(map(len, self._tail))} bytes of an incomplete frame>"
+        return f"<FrameSplitter: {self._tail_bytes} bytes of an incomplete frame>"
 
 
 class WatchFrame(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from itertools import count
@@ -51,26 +51,32 @@ class Stream:
         self._idle_timeout = idle_timeout
         self._timeouts = timeouts
         self._decoder = decoder_for(exchange.headers)
+        self._slices: Iterator[bytes] = iter(())
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        while data := await self._read():
-            if decoded := self._decode(data):
-                return decoded
-        self._decode(None)
-        raise StopAsyncIteration
+        while not (piece := self._next_slice()):
+            data = await self._read()
+            if not data:
+                self._finish()
+                raise StopAsyncIteration
+            self._slices = iter(self._decoder.feed(data))
+        return piece
 
-    def _decode(self, data: bytes | None) -> bytes:
-        """Decode bytes; None marks the end."""
+    def _next_slice(self) -> bytes:
+        """Return the next decoded bytes of what was read; empty if more must be read."""
         try:
-            if data is not None:
-                return self._decoder.feed(data)
+            return next(self._slices, b"")
+        except TRANSPORT_ERRORS as error:
+            raise _with_request(self._request, translate(error, sent=True, where="")) from error
+
+    def _finish(self) -> None:
+        try:
             self._decoder.finish()
         except TRANSPORT_ERRORS as error:
             raise _with_request(self._request, translate(error, sent=True, where="")) from error
-        return b""
 
     async def _read(self) -> bytes:
         try:
@@ -278,10 +284,11 @@ class Transport(Closing):
         if not whole and 200 <= exchange.status < 300:
             return exchange
         try:
-            decoder, pieces = decoder_for(exchange.headers), []
+            decoder = decoder_for(exchange.headers)
+            pieces: list[bytes] = []
             try:
                 while data := await exchange.read():
-                    pieces.append(decoder.feed(data))
+                    pieces += decoder.feed(data)
                 decoder.finish()
             except TRANSPORT_ERRORS as error:
                 raise _with_request(request, translate(error, sent=True, where="")) from error

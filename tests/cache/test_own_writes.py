@@ -13,7 +13,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.entry import make_entry
 from opsdk.cache.informer import Informer, InformerOptions
-from opsdk.cache.own_writes import OwnWrites
+from opsdk.cache.own_writes import OwnWrites, revision_of
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.errors import ConnectError, ForbiddenError
 
@@ -286,5 +286,5 @@ def test_writes_with_non_numeric_resource_versions_are_not_recorded() -> None:
     """Without an order of versions, an own write cannot be distinguished from a newer state."""
     own = OwnWrites()
     data = msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": "x7", "uid": "u"}})
-    own.record(make_entry(data)[0], passed=0, in_scope=True)
+    own.record(make_entry(data)[0], revision_of("x7"), passed=0, in_scope=True)
     assert not own

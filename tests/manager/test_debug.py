@@ -28,7 +28,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
 async def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
     """Status, content type and body over a real socket."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
     head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
     writer.close()
     await writer.wait_closed()
@@ -228,3 +228,16 @@ async def test_the_task_factory_is_restored_whatever_ends_the_manager() -> None:
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert asyncio.get_running_loop().get_task_factory() is None
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    ("host", "status"), [("evil.example:80", 403), ("localhost:80", 200), ("[::1]", 200), ("", 403)]
+)
+async def test_a_page_of_another_name_cannot_read_debug_pages(host: str, status: int) -> None:
+    """A browser that was led to this machine under a foreign name sends that name."""
+    async with serving() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /debug/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert int((await reader.read()).split()[1]) == status
+        writer.close()

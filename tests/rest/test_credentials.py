@@ -270,7 +270,7 @@ async def test_cancelling_kills_the_plugin(plugin: PluginMaker, tmp_path: Path) 
     source = _source(plugin("time.sleep(30) if runs() == 1 else say(token='second')"))
     first = asyncio.create_task(source.headers())
     for _ in range(500):
-        if (tmp_path / "runs").exists():
+        if (tmp_path / "runs").exists() and (tmp_path / "runs").read_text():
             break
         await asyncio.sleep(0.01)
     second = asyncio.create_task(source.headers())
@@ -279,6 +279,43 @@ async def test_cancelling_kills_the_plugin(plugin: PluginMaker, tmp_path: Path) 
     with pytest.raises(asyncio.CancelledError):
         await first
     assert await second == {"Authorization": "Bearer second"}
+
+
+_CHILD = "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+
+
+@pytest.mark.realtime
+async def test_a_child_that_keeps_the_pipes_open_delays_nothing(plugin: PluginMaker, tmp_path: Path) -> None:
+    """Neither the credential nor a cancellation waits for it, and it ends with the plugin."""
+    pids = tmp_path / "pids"
+    child = f"{_CHILD}open({str(pids)!r}, 'a').write(f'{{child.pid}}\\n')\n"
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    assert await _source(plugin(f"{child}say(token='t')")).headers() == {"Authorization": "Bearer t"}
+    hanging = asyncio.create_task(_source(plugin(f"{child}time.sleep(60)")).headers())
+    while len(pids.read_text().split()) < 2:
+        await asyncio.sleep(0.01)
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    assert loop.time() - started < 30
+    for pid in map(int, pids.read_text().split()):
+        while _runs(pid):
+            await asyncio.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+@pytest.mark.realtime
+async def test_a_plugin_that_prints_without_end_is_stopped(plugin: PluginMaker) -> None:
+    """A credential has some kilobytes."""
+    with pytest.raises(ConfigError, match="printed more than"):
+        await _source(plugin("while True: print('x' * 65536)")).headers()
 
 
 def _printed(**changes: Any) -> bytes:

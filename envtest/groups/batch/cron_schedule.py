@@ -26,7 +26,8 @@ _WORDS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_EVERY = re.compile(r"(\d+(?:\.\d+)?)(h|m|s|ms)")
+# A search starts at the first digit of a number only; otherwise each digit of a long number starts a scan.
+_EVERY = re.compile(r"(?<![\d.])(\d++(?:\.\d++)?+)(h|m|s|ms)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _HORIZON = timedelta(days=5 * 366)
 

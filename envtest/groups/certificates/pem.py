@@ -6,18 +6,16 @@ Upstream: pkg/apis/certificates/helpers.go (v1.36)
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Sequence
 
-_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]*)-----\r?\n(.*?)-----END \1-----", re.DOTALL)
+from opsdk.apiserver.pem import PemBlock, pem_blocks
+
 _REQUEST = "CERTIFICATE REQUEST"
 _CERTIFICATE = "CERTIFICATE"
 
 
-def _blocks(text: str) -> list[tuple[str, bytes, bytes]]:
-    """Return the type, the content and the full text of each PEM block."""
-    matches = _BLOCK.finditer(base64.b64decode(text or ""))
-    return [(m.group(1).decode(), m.group(2), m.group(0) + b"\n") for m in matches]
+def _blocks(text: str) -> list[PemBlock]:
+    return list(pem_blocks(base64.b64decode(text or "")))
 
 
 def request_organizations(text: str) -> Sequence[str]:

@@ -167,7 +167,7 @@ def non_negative_quantity(amount: str, field: str) -> Iterator[Cause]:
 def int_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
     """Validate ``3`` or ``25%``, not negative."""
     if isinstance(value, str):
-        if not re.fullmatch(r"[0-9]+%", value):
+        if not re.fullmatch(r"[0-9]{1,18}%", value):
             text = (
                 "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%',"
                 " regex used for validation is '[0-9]+%')"
@@ -179,7 +179,7 @@ def int_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
 
 def not_more_than_100_percent(value: JsonValue, field: str) -> Iterator[Cause]:
     """Validate that a percentage is at most 100 %."""
-    if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}%", value) and int(value[:-1]) > 100:
         yield api_errors.invalid_value(field, value, "must not be greater than 100%")
 
 
@@ -187,7 +187,7 @@ def numeric_value(value: JsonValue) -> int:
     """Return a number, or the number of a percentage, to compare with zero."""
     if isinstance(value, int):
         return value
-    return int(value[:-1]) if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) else 0
+    return int(value[:-1]) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}%", value) else 0
 
 
 def immutable_field(

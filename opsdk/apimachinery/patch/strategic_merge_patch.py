@@ -8,13 +8,14 @@ Upstream: k8s.io/apimachinery/pkg/util/strategicpatch/patch.go (v1.36)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from opsdk.errors import PatchError
-from opsdk.structured_merge.equality import deep_equal
+from opsdk.structured_merge.equality import deep_equal, identity
 from opsdk.structured_merge.go_format import go_scalar, go_string, go_value
 from opsdk.structured_merge.schema import Schema, Topology
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -61,7 +62,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, schema: Schema) -> JsonO
         elif deleting:
             if isinstance(value, list) and isinstance(original.get(key), list):
                 _of_maps(original[key], value)
-                original[key] = [item for item in original[key] if not _contains(value, item)]
+                original[key] = _without(original[key], value)
         elif key in original and _json_type(original[key]) == _json_type(value):
             if isinstance(value, dict | list) and schema.topology in _MAPS and not schema.fields:
                 raise PatchError("merging an object in json but data type is not struct, instead is: map")
@@ -128,9 +129,10 @@ def _json_type(value: JsonValue) -> str:
 def _retain_keys(original: JsonObject, patch: JsonObject) -> None:
     if RETAIN_KEYS not in patch:
         return
-    retained = patch.pop(RETAIN_KEYS)
-    if not isinstance(retained, list):
+    listed = patch.pop(RETAIN_KEYS)
+    if not isinstance(listed, list):
         raise PatchError("invalid patch format of retainKeys")
+    retained = {key for key in listed if isinstance(key, str)}
     for key, value in patch.items():
         directive = key.startswith((_DELETE_FROM, _SET_ORDER))
         if value is not None and not directive and key not in retained:
@@ -139,8 +141,9 @@ def _retain_keys(original: JsonObject, patch: JsonObject) -> None:
         del original[key]
 
 
-def _contains(items: Sequence[JsonValue], value: JsonValue) -> bool:
-    return any(deep_equal(item, value) for item in items)
+def _without(items: Sequence[JsonValue], removed: Sequence[JsonValue]) -> list[JsonValue]:
+    identities = set(map(identity, removed))
+    return [item for item in items if identity(item) not in identities]
 
 
 # ------------------------------------------------------------------ lists
@@ -174,11 +177,7 @@ def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schem
     if not original and not patch:
         return original
     if not _of_maps(original, patch):
-        items = [*original, *patch]
-        merged: list[JsonValue] = []
-        for item in items:
-            if not _contains(merged, item):
-                merged.append(item)
+        merged: list[JsonValue] = list({identity(item): item for item in reversed([*original, *patch])}.values())[::-1]
         listed, rest = _partition(merged, patch, "")
         return _interleave(listed, rest, original, "")
     key = schema.patch_merge_key
@@ -187,10 +186,15 @@ def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schem
         raise PatchError("cannot merge lists without merge key for string")
     original, patch = _special_elements(original, patch, key)
     merged = list(original) if patch else original
+    places: dict[Hashable, int] = {}
+    for position, item in enumerate(merged if patch else ()):
+        if key in item:
+            places.setdefault(identity(item[key]), position)
     for item in patch:
-        key_value = _merge_key(item, key)
-        index = next((i for i, other in enumerate(merged) if _has_key(other, key, key_value)), None)
+        key_identity = identity(_merge_key(item, key))
+        index = places.get(key_identity)
         if index is None:
+            places[key_identity] = len(merged)
             merged.append(item)  # unchanged, directives included, as upstream's mergeSliceWithoutSpecialElements
         else:
             merged[index] = _merge_map(dict(merged[index]), dict(item), schema.item())
@@ -213,21 +217,25 @@ def _special_elements(
 ) -> tuple[list[JsonValue], list[JsonValue]]:
     """Apply the elements with a `$patch` directive; return the original and the elements that are left to merge."""
     plain: list[JsonValue] = []
+    deleted: set[Hashable] = set()
     replace = False
     for item in patch:
         match item.get(PATCH, _DROPPED):
             case _ if PATCH not in item:
                 plain.append(item)
             case "delete":
-                key_value = _merge_key(item, key)
-                original = [other for other in original if not _has_key(other, key, key_value)]
+                deleted.add(identity(_merge_key(item, key)))
             case "replace":
                 replace = True
             case "merge":
                 raise PatchError("merging lists cannot yet be specified in the patch")
             case _:
                 raise _bad_directive(item)
-    return (plain, []) if replace else (original, plain)
+    if replace:
+        return plain, []
+    if deleted:
+        original = [item for item in original if key not in item or identity(item[key]) not in deleted]
+    return original, plain
 
 
 def _merge_key(item: Mapping[str, JsonValue], key: str) -> JsonValue:
@@ -236,18 +244,17 @@ def _merge_key(item: Mapping[str, JsonValue], key: str) -> JsonValue:
     return item[key]
 
 
-def _has_key(item: Mapping[str, JsonValue], key: str, value: JsonValue) -> bool:
-    return key in item and deep_equal(item[key], value)
-
-
 # ------------------------------------------------------------------ the order of list elements
-def _identity(item: JsonValue, key: str) -> JsonValue:
-    return item.get(key) if key and isinstance(item, dict) else item
+def _identity(item: JsonValue, key: str) -> Hashable:
+    return identity(item.get(key) if key and isinstance(item, dict) else item)
 
 
-def _position(order: Sequence[JsonValue], item: JsonValue, key: str) -> int:
-    identity = _identity(item, key)
-    return next((i for i, other in enumerate(order) if deep_equal(_identity(other, key), identity)), -1)
+def _places(items: Sequence[JsonValue], key: str) -> dict[Hashable, int]:
+    """Return the first position of each element, by the identity of its merge key."""
+    places: dict[Hashable, int] = {}
+    for position, item in enumerate(items):
+        places.setdefault(_identity(item, key), position)
+    return places
 
 
 def _partition(
@@ -256,7 +263,8 @@ def _partition(
     """Return the elements that `order` names, in its order, and the other elements in theirs."""
     for item in merged if key else ():
         _merge_key(item, key)
-    placed = [(_position(order, item, key), item) for item in merged]
+    places = _places(order, key)
+    placed = [(places.get(_identity(item, key), -1), item) for item in merged]
     listed = sorted((pair for pair in placed if pair[0] >= 0), key=lambda pair: pair[0])
     return [item for _, item in listed], [item for position, item in placed if position < 0]
 
@@ -264,13 +272,14 @@ def _partition(
 def _interleave(listed: list[JsonValue], rest: list[JsonValue], before: list[JsonValue], key: str) -> list[JsonValue]:
     """Return one list: `listed` in its order, with each element of `rest` before the elements that it preceded."""
     result: list[JsonValue] = []
-    others = list(rest)
+    places = _places(before, key)
+    others = deque((places.get(_identity(item, key), -1), item) for item in rest)
     for item in listed:
-        position = _position(before, item, key)
-        while others and 0 <= _position(before, others[0], key) < position:
-            result.append(others.pop(0))
+        position = places.get(_identity(item, key), -1)
+        while others and 0 <= others[0][0] < position:
+            result.append(others.popleft()[1])
         result.append(item)
-    return result + others
+    return result + [item for _, item in others]
 
 
 def _check_order(patch: list[JsonValue], order: list[JsonValue], key: str) -> None:
@@ -335,9 +344,9 @@ def _diff_field(patch: JsonObject, key: str, old: JsonValue, new: JsonValue, sch
     elif merge_list and _of_maps(old, new):
         _diff_elements(patch, key, old, new, schema)
     elif merge_list:
-        if gone := [item for item in old if not _contains(new, item)]:
+        if gone := _without(old, new):
             patch[_DELETE_FROM + key] = gone
-        if added := [item for item in new if not _contains(old, item)]:
+        if added := _without(new, old):
             patch[key] = added
         if new:
             patch[_SET_ORDER + key] = list(new)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from functools import lru_cache
 
+from opsdk.apiserver.auth.certificate_chains import ChainVerifier
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
 from opsdk.http.server.request import HttpRequest
@@ -18,51 +19,23 @@ _CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 class CertificateAuthenticator:
-    """Authenticates by the client certificate; the TLS layer has verified it.
+    """Authenticates by the client certificate.
 
     Args:
-        but: a CA whose certificates are rejected, by its common name or as PEM.
+        chains: verifies certificates against the CAs of users.
     """
 
-    def __init__(self, *, but: str | bytes = "") -> None:
-        self._but = but
+    def __init__(self, chains: ChainVerifier) -> None:
+        self._chains = chains
 
     async def authenticate(self, request: HttpRequest) -> User | None:
-        """Authenticate by the peer's certificate."""
+        """See `Authenticator`. Raises `UnauthorizedError` for a certificate of other CAs, or one that has expired."""
         raw = request.peer_certificate
-        if not raw:
+        if not raw or not self._chains.authorities().strip():
             return None
-        if self._but and signed_by(raw, self._but):
-            raise UnauthorizedError("the certificate is that of a front proxy, which authenticates no user")
+        if not self._chains.verifies(request):
+            raise UnauthorizedError("the certificate has expired, or another authority has signed it")
         return user_of_certificate(raw)
-
-
-@lru_cache(maxsize=256)
-def issuer_of(der: bytes) -> str:
-    """Return the common name of a certificate's issuer; empty without one."""
-    from cryptography import x509  # noqa: PLC0415 - as below
-    from cryptography.x509.oid import NameOID  # noqa: PLC0415
-
-    names = x509.load_der_x509_certificate(der).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else ""
-
-
-@lru_cache(maxsize=256)
-def signed_by(der: bytes, issuer: str | bytes) -> bool:
-    """Report whether a CA signed a certificate; `issuer` is its common name or its certificates (PEM)."""
-    if isinstance(issuer, str):
-        return issuer_of(der) == issuer
-    from cryptography import x509  # noqa: PLC0415 - as below
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-
-    certificate = x509.load_der_x509_certificate(der)
-    for authority in x509.load_pem_x509_certificates(issuer):
-        try:
-            certificate.verify_directly_issued_by(authority)
-        except (ValueError, TypeError, InvalidSignature):
-            continue
-        return True
-    return False
 
 
 @lru_cache(maxsize=256)

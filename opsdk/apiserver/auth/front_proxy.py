@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from opsdk.apiserver.auth.certificates import signed_by, user_of_certificate
+from opsdk.apiserver.auth.certificate_chains import ChainVerifier
+from opsdk.apiserver.auth.certificates import user_of_certificate
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
 from opsdk.http.server.request import HttpRequest
@@ -33,25 +34,25 @@ class FrontProxyAuthenticator:
     """Authenticates by the ``X-Remote-*`` headers of proxies with a certificate of the request header CA.
 
     Args:
-        issuer: the request header CA, by its common name or its certificate (PEM).
+        chains: verifies certificates against the request header CAs.
         names: allowed common names of proxies; empty allows all.
     """
 
     def __init__(
         self,
-        issuer: str | bytes,
+        chains: ChainVerifier,
         names: Collection[str] = (NAME,),
         *,
         headers: HeaderNames = HeaderNames(),  # noqa: B008 - frozen
     ) -> None:
-        self._issuer = issuer
+        self._chains = chains
         self._names = frozenset(names)
         self._headers = headers
 
     async def authenticate(self, request: HttpRequest) -> User | None:
         """See `Authenticator`. Raises `UnauthorizedError` for a certificate of this CA with another name."""
         raw = request.peer_certificate
-        if not raw or not signed_by(raw, self._issuer):
+        if not raw or not self._chains.verifies(request):
             return None
         proxy = user_of_certificate(raw)
         if proxy is None or (self._names and proxy.name not in self._names):

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opsdk.apiserver.pem import pem_blocks
 from opsdk.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -116,11 +117,7 @@ def read_public(path: Path) -> list[PublicKey]:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
     keys = []
-    text = _pem(path)
-    import re  # noqa: PLC0415 - only where keys are given
-
-    blocks = re.finditer(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", text, re.DOTALL)
-    for name, block in [(match[1].decode(), match[0] + b"\n") for match in blocks]:
+    for name, _, block in pem_blocks(_pem(path)):
         try:
             key: Any
             if name == "CERTIFICATE":

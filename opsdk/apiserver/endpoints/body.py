@@ -5,8 +5,11 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/rest.go (v1.36).
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
@@ -21,6 +24,7 @@ from opsdk.apiserver.serializer.documents import (
 )
 from opsdk.apiserver.serializer.raw import keep_text
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
+from opsdk.limits import LIMITS
 from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject
 
@@ -37,8 +41,9 @@ _NO_SCALE = (
     ' "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"'
 )
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-LIMIT = 3 * 1024 * 1024
-"""Largest request body in bytes."""
+
+_SMALL_YAML = 16 * 1024
+"""Bytes of YAML that are parsed at once: at most 15 ms."""
 
 
 def media_type(call: Call) -> str:
@@ -51,11 +56,11 @@ def media_type(call: Call) -> str:
 
 
 _MEDIA = re.compile(
-    r"""\s*([!#$%&'*+.^_`|~\w-]+(?:/[!#$%&'*+.^_`|~\w-]+)?)\s*"""
-    r"""(?:;\s*[!#$%&'*+.^_`|~\w-]+=(?:[!#$%&'*+.^_`|~\w-]+|"(?:[^"\\]|\\.)*")\s*)*;?\s*""",
+    r"""\s*+([!#$%&'*+.^_`|~\w-]++(?:/[!#$%&'*+.^_`|~\w-]++)?+)\s*+"""
+    r"""(?:;\s*+[!#$%&'*+.^_`|~\w-]++=(?:[!#$%&'*+.^_`|~\w-]++|"(?:[^"\\]|\\.)*+")\s*+)*+;?+\s*+""",
     re.ASCII,
 )
-"""A media type with its parameters."""
+"""A media type with its parameters. Nothing is tried twice: the header may hold a megabyte of blanks."""
 
 
 def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError:
@@ -83,17 +88,30 @@ def cannot_handle(info: ResourceInfo, reason: str) -> ApiError:
     return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
 
+@cache
+def _yaml_thread() -> ThreadPoolExecutor:
+    """Return the one thread for large documents. With several, the loop would wait longer for the interpreter."""
+    return ThreadPoolExecutor(1, thread_name_prefix="yaml")
+
+
+async def parse_yaml(raw: bytes) -> ParsedDocument:
+    """Parse YAML, in a thread if it is large, so that other requests do not wait. Raises `SyntaxProblemError`."""
+    if len(raw) <= _SMALL_YAML:
+        return yaml_documents.parse_yaml(raw)
+    return await asyncio.get_running_loop().run_in_executor(_yaml_thread(), yaml_documents.parse_yaml, raw)
+
+
 async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
     """Read the body of a create or update."""
     info = served.info
     media = media_type(call)
     if media not in (JSON, YAML, PROTOBUF):
         raise unsupported_media()
-    raw = await call.http.body(LIMIT)
+    raw = await call.http.body(LIMITS.body_bytes)
     if media == PROTOBUF:
         return ParsedDocument(read_protobuf(served, raw))
     try:
-        parsed = yaml_documents.parse_yaml(raw) if media == YAML else parse_json(raw)
+        parsed = await parse_yaml(raw) if media == YAML else parse_json(raw)
     except NumberProblemError as error:
         raise cannot_handle(info, str(error)) from None
     except SyntaxProblemError as error:

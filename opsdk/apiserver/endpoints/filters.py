@@ -84,9 +84,13 @@ async def recover(call: Call, handler: Handler) -> HttpResponse:
         return negotiated_error(call, error, {**status_of(error), "metadata": {"continue": error.token}})
     except ApiError as error:
         return negotiated_error(call, error)
-    except Exception as error:  # noqa: BLE001 - the last resort: an unexpected error must not stop the server
+    except RecursionError:
+        return negotiated_error(call, api_errors.bad_request("the request is nested too deeply"))
+    except Exception:  # noqa: BLE001 - the last resort: an unexpected error must not stop the server
         _LOG.exception("%s %s failed", call.info.method, call.info.path)
-        return error_response(api_errors.internal(f"{type(error).__name__}: {error}"))
+        # Upstream's text (WithPanicRecovery). The exception may show what the client must not see.
+        text = "This request caused apiserver to panic. Look in the logs for details."
+        return error_response(api_errors.internal(text))
 
 
 async def headers(call: Call, handler: Handler) -> HttpResponse:

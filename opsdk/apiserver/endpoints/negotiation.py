@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from opsdk.apiserver.api_errors import EMPTY
 from opsdk.errors import NotAcceptableError
+from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject
 
 JSON = "application/json"
@@ -18,6 +19,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 _SERVED = f"{JSON}, {YAML}, {PROTOBUF}"
 _STREAMED = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
 META_GROUP = "meta.k8s.io"
+_MOST_PARAMETERS = 16
 _ANYTHING = ("*/*", "application/*")
 
 
@@ -49,10 +51,13 @@ class AcceptedMediaType:
 
 
 def clauses(header: str) -> list[AcceptedMediaType]:
-    """Parse an Accept header: best clause first, equal ones in the client's order."""
+    """Parse an Accept header: best clause first, equal ones in the client's order.
+
+    Clauses behind the first `Limits.media_ranges` are ignored.
+    """
     accepted: list[AcceptedMediaType] = []
-    for part in header.split(","):
-        media, *raw = (p.strip() for p in part.split(";"))
+    for part in header.split(",", LIMITS.media_ranges)[: LIMITS.media_ranges]:
+        media, *raw = (p.strip() for p in part.split(";", _MOST_PARAMETERS)[:_MOST_PARAMETERS])
         params = dict(p.split("=", 1) for p in raw if "=" in p)
         try:
             quality = float(params.pop("q", "1"))

@@ -13,6 +13,7 @@ from typing import Final, overload
 
 from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.apiserver.expressions.schema_types import Schema, with_metadata
+from opsdk.apiserver.strfmt import WORD_DURATION
 from opsdk.cel.times import parse_duration, parse_timestamp
 from opsdk.cel.types import Type, Value
 from opsdk.cel.values import CelObject, Duration, Listed, ListView, MapView, Optional, contains, equal, find_field
@@ -269,7 +270,6 @@ def _date(text: str) -> JsonValue:
     return timestamp
 
 
-_WORDS: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _SECOND: Final = 10**9
 _LONGEST: Final = 1000
 """Most characters of a duration."""
@@ -290,7 +290,7 @@ def _duration(text: str) -> Duration:
     duration = parse_duration(text)
     if duration is not None:
         return duration
-    pieces = _WORDS.findall(text) if len(text) <= _LONGEST else []
+    pieces = WORD_DURATION.findall(text) if len(text) <= _LONGEST else []
     sizes = [
         (int(count), next((size for short, long, size in _UNITS if unit in short or unit.startswith(long)), 0))
         for count, unit in ((count, unit.lower()) for count, unit in pieces)

@@ -1,8 +1,11 @@
 """Parse YAML request bodies, with Go's error messages and strict-decoding warnings. Pure.
 
-Few servers get YAML, so this module is imported on first use.
+The events of the parser become values at once: a document has no tree of nodes, no value is visited twice, and values,
+aliases included, are counted as they come. libyaml, which PyYAML's wheels contain, is ten times as fast as PyYAML's own
+parser. Few servers get YAML, so this module is imported on first use.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/yaml.
+Deviates: a document has at most `Limits.yaml_nodes` values.
 """
 
 from __future__ import annotations
@@ -11,9 +14,13 @@ import base64
 import json
 import math
 import re
-from typing import ClassVar, Final
+from functools import lru_cache
+from typing import Any, Final
 
 import yaml
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.scanner import Scanner
 
 from opsdk.apiserver.serializer.documents import (
     HALF_CHARACTER,
@@ -23,10 +30,9 @@ from opsdk.apiserver.serializer.documents import (
     parse_json,
 )
 from opsdk.apiserver.serializer.yaml_errors import utf8_words, yaml_words
+from opsdk.limits import LIMITS
 from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, whole_numbers
-from opsdk.structured_merge.value import JsonValue
-
-_MOST_NODES = 400_000
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def parse_yaml(raw: bytes) -> ParsedDocument:
@@ -42,24 +48,14 @@ def parse_yaml(raw: bytes) -> ParsedDocument:
         else:
             if not parsed.complaints:
                 return parsed
-    loader: _Loader | None = None
     try:
-        loader = _Loader(text)
+        documents = _Documents(text)
         tree = None
-        while tree is None and loader.check_data():  # type: ignore[no-untyped-call]
-            tree = loader.get_data()
-        # Conversion from YAML to JSON turns whole floats into integers.
-        return ParsedDocument(whole_numbers(_Plain(_MOST_NODES + len(raw)).of(tree)), tuple(loader.repeated), yaml=True)
+        while tree is None and documents.more():
+            tree = documents.next_document()
+        return ParsedDocument(tree, tuple(documents.repeated), yaml=True)
     except yaml.YAMLError as error:
         raise SyntaxProblemError(f"yaml: {yaml_words(error)}") from None
-    except RecursionError:
-        raise SyntaxProblemError("yaml: exceeded max depth") from None
-    except ValueError as error:
-        # Dates and numbers that match the pattern but are invalid.
-        raise SyntaxProblemError(f"yaml: {error}") from None
-    finally:
-        if loader is not None:
-            loader.dispose()
 
 
 def _yaml_text(raw: bytes) -> str:
@@ -72,95 +68,252 @@ def _yaml_text(raw: bytes) -> str:
         raise SyntaxProblemError(f"yaml: {utf8_words(error)}") from None
 
 
-class _Loader(yaml.SafeLoader):
-    """Loads timestamps as strings, and records duplicate keys."""
-
-    bool_values: ClassVar[dict[str, bool]] = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
+class _PythonParser(Reader, Scanner, Parser):
+    """PyYAML's own parser, where libyaml is missing."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+
+
+_EventParser: Final[Any] = getattr(yaml, "CSafeLoader", _PythonParser)
+
+
+class _Merge:
+    """The key ``<<``."""
+
+
+_MERGE: Final = _Merge()
+
+
+class _Documents:
+    """Builds the documents of a stream.
+
+    As in goyaml, an error of the syntax counts before one of a value, wherever it stands.
+
+    Attributes:
+        repeated: the strict-decoding errors of duplicate keys.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._events = _EventParser(text)
+        self._events.get_event()  # the start of the stream
+        self._left = LIMITS.yaml_nodes
+        self._fault: Exception | None = None
+        self._anchors: dict[str, JsonValue] = {}
+        self._weights: dict[str, int] = {}
+        self._open: set[str] = set()
         self.repeated: list[str] = []
-        self._depth = 0
-        self._merged_left = _MOST_NODES + len(text)
 
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Limit the nesting depth."""
-        self._depth += 1
-        try:
-            if self._depth > MAX_DEPTH:
-                raise yaml.YAMLError("exceeded max depth")
-            return super().compose_node(parent, index)
-        finally:
-            self._depth -= 1
+    def more(self) -> bool:
+        """Whether there is another document."""
+        return bool(self._events.check_event(yaml.DocumentStartEvent))
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Resolve ``<<`` keys, with a limit for the result: each link of a chain can double its size."""
-        super().flatten_mapping(node)  # flattens the merged mappings recursively
-        self._merged_left -= len(node.value)
-        if self._merged_left < 0:
+    def next_document(self) -> JsonValue:
+        """Return the next document."""
+        self._events.get_event()
+        self._anchors.clear()
+        value = self._value(self._events.get_event(), 1)
+        self._events.get_event()
+        if self._fault is not None:
+            raise self._fault
+        return None if value is _MERGE else value
+
+    def _value(self, event: Any, depth: int) -> JsonValue:
+        """Return the value that begins with an event; `_MERGE` for a plain ``<<``."""
+        kind = type(event)
+        left = self._left
+        self._count(1, depth)
+        if kind is yaml.ScalarEvent and event.anchor is None:
+            return self._scalar(event)
+        if kind is yaml.AliasEvent:
+            return self._alias(event.anchor, depth)
+        anchor = event.anchor
+        if kind is yaml.ScalarEvent:
+            value = self._scalar(event)
+        else:
+            if anchor is not None:
+                self._open.add(anchor)
+            value = self._list(depth) if kind is yaml.SequenceStartEvent else self._mapping(depth)
+        if anchor is not None:
+            self._open.discard(anchor)
+            self._anchors[anchor] = value
+            self._weights[anchor] = left - self._left
+        return value
+
+    def _count(self, values: int, depth: int) -> None:
+        self._left -= values
+        if self._left < 0:
             raise yaml.YAMLError("document contains excessive aliasing")
+        if depth > MAX_DEPTH:
+            raise yaml.YAMLError("exceeded max depth")
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[JsonValue, JsonValue]:
+    def _report(self, error: Exception) -> None:
+        """Remember the first error of a value, which is raised behind the document."""
+        if self._fault is None:
+            self._fault = error
+
+    # -------------------------------------------------------------- collections
+    def _list(self, depth: int) -> list[JsonValue]:
+        values: list[JsonValue] = []
+        next_event = self._events.get_event
+        while type(event := next_event()) is not yaml.SequenceEndEvent:
+            value = self._value(event, depth + 1)
+            values.append("<<" if value is _MERGE else value)
+        return values
+
+    def _mapping(self, depth: int) -> JsonObject:
         """Convert keys to strings, as in JSON; 1 and true are then strings too."""
-        self.flatten_mapping(node)
-        mapping: dict[JsonValue, JsonValue] = {}
-        for key_node, value_node in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, (dict, list)):
-                raise yaml.YAMLError(f"invalid map key: {go_syntax(key)}")
-            if key is None:
-                value_text = go_syntax(self.construct_object(value_node, deep=True))
-                text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {value_text}"
-                raise SyntaxProblemError(text)
-            key = key if isinstance(key, str) else go_scalar(key)
+        mapping: JsonObject = {}
+        merged: JsonObject = {}
+        next_event = self._events.get_event
+        while type(event := next_event()) is not yaml.MappingEndEvent:
+            line = event.start_mark.line
+            key = self._value(event, depth + 1)
+            value = self._value(next_event(), depth + 1)
+            if key is _MERGE:
+                self._merge(merged, value)
+                continue
+            value = "<<" if value is _MERGE else value
+            if not isinstance(key, str):
+                key = self._key(key, value)
             if key in mapping:
-                self.repeated.append(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} already set in map")
-            mapping[key] = self.construct_object(value_node, deep=deep)
-        return mapping
+                self.repeated.append(f"line {line + 1}: key {json.dumps(key)} already set in map")
+            mapping[key] = value
+        return {**merged, **mapping} if merged else mapping
 
-    def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
-        """Return an int64 or a float; the text of a prefixed number beyond 64 bits."""
-        scalar = str(self.construct_scalar(node))
-        text = scalar.replace("_", "")
-        sign, digits = (-1 if text[:1] == "-" else 1), text.lstrip("+-")
-        base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits[0] == "0" else 10)
-        # 67 digits hold 64 bits and a prefix. Python refuses to convert thousands of decimal digits.
-        number = sign * int(digits, base) if len(digits) <= 67 else None
-        if number is not None and -(1 << 63) <= number < 1 << 64:
-            return number if number < 1 << 63 else float(number)
-        return float(text) if digits.isdecimal() else scalar
+    def _key(self, key: JsonValue, value: JsonValue) -> str:
+        if isinstance(key, (dict, list)):
+            self._report(yaml.YAMLError(f"invalid map key: {go_syntax(key)}"))
+            return ""
+        if key is None:
+            text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {go_syntax(value)}"
+            self._report(SyntaxProblemError(text))
+            return ""
+        return go_scalar(key)
 
-    def construct_text(self, node: yaml.ScalarNode) -> str:
-        """Decode ``!!binary``."""
+    def _merge(self, merged: JsonObject, value: JsonValue) -> None:
+        """Add the members of a mapping, or of several: the first value of a key counts."""
+        for part in value if isinstance(value, list) else [value]:
+            if not isinstance(part, dict):
+                self._report(yaml.YAMLError("map merge requires map or sequence of maps as the value"))
+                return
+            for key, member in part.items():
+                merged.setdefault(key, member)
+
+    # -------------------------------------------------------------- aliases
+    def _alias(self, anchor: str, depth: int) -> JsonValue:
+        if anchor in self._open:
+            self._report(yaml.YAMLError(f"anchor '{anchor}' value contains itself"))
+            return None
+        if anchor not in self._anchors:
+            raise yaml.YAMLError(f"unknown anchor '{anchor}' referenced")
+        # As in goyaml, an alias counts as the values that were read for its anchor, merged ones included.
+        self._count(self._weights[anchor] - 1, depth)
+        value = self._anchors[anchor]
+        return self._copied(value, depth) if isinstance(value, dict | list) else value
+
+    def _copied(self, value: JsonValue, depth: int) -> JsonValue:
+        """Return a copy that shares no values."""
+        self._count(0, depth)
+        if isinstance(value, dict):
+            return {key: self._copied(part, depth + 1) for key, part in value.items()}
+        return [self._copied(part, depth + 1) for part in value] if isinstance(value, list) else value
+
+    # -------------------------------------------------------------- scalars
+    def _scalar(self, event: Any) -> JsonValue:
+        text, tag = event.value, event.tag
+        if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+            self._report(yaml.YAMLError("found invalid Unicode character escape code"))
+            return ""
+        if tag is None or tag == "!":
+            if not event.implicit[0]:
+                return text
+            if len(text) <= _SHORT:
+                try:
+                    return _short_plain(text)
+                except SyntaxProblemError as error:
+                    self._report(error)
+                    return None
+            tag = _plain_tag(text)
+        elif not tag.startswith(_TAG) or tag in _IGNORED_TAGS:
+            tag = _plain_tag(text)
         try:
-            return base64.b64decode(str(self.construct_scalar(node)), validate=True).decode("utf-8", "replace")
+            return _tagged(text, tag)
+        except (yaml.YAMLError, SyntaxProblemError) as error:
+            self._report(error)
+            return None
+
+
+def _tagged(text: str, tag: str) -> JsonValue:
+    """Return the value of a scalar with a tag. Raises an error if the text does not fit the tag."""
+    name = tag.removeprefix(_TAG)
+    if name == "str" or name not in _NATIVE_TAGS:
+        return text
+    if name == "binary":
+        try:
+            return base64.b64decode(text, validate=True).decode("utf-8", "replace")
         except ValueError:
             raise yaml.YAMLError("!!binary value contains invalid base64 data") from None
-
-    def construct_untagged(self, node: yaml.Node) -> JsonValue:
-        """Ignore an unknown tag."""
-        if isinstance(node, yaml.ScalarNode):
-            tag = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
-            return self.construct_object(yaml.ScalarNode(tag, node.value, node.start_mark, node.end_mark), deep=True)
-        if isinstance(node, yaml.SequenceNode):
-            return self.construct_sequence(node, deep=True)
-        return self.construct_mapping(node, deep=True) if isinstance(node, yaml.MappingNode) else None
-
-
-def _resolvers(loader: type[yaml.SafeLoader]) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Return the patterns of plain scalars: numbers and booleans as goyaml reads them; no timestamps."""
-    changed = {f"{_TAG}{name}" for name in ("timestamp", *(name for name, _, _ in _SCALARS))}
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in candidates if tag not in changed]
-        for first, candidates in loader.yaml_implicit_resolvers.items()
-    }
-    for name, firsts, pattern in _SCALARS:
-        for first in firsts:
-            resolvers.setdefault(first, []).append((f"{_TAG}{name}", pattern))
-    return resolvers
+    plain = _plain_tag(text).removeprefix(_TAG)
+    if name != plain and (name, plain) != ("float", "int"):
+        raise yaml.YAMLError(f"cannot decode !!{plain} `{text}` as a !!{name}")
+    if name == "merge":
+        return _MERGE
+    if name == "bool":
+        return text.lower() in _TRUE
+    return None if name == "null" else _number(text, plain)
 
 
+@lru_cache(maxsize=1024)
+def _short_plain(text: str) -> JsonValue:
+    """Return the value of a short plain scalar. Documents repeat keys and values."""
+    return _tagged(text, _plain_tag(text))
+
+
+def _plain_tag(text: str) -> str:
+    """Return the tag of a plain scalar without a tag of its own."""
+    for tag, pattern in _RESOLVERS.get(text[:1], ()):
+        if pattern.match(text):
+            return tag
+    return _STRING
+
+
+def _number(text: str, name: str) -> JsonValue:
+    """Return an int64 or a float; the text of a prefixed number beyond 64 bits. Whole floats are integers in JSON."""
+    number = _integer(text) if name == "int" else float(_FLOATS.get(text.lower().lstrip("+"), text))
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            raise SyntaxProblemError(f"json: unsupported value: {go_float(number)}")
+        return whole_numbers(number)
+    return number
+
+
+def _integer(scalar: str) -> int | float | str:
+    if len(scalar) < 19 and scalar.isdecimal() and (scalar[0] != "0" or len(scalar) == 1):
+        return int(scalar)
+    text = scalar.replace("_", "")
+    sign, digits = (-1 if text[:1] == "-" else 1), text.lstrip("+-")
+    base = {"0x": 16, "0b": 2, "0o": 8}.get(digits[:2], 8 if len(digits) > 1 and digits[0] == "0" else 10)
+    # 67 digits hold 64 bits and a prefix. Python refuses to convert thousands of decimal digits.
+    try:
+        number = sign * int(digits, base) if len(digits) <= 67 else None
+    except ValueError:
+        return scalar
+    if number is not None and -(1 << 63) <= number < 1 << 64:
+        return number if number < 1 << 63 else float(number)
+    return float(text) if digits.isdecimal() else scalar
+
+
+_SHORT: Final = 32
+"""Characters of a plain scalar whose value is remembered."""
 _TAG: Final = "tag:yaml.org,2002:"
+_STRING: Final = f"{_TAG}str"
+_NATIVE_TAGS: Final = frozenset(["null", "bool", "int", "float", "binary", "merge"])
+_IGNORED_TAGS: Final = frozenset(f"{_TAG}{name}" for name in ("map", "seq", "set", "omap", "pairs"))
+_TRUE: Final = frozenset(["y", "yes", "true", "on"])
+_FLOATS: Final = {".inf": "inf", "-.inf": "-inf", ".nan": "nan"}
 _SCALARS: Final = (
     (
         "bool",
@@ -178,29 +331,21 @@ _SCALARS: Final = (
         ),
     ),
 )
-_Loader.yaml_implicit_resolvers = _resolvers(yaml.SafeLoader)
-_Loader.add_constructor(f"{_TAG}int", _Loader.construct_number)
-_Loader.add_constructor(f"{_TAG}binary", _Loader.construct_text)
-_Loader.add_constructor(None, _Loader.construct_untagged)
 AMBIGUOUS: Final = _SCALARS
 """Patterns of plain scalars that are not strings, with their first characters."""
 
 
-class _Plain:
-    """Expands aliases, up to a number of values: a few aliases can expand to terabytes."""
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """Return the patterns of plain scalars by first character: numbers and booleans as goyaml reads them, no times."""
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for name, firsts, pattern in (*_SCALARS, *_OTHERS):
+        for first in firsts or [""]:
+            resolvers.setdefault(first, []).append((f"{_TAG}{name}", pattern))
+    return resolvers
 
-    def __init__(self, max_nodes: int) -> None:
-        self._left = max_nodes
 
-    def of(self, value: JsonValue) -> JsonValue:
-        """Return a copy that shares no values."""
-        self._left -= 1
-        if self._left < 0:
-            raise yaml.YAMLError("document contains excessive aliasing")
-        if isinstance(value, dict):
-            return {key: self.of(part) for key, part in value.items()}
-        if isinstance(value, str) and not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise yaml.YAMLError("found invalid Unicode character escape code")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise SyntaxProblemError(f"json: unsupported value: {go_float(value)}")
-        return [self.of(part) for part in value] if isinstance(value, list) else value
+_OTHERS: Final = (
+    ("null", ("~", "n", "N", ""), re.compile(r"(?:~|null|Null|NULL|)\Z")),
+    ("merge", ("<",), re.compile(r"<<\Z")),
+)
+_RESOLVERS: Final = _resolvers()

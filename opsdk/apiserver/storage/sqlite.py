@@ -23,13 +23,26 @@ INSERT OR IGNORE INTO revision VALUES (0, 1);
 """
 
 
+def make_private(path: Path) -> None:
+    """Create a database file that only its owner reads: it holds Secrets. SQLite gives its log the same mode.
+
+    A new folder is private too. Files of an earlier server lose the rights of others.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        file = path.with_name(name)
+        if file.exists():
+            file.chmod(0o600)
+
+
 class SqliteStorage(MemoryStorage):
     """A `MemoryStorage` that persists its objects in the file `path`, for one process at a time."""
 
     def __init__(self, path: Path, *, history_limit: int = 10_000, watch_limit: int = 10_000) -> None:
         self._path = path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path)
             db = sqlite3.connect(path, isolation_level=None, timeout=2)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
@@ -37,7 +50,7 @@ class SqliteStorage(MemoryStorage):
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.executescript(_SCHEMA)
             self._db: sqlite3.Connection | None = db
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"cannot open the database {path}: {error}; is another server using it?") from error
         revision = int(self._db.execute("SELECT number FROM revision").fetchone()[0])
         super().__init__(revision=revision, history_limit=history_limit, watch_limit=watch_limit, journal=self._write)

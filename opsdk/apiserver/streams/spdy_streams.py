@@ -23,6 +23,9 @@ _PATIENCE = 30.0
 """Seconds for a client to open the requested streams."""
 _MOST_STREAMS = 256
 """Most open streams of one client."""
+_MOST_EARLY = 1 << 20
+"""Bytes that a client may send before it has opened its streams."""
+_EVENT_BYTES = 100
 LAST_PORT = 65535
 _SIZED = ("v4.channel.k8s.io", "v3.channel.k8s.io")
 
@@ -128,12 +131,19 @@ class SpdyStream:
         self.status = status
 
     async def open(self, types: AbstractSet[str]) -> bool:
-        """Wait until the client has opened all requested streams. Return False after a timeout."""
+        """Wait until the client has opened all requested streams.
+
+        Return False after a timeout, or if the client sends too much before.
+        """
         missing = set(types)
+        early_bytes = 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 while missing and (event := await self._connection.receive()) is not None:
                     if not isinstance(event, spdy.SynStream):
+                        early_bytes += len(event.data) + _EVENT_BYTES if isinstance(event, spdy.Data) else _EVENT_BYTES
+                        if early_bytes > _MOST_EARLY:
+                            return False
                         self._early.append(event)
                         continue
                     kind = event.headers.get("streamtype", "")
@@ -202,6 +212,9 @@ class Forwarding:
                             await self._pipes[stream].end()
                     case spdy.RstStream(stream=stream):
                         self._connection.drop_stream(stream)
+                        halves = [name for name, pair in self._pairs.items() if stream in (pair.data, pair.error)]
+                        for name in halves:
+                            del self._pairs[name]
                         if stream in self._tasks:
                             self._tasks[stream].cancel()
         finally:
@@ -212,7 +225,7 @@ class Forwarding:
 
     async def _begin(self, event: spdy.SynStream) -> None:
         kind, port = event.headers.get("streamtype", ""), event.headers.get("port", "")
-        if kind not in ("data", "error") or not port.isdecimal() or not 1 <= int(port) <= LAST_PORT:
+        if kind not in ("data", "error") or not port.isdecimal() or len(port) > 5 or not 1 <= int(port) <= LAST_PORT:
             await self._connection.refuse(event.stream)
             return
         if not await self._connection.accept(event.stream):

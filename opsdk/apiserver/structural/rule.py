@@ -148,7 +148,8 @@ class CompiledRule:
 
 
 # ------------------------------------------------------------------ field paths
-_TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+")
+_TOKEN: Final = re.compile(r"'(?:\\.|[^'])*+(?:'|\Z)|[.\[\]]|[^.\[\]']++")
+"""A quoted name, a mark or a name. A quoted name without an end takes the rest, so that no text is read twice."""
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
 
@@ -194,6 +195,8 @@ def _names(text: str) -> Iterator[str]:
         if mark == ".":
             yield name
             continue
+        if len(name) > 1 and name[0] == "'" and name[-1] != "'":
+            raise UsageError("unexpected end of JSON path")
         if not name.startswith("'") or next(rest, None) != "]":
             raise UsageError(f"expected single quoted string but got {name}")
         yield re.sub(r"\\(.)", _unescape, name[1:-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 
-_PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?=$|[A-Z])")
+_PLURAL_ACRONYM = re.compile(r"((?<![A-Z])[A-Z]{2,}+)s(?=$|[A-Z])")
 # An attribute with such a name would shadow the type in later annotations.
 _TYPE_NAMES = {"bool", "bytes", "dict", "float", "int", "list", "str"}
 _WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

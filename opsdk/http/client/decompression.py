@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
+
+from opsdk.limits import LIMITS
 
 
 class Decoder(Protocol):
     """Decodes the body of a response."""
 
-    def feed(self, data: bytes) -> bytes:
-        """Return the decoded bytes of `data`; possibly none yet."""
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        """Return the decoded bytes of `data` in slices; possibly none yet. Read all of them before the next call."""
         ...
 
     def finish(self) -> None:
@@ -22,9 +24,9 @@ class Decoder(Protocol):
 class IdentityDecoder:
     """A decoder for bodies without compression."""
 
-    def feed(self, data: bytes) -> bytes:
+    def feed(self, data: bytes) -> Iterable[bytes]:
         """Return `data`."""
-        return data
+        return (data,)
 
     def finish(self) -> None:
         """Do nothing."""
@@ -34,26 +36,33 @@ _IDENTITY = IdentityDecoder()
 
 
 class Gunzip:
-    """A decoder for gzip with one or more members."""
+    """A decoder for gzip with one or more members. It refuses data that expands as no API object does."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(wbits=31)
-        self._started = False
+        self._compressed = self._expanded = 0
 
-    def feed(self, data: bytes) -> bytes:
-        """Return the decoded bytes. Raises ``zlib.error`` if the data is not gzip."""
-        pieces = []
-        self._started = self._started or bool(data)
-        while data:
-            pieces.append(self._inflate.decompress(data))
-            data = self._inflate.unused_data
-            if data:
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        """Iterate over the decoded bytes. Raises ``zlib.error`` if the data is not gzip, or expands too much."""
+        self._compressed += len(data)
+        piece = b""
+        # A full slice may have more behind it, although all of the input is consumed.
+        while data or len(piece) == LIMITS.inflated_slice_bytes:
+            if self._inflate.eof:
                 self._inflate = zlib.decompressobj(wbits=31)
-        return b"".join(pieces)
+            piece = self._inflate.decompress(data, LIMITS.inflated_slice_bytes)
+            self._expanded += len(piece)
+            if self._expanded > max(LIMITS.inflated_bytes, LIMITS.inflated_ratio * self._compressed):
+                raise zlib.error(f"{self._compressed} bytes expand to more than {self._expanded}")
+            if piece:
+                yield piece
+            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            if self._inflate.eof and not data:
+                return
 
     def finish(self) -> None:
         """See `Decoder`. An empty body is valid."""
-        if self._started and not self._inflate.eof:
+        if self._compressed and not self._inflate.eof:
             raise zlib.error("unexpected end of the gzip data")
 
 

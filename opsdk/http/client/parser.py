@@ -8,6 +8,8 @@ from functools import lru_cache
 
 import httptools
 
+from opsdk.limits import LIMITS
+
 _BODYLESS = frozenset({204, 304})
 
 
@@ -39,17 +41,25 @@ class ResponseParser:
         self.chunks: deque[bytes] = deque()
         self.buffered = 0
         self.reusable = True  # until an error
+        self._fed_without_body = 0
+        self._interim = 0
+        self._repeated: dict[str, list[str]] = {}
 
     def begin(self, method: str) -> None:
         """Expect the response to a request with this method."""
         self._method, self.state, self.reusable = method, ResponseState.HEAD, False
+        self._fed_without_body = self._interim = 0
 
     def feed(self, data: bytes) -> None:
         """Parse bytes from the network. Raises ``httptools.HttpParserError`` if they are not HTTP."""
         if self.state is ResponseState.DONE or self.state is ResponseState.IDLE:  # the hash of an enum is a call
             self.reusable = False
             raise httptools.HttpParserError("the server sent bytes without a request")
+        # Heads, interim ones too, and trailers: what httptools has of a header is kept until the header is complete.
+        self._fed_without_body += len(data)
         self._parser.feed_data(data)
+        if self._fed_without_body > LIMITS.response_head_bytes:
+            raise httptools.HttpParserError(f"more than {LIMITS.response_head_bytes} bytes of headers")
 
     def eof(self) -> None:
         """The server has closed the connection, which ends a response without a length."""
@@ -69,16 +79,25 @@ class ResponseParser:
         if self.state is ResponseState.DONE:
             raise ValueError("a second response to one request")
         self.headers = {}
+        self._repeated = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
         key, text = _lower_name(name), value.decode("latin-1")
-        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        if key in self.headers:
+            self._repeated.setdefault(key, [self.headers[key]]).append(text)
+        else:
+            self.headers[key] = text
 
     def on_headers_complete(self) -> None:
         """The head is complete. Interim responses (1xx) are skipped."""
         self.status = self._parser.get_status_code()
+        if self._repeated:
+            self.headers |= {name: ", ".join(values) for name, values in self._repeated.items()}
         if self.status < 200:
+            self._interim += 1
+            if self._interim > LIMITS.informational_responses:
+                raise httptools.HttpParserError("too many interim responses (1xx)")
             return
         sized = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "").lower()
         self._until_eof = not sized and self.status not in _BODYLESS
@@ -86,6 +105,7 @@ class ResponseParser:
 
     def on_body(self, data: bytes) -> None:
         """A part of the body."""
+        self._fed_without_body = 0
         self.chunks.append(data)
         self.buffered += len(data)
 

@@ -61,6 +61,10 @@ class MergedHeaders(tuple[tuple[str, str], ...]):  # noqa: SLOT001 - a tuple can
     lines: str
     raw: tuple[tuple[bytes, bytes], ...]
 
+    def __repr__(self) -> str:
+        # Without values, which may be tokens: tracebacks and debuggers show it.
+        return f"<MergedHeaders {', '.join(name for name, _ in self)}>"
+
 
 # The only cache of headers: a client sends the same few sets again and again.
 @lru_cache(maxsize=64)
@@ -70,7 +74,7 @@ def merge_headers(
     """Return the headers of a request. Its own ones replace others of the same name. Raises `UsageError`.
 
     >>> merge_headers((("Host", "a"), ("Accept", "*/*")), (), (("accept", "text/plain"),))
-    (('Host', 'a'), ('accept', 'text/plain'))
+    <MergedHeaders Host, accept>
     """
     by_name = {name.lower(): (name, value) for name, value in own}
     others = (pair for pair in (*common, *credentials) if pair[0].lower() not in by_name)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -17,10 +19,11 @@ from typing import Final, cast
 import httptools
 
 from opsdk.errors import ConnectionLostError
-from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, App, Receive, Scope, Send
+from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, PEER_INTERMEDIATES, UPGRADE, App, Receive, Scope, Send
 from opsdk.http.receive_buffer import SharedBufferProtocol
 from opsdk.http.server import request_rules
 from opsdk.http.server.exchange import ServerExchange
+from opsdk.http.server.peer import peer_of
 from opsdk.http.server.request import DECODED_HEADERS
 from opsdk.http.server.request_rules import MALFORMED, Refusal
 from opsdk.http.server.service import Service
@@ -28,12 +31,6 @@ from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("opsdk.http.server")
-HEAD_TIMEOUT: Final = 32.0
-"""Seconds for a request line and its headers, from the first byte (for a new connection: from its start).
-
-Upstream: k8s.io/apiserver/pkg/server/secure_serving.go (ReadHeaderTimeout, v1.36)."""
-IDLE_TIMEOUT: Final = 90.0
-"""Seconds between two requests on a connection (IdleTimeout of kube-apiserver)."""
 _WRITE_BUFFER: Final = 64 * 1024
 """Bytes of responses to buffer for a client that does not read."""
 _LINGER_SECONDS: Final = 0.5
@@ -50,7 +47,7 @@ class _RefusedError(Exception):
 
 @dataclass(slots=True)
 class _RequestHead:
-    target: bytes = b""
+    target: bytearray = field(default_factory=bytearray)
     method: bytes = b""
     fed: int = 0
     size: int = 0
@@ -67,9 +64,9 @@ class ServerConnection(SharedBufferProtocol):
         self._transport: asyncio.Transport | None = None
         self._scope: JsonObject = {}
         self._parser = httptools.HttpRequestParser(self)
-        # Lenient as Go: folded headers, Content-Length beside Transfer-Encoding. `request_rules` checks the rest.
+        # Content-Length beside Transfer-Encoding is accepted, as by Go, but ends the connection. Header lines are read
+        # strictly: no blank before the colon or at the start of a line, or two servers disagree about the framing.
         self._parser.set_dangerous_leniencies(
-            lenient_headers=True,
             lenient_chunked_length=True,
             lenient_transfer_encoding=True,
             lenient_version=True,
@@ -84,6 +81,10 @@ class ServerConnection(SharedBufferProtocol):
         self._upgraded: UpgradedStream | None = None
         self._reading_paused = False
         self._writable: asyncio.Event | None = None
+        self._limits = service.limits
+        self._body_gap = 0
+        self._trailer_bytes = 0
+        self._certificate_end = math.inf
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -100,10 +101,15 @@ class ServerConnection(SharedBufferProtocol):
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._service.connections[self] = None
         tls = transport.get_extra_info("ssl_object")
-        der = tls.getpeercert(binary_form=True) if tls is not None else None
         extensions: JsonObject = {CUT: transport.abort}
-        if der:
-            extensions[PEER_CERTIFICATE] = der
+        peer = None if tls is None else peer_of(tls)
+        if peer is not None:
+            if peer.resumed:  # TLS did not verify the certificate again
+                transport.abort()
+                return
+            self._certificate_end = peer.certificate_end
+            extensions[PEER_CERTIFICATE] = peer.certificate
+            extensions[PEER_INTERMEDIATES] = peer.intermediates
         self._scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -113,7 +119,7 @@ class ServerConnection(SharedBufferProtocol):
             "root_path": "",
             "extensions": extensions,
         }
-        self._set_timeout(HEAD_TIMEOUT)
+        self._set_timeout(self._limits.head_seconds)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
@@ -123,6 +129,11 @@ class ServerConnection(SharedBufferProtocol):
         if self._read_closed:
             return
         if self._head is None and self._incoming is None:
+            if time.time() > self._certificate_end:
+                self._close_after_queue()
+                if not self._queue:
+                    self._close()
+                return
             if not self._partial_method:
                 if self._accept_known(data):
                     return
@@ -132,6 +143,8 @@ class ServerConnection(SharedBufferProtocol):
                 return
         self._parse(data)
         self._first_bytes = b""
+        if self._incoming is not None:
+            self._set_timeout(self._limits.body_idle_seconds)
 
     def _accept_known(self, data: bytes) -> bool:
         """Accept a whole request whose header block was parsed before. False: the parser has to read it."""
@@ -159,6 +172,7 @@ class ServerConnection(SharedBufferProtocol):
         return True
 
     def _parse(self, data: bytes) -> None:
+        self._body_gap += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -179,8 +193,10 @@ class ServerConnection(SharedBufferProtocol):
         else:
             if self._head is not None:
                 self._head.fed += len(data)
-                if self._head.fed > request_rules.MAX_HEAD_BYTES:
+                if self._head.fed > self._limits.head_bytes:
                     self._refuse(request_rules.TOO_LARGE)
+            elif self._incoming is not None and self._body_gap > self._limits.body_gap_bytes:
+                self._refuse(MALFORMED)  # the parser keeps a trailer until it is complete
 
     def eof_received(self) -> bool:
         """EOF from the peer: finish queued requests, and cancel streaming responses (watches)."""
@@ -231,18 +247,36 @@ class ServerConnection(SharedBufferProtocol):
 
     def _on_timeout(self) -> None:
         self._timer = None
-        if self._queue:  # a request is being processed: the connection does not limit its time
-            return
+        if self._queue and not self._waits_for_body():
+            return  # a request is being processed: the connection does not limit its time
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._on_timeout)
+        elif self._queue:
+            self._refuse_slow_body()
         else:
             self._close()
+
+    def _waits_for_body(self) -> bool:
+        """Whether the client has to send the rest of a body. One that waits for ``100 Continue`` has not to."""
+        body = self._incoming
+        return body is not None and not self._reading_paused and not body.awaits_continue
+
+    def _refuse_slow_body(self) -> None:
+        exchange, self._incoming = self._incoming, None
+        self._read_closed = True
+        assert exchange is not None
+        exchange.close_read()
+        if not exchange.started and self._queue[0] is exchange:
+            exchange.disconnect()
+            self._queue.clear()
+            self.write(request_rules.TOO_SLOW.encode())
+            self._end(linger=True)
 
     # -------------------------------------------------------------- heads
     def _read_method(self, data: bytes) -> bytes:
         """Return the first bytes of a request for the parser, which only knows some methods."""
         if not self._partial_method:
-            self._set_timeout(HEAD_TIMEOUT)
+            self._set_timeout(self._limits.head_seconds)
         self._partial_method += data
         method_match = request_rules.METHOD.match(self._partial_method)
         if method_match is None:
@@ -252,6 +286,11 @@ class ServerConnection(SharedBufferProtocol):
             return data
         method, data = method_match[1], self._partial_method
         self._partial_method = b""
+        # The parser skips repeated blanks. A line that is not complete yet is read by the parser alone.
+        line_end = data.find(b"\n")
+        if data.startswith(b" ", method_match.end()) or (line_end > 0 and data.count(b" ", 0, line_end) > 2):
+            self._refuse(MALFORMED)
+            return b""
         self._head = _RequestHead()
         if method not in request_rules.METHODS:
             self._head.method = method
@@ -267,14 +306,22 @@ class ServerConnection(SharedBufferProtocol):
         """See httptools."""
         assert self._head is not None
         self._head.target += url
+        self._head.size += len(url)
+        if self._head.size > self._limits.head_bytes:
+            raise _RefusedError(request_rules.TOO_LARGE)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """See httptools."""
-        if self._head is not None:
-            self._head.headers.append((name.lower(), value))
-            self._head.size += len(name) + len(value) + 4
-            if self._head.size > request_rules.MAX_HEAD_BYTES:
-                raise _RefusedError(request_rules.TOO_LARGE)
+        head = self._head
+        if head is None:
+            self._trailer_bytes += len(name) + len(value) + 4
+            if self._trailer_bytes > self._limits.trailer_bytes:
+                raise _RefusedError(MALFORMED)
+            return
+        head.headers.append((name.lower(), value))
+        head.size += len(name) + len(value) + 4
+        if head.size > self._limits.head_bytes or len(head.headers) > self._limits.head_fields:
+            raise _RefusedError(request_rules.TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """See httptools."""
@@ -285,7 +332,7 @@ class ServerConnection(SharedBufferProtocol):
         refusal = request_rules.check_head(method, version, head.headers)
         if refusal is not None:
             raise _RefusedError(refusal)
-        target = request_rules.read_target(method, head.target)
+        target = request_rules.read_target(method, bytes(head.target))
         if target is None:
             raise _RefusedError(MALFORMED)
         path, raw_path, query = target
@@ -304,6 +351,13 @@ class ServerConnection(SharedBufferProtocol):
 
     def _accept(self, head: _RequestHead, scope: Scope) -> None:
         lengths = request_rules.values(head.headers, b"content-length")
+        keep_alive = self._parser.should_keep_alive() and not self._service.draining
+        if request_rules.values(head.headers, b"transfer-encoding"):
+            # RFC 9112, 6.1: no further request after a message whose framing another server may read otherwise.
+            keep_alive = keep_alive and not lengths and scope["http_version"] != "1.0"
+            lengths = []
+            scope["headers"] = head.headers = [pair for pair in head.headers if pair[0] != b"content-length"]
+        self._body_gap = self._trailer_bytes = 0
         expectations = request_rules.tokens(head.headers, b"expect")
         expects = b"100-continue" in expectations
         app = self._service.app
@@ -315,7 +369,7 @@ class ServerConnection(SharedBufferProtocol):
             self,
             scope,
             app,
-            keep_alive=self._parser.should_keep_alive() and not self._service.draining,
+            keep_alive=keep_alive,
             expects=expects and scope["http_version"] != "1.0",
             length=int(lengths[0]) if lengths else None,
         )
@@ -328,6 +382,7 @@ class ServerConnection(SharedBufferProtocol):
     # -------------------------------------------------------------- bodies
     def on_body(self, body: bytes) -> None:
         """See httptools."""
+        self._body_gap = 0
         if self._incoming is not None:
             self._incoming.take(body)
 
@@ -448,7 +503,8 @@ class ServerConnection(SharedBufferProtocol):
         if self._queue:
             self._start_next()
         else:
-            self._set_timeout(HEAD_TIMEOUT if self._head is not None or self._partial_method else IDLE_TIMEOUT)
+            partial = self._head is not None or self._partial_method or self._incoming is not None
+            self._set_timeout(self._limits.head_seconds if partial else self._limits.idle_seconds)
 
     # -------------------------------------------------------------- closing
     def _set_reading(self, *, on: bool) -> None:
@@ -457,6 +513,8 @@ class ServerConnection(SharedBufferProtocol):
         self._reading_paused = not on
         if on:
             self._transport.resume_reading()
+            if self._incoming is not None:
+                self._set_timeout(self._limits.body_idle_seconds)
         else:
             self._transport.pause_reading()
 

@@ -118,6 +118,11 @@ class ServerExchange:
         self.more_body = False
         self._event.set()
 
+    @property
+    def awaits_continue(self) -> bool:
+        """Whether the client waits for ``100 Continue`` before it sends the body."""
+        return self._expects_continue and not self.started
+
     def disconnect(self) -> None:
         """The client has disconnected."""
         self.disconnected = True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.errors import BadRequestError, TooLargeError
-from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, Receive, Scope
+from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, PEER_INTERMEDIATES, UPGRADE, Receive, Scope
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.upgrade import Upgrade
 from opsdk.structured_merge.value import JsonObject
@@ -94,6 +94,7 @@ class HttpRequest:
         scheme: ``http`` or ``https``.
         client: the client's address, or empty.
         peer_certificate: the client's certificate in DER, or None.
+        peer_intermediates: the other certificates that the client sent, in DER, not verified.
         repeated: the values of repeated headers.
         cut: closes the connection, or None if the server cannot.
         upgrade: switches to another protocol, or None (respond with an `UpgradeResponse`).
@@ -108,6 +109,7 @@ class HttpRequest:
     scheme: str = "http"
     client: str = ""
     peer_certificate: bytes | None = None
+    peer_intermediates: Sequence[bytes] = ()
     repeated: Mapping[str, list[str]] = field(default_factory=dict)
     cut: Callable[[], None] | None = None
     upgrade: Upgrade | None = None
@@ -129,6 +131,7 @@ class HttpRequest:
             scheme=scope.get("scheme", "http"),
             client=client[0] if client else "",
             peer_certificate=extensions.get(PEER_CERTIFICATE),
+            peer_intermediates=extensions.get(PEER_INTERMEDIATES, ()),
             repeated=repeated,
             cut=extensions.get(CUT),
             upgrade=extensions.get(UPGRADE),

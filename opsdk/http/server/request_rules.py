@@ -12,8 +12,6 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote, unquote_to_bytes
 
-MAX_HEAD_BYTES: Final = (1 << 20) + 4096
-"""Largest size of a request line and its headers, in bytes (DefaultMaxHeaderBytes plus 4096)."""
 METHODS: Final = frozenset(
     b"GET HEAD POST CONNECT PUT PATCH DELETE OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK BIND "
     b"REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE NOTIFY SUBSCRIBE UNSUBSCRIBE PURGE MKCALENDAR LINK "
@@ -61,6 +59,7 @@ class Refusal:
 _PHRASES = {431: "Request Header Fields Too Large", 505: "HTTP Version Not Supported"}
 MALFORMED: Final = Refusal(400)
 TOO_LARGE: Final = Refusal(431)
+TOO_SLOW: Final = Refusal(408)
 HTTP_ON_HTTPS_PORT: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 """The response to plain HTTP on a TLS port."""
 

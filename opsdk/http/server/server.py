@@ -18,14 +18,17 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
+from opsdk.http.server.peer import without_resumption
 from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
 from opsdk.http.server.service import Service
 from opsdk.http.tls_session import TlsSession
 from opsdk.http.tls_transport import connect_tls
+from opsdk.limits import LIMITS, Limits
 
 _LOG = logging.getLogger("opsdk.http.server")
 _CANCEL_GRACE = 0.2
 """Seconds for a cancelled response to end."""
+_WARNING_SECONDS = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 """Seconds between attempts to accept when file descriptors run out (net/http, Server.Serve)."""
 
@@ -54,6 +57,7 @@ class Tls:
             context.load_cert_chain(self.cert_file, self.key_file)
             if self.client_ca_file is not None:
                 context.load_verify_locations(self.client_ca_file)
+                without_resumption(context)
                 context.verify_mode = ssl.CERT_REQUIRED if self.require_client else ssl.CERT_OPTIONAL
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"cannot load {self.cert_file} and {self.key_file}: {error}") from error
@@ -70,6 +74,7 @@ class ServeOptions:
         tls: certificates, or an SSL context, or None for plain HTTP.
         shutdown_timeout: seconds for open responses to finish at stop. Short, because watches never end by themselves.
         backlog: length of the accept queue.
+        limits: sizes, times, and the number of connections.
     """
 
     host: str = "127.0.0.1"
@@ -77,6 +82,7 @@ class ServeOptions:
     tls: Tls | ssl.SSLContext | None = None
     shutdown_timeout: float = 1.0
     backlog: int = 2048
+    limits: Limits = LIMITS
 
 
 class WebServer(Closing):
@@ -96,6 +102,8 @@ class WebServer(Closing):
         self._port = 0
         self._tasks = TaskOwner("web", on_error=lambda name, error: _LOG.error("%s failed", name, exc_info=error))
         self._accept_task: asyncio.Task[object] | None = None
+        self._handshakes = 0
+        self._next_warning = 0.0
 
     @property
     def port(self) -> int:
@@ -124,7 +132,7 @@ class WebServer(Closing):
             where = f"{self.options.host}:{self.options.port}"
             raise ConfigError(f"cannot listen on {where}: {error}; choose another address or port 0") from error
         listening.setblocking(False)
-        self._socket, self._service = listening, Service(self._app)
+        self._socket, self._service = listening, Service(self._app, self.options.limits)
         # Known after the stop too: logs and errors name it.
         self._port = int(listening.getsockname()[1])
         self._accept_task = self._tasks.start(self._accept(listening, self._service, context), name="accept")
@@ -142,30 +150,44 @@ class WebServer(Closing):
                 await asyncio.sleep(pause)
                 continue
             pause = 0.0
+            if len(service.connections) + self._handshakes >= service.limits.connections:
+                client.close()
+                self._warn_full(service)
+                continue
+            self._handshakes += 1
             self._tasks.start(self._start_connection(client, service, tls), name="connect")
 
     async def _start_connection(self, client: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
-        from opsdk.http.server.connection import HEAD_TIMEOUT, ServerConnection  # noqa: PLC0415 - start-up time: in-process tests never need it
+        from opsdk.http.server.connection import ServerConnection  # noqa: PLC0415 - start-up time: in-process tests never need it
 
         loop = asyncio.get_running_loop()
         client.setblocking(False)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         handed_over = False
         try:
-            if tls is not None and not await _starts_tls(client, HEAD_TIMEOUT):
+            if tls is not None and not await _starts_tls(client, service.limits.head_seconds):
                 return
             handed_over = True
             if tls is None:
                 await loop.connect_accepted_socket(lambda: ServerConnection(service), client)
             else:
                 session = TlsSession(tls, server_side=True)
-                await connect_tls(client, ServerConnection(service), session, handshake_timeout=HEAD_TIMEOUT)
+                seconds = service.limits.head_seconds
+                await connect_tls(client, ServerConnection(service), session, handshake_timeout=seconds)
         except (OSError, TimeoutError) as error:
             # A failed handshake is the client's problem.
             _LOG.debug("a connection ended before its first request: %s", error)
         finally:
+            self._handshakes -= 1
             if not handed_over:
                 client.close()
+
+    def _warn_full(self, service: Service) -> None:
+        """Log once a minute that connections are closed at once."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._next_warning:
+            self._next_warning = now + _WARNING_SECONDS
+            _LOG.warning("%s has %d connections: new ones are closed", self.url, service.limits.connections)
 
     def drop_connections(self) -> None:
         """Abort every connection, and keep accepting new ones. For tests."""

@@ -14,6 +14,7 @@ from opsdk.aio.containment import contain
 from opsdk.http.asgi_types import App
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.known_heads import KnownHeads
+from opsdk.limits import LIMITS, Limits
 
 _LOG = logging.getLogger("opsdk.http.server")
 
@@ -34,12 +35,14 @@ class Service:
     """The application, the open connections and the running requests of a server.
 
     Attributes:
+        limits: what the connections accept.
         draining: the server stops: each connection closes after its current response.
         heads: the header blocks that any connection has parsed.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, limits: Limits = LIMITS) -> None:
         self.app = app
+        self.limits = limits
         self.connections: dict[StoppableConnection, None] = {}  # in order, so that runs repeat
         self.tasks: dict[asyncio.Task[None], None] = {}
         self.draining = False

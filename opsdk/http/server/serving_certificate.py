@@ -15,6 +15,7 @@ from pathlib import Path
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
 from opsdk.extras import RequiredExtra
+from opsdk.http.server.peer import without_resumption
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -133,6 +134,7 @@ def server_context(cert_file: Path, key_file: Path, *, client_ca_file: Path | No
         except (OSError, ssl.SSLError) as error:
             raise ConfigError(f"cannot load {client_ca_file}: {error}; it must be PEM certificates of CAs") from error
         context.verify_mode = ssl.CERT_REQUIRED
+        without_resumption(context)
     return context
 
 

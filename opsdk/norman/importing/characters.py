@@ -10,7 +10,7 @@ import string
 from functools import lru_cache
 
 _ESCAPES = {"d": string.digits, "w": string.ascii_letters + string.digits + "_"}
-_QUANTIFIER = re.compile(r"[*+?]\??|\{\d*,?\d*\}\??")
+_QUANTIFIER = re.compile(r"[*+?]\??|\{\d*+,?+\d*+\}\??")
 _GROUP = re.compile(r"\((?:\?:)?(?!\?)")
 _CLASS = re.compile(r"\[((?:\\.|[^\\\]^\[])(?:\\.|[^\\\]\[])*)\]")
 _LITERAL = re.compile(r"\\([dw]|[^0-9A-Za-z])|([^\\.\[\]{}*+?^$|()])")

@@ -46,13 +46,15 @@ import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from envtest.environment import Environment
+from envtest.plane.pki import PKI
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 options = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:] if "=" in a)
 {before}
 assert Path(options["service-account-signing-key-file"]).exists()
 assert options["etcd-servers"].startswith("http://127.0.0.1:")
 async def main():
-    async with Environment() as env:
+    pki = PKI(clients=Path(options["client-ca-file"]).read_bytes())
+    async with Environment(pki=pki) as env:
         tls = Tls(
             cert_file=Path(options["tls-cert-file"]),
             key_file=Path(options["tls-private-key-file"]),

@@ -45,7 +45,7 @@ ODD = [
     REQUEST,
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET /?a=1&a=%zz HTTP/1.1\r\nHost: x\r\nX-Twice: 1\r\nx-twice: 2\r\n\r\n",
-    b"DELETE /x HTTP/1.1\r\nHost: x\r\nX-Folded: a\r\n b\r\n\r\n",
+    b"DELETE /x HTTP/1.1\r\nHost: x\r\nX-Spaced:   a  \r\n\r\n",
     b"PUT /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
     b"POST /x HTTP/1.1\r\nHost: x\r\nX-Latin: \xe9\r\n\r\n",

@@ -21,7 +21,7 @@ _HOST_PATHS: Final = (
     "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
 )  # fmt: skip
 _IQN: Final = {
-    "iqn": r"iqn\.\d{4}-\d{2}\.([0-9A-Za-z\-.]+)(:[^,;*&$|\s]+)$",
+    "iqn": r"^iqn\.\d{4}-\d{2}\.[0-9A-Za-z\-.]++:[^,;*&$|\s]++$",
     "eui": r"^eui.[0-9A-Za-z]{16}$",
     "naa": r"^naa.[0-9A-Za-z]{32}$",
 }
@@ -103,10 +103,9 @@ def iscsi(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _initiator(name: str, path: str) -> Iterator[Cause]:
-    form = next((form for prefix, form in _IQN.items() if name.startswith(prefix)), None)
-    if form is None:
+    if not name.startswith(tuple(_IQN)):
         yield api_errors.invalid_value(path, name, "must be valid format starting with iqn, eui, or naa")
-    elif re.search(form, name) is None:
+    elif not any(name.startswith(prefix) and re.search(form, name) for prefix, form in _IQN.items()):
         yield api_errors.invalid_value(path, name, "must be valid format")
 
 

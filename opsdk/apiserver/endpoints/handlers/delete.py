@@ -26,11 +26,8 @@ from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, 
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import HttpResponse
-from opsdk.loading import on_first_use
+from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-with on_first_use:
-    from opsdk.apiserver.serializer import yaml_documents
 
 _UNKNOWN = (
     'no kind "{kind}" is registered for version "{version}" in scheme'
@@ -73,8 +70,8 @@ async def handle_collection(call: Call, served: InstalledResource, admission: Ad
 
 async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteRequestOptions, JsonObject, bool]:
     """Return the DeleteOptions of the body or the query, their object, and whether it is a dry run."""
-    raw = await call.http.body(body.LIMIT)
-    raw_options = _from_body(call, served, raw) if raw.strip() else _from_query(call)
+    raw = await call.http.body(LIMITS.body_bytes)
+    raw_options = await _from_body(call, served, raw) if raw.strip() else _from_query(call)
     causes: list[Cause] = []
     policy = raw_options.get("propagationPolicy")
     if policy is not None and raw_options.get("orphanDependents") is not None:
@@ -101,14 +98,14 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
     return options, tree, bool(raw_options.get("dryRun"))
 
 
-def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
+async def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
     media = body.media_type(call)
     if media == PROTOBUF:
         return body.read_protobuf(served, raw)
     if media not in (JSON, YAML):
         raise body.unsupported_media()
     try:
-        parsed: JsonValue = yaml_documents.parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
+        parsed: JsonValue = (await body.parse_yaml(raw) if media == YAML else parse_json(raw)).tree
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise api_errors.bad_request(f"{prefix}{error}") from None

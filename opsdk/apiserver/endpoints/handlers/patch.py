@@ -34,18 +34,14 @@ from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemEr
 from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
-from opsdk.loading import on_first_use
+from opsdk.limits import LIMITS
 from opsdk.structured_merge.go_format import go_json, go_value
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-with on_first_use:
-    from opsdk.apiserver.serializer import yaml_documents
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-_MAX_OPERATIONS = 10_000
 _MAP = "map[string]interface {}"
 
 
@@ -99,7 +95,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     if not apply and query.get("force"):
         wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
     options = write_options(query, "PatchOptions", known_causes=wrong)
-    raw = await call.http.body(body.LIMIT)
+    raw = await call.http.body(LIMITS.body_bytes)
     gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
         stored, created = await _apply(call, served, gate, options, raw)
@@ -129,10 +125,10 @@ def _reader(media: str, served: InstalledResource, raw: bytes) -> PatchRequest:
         operations = parsed.tree or []
         for operation in operations:
             _check_type(operation, dict, "error decoding patch: json: cannot unmarshal", "handlers.jsonPatchOp")
-        if len(operations) > _MAX_OPERATIONS:
+        if len(operations) > LIMITS.patch_operations:
             raise TooLargeError(
-                f"Request entity too large: The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS},"
-                f" got {len(operations)}"
+                "Request entity too large: The allowed maximum operations in a JSON patch is"
+                f" {LIMITS.patch_operations}, got {len(operations)}"
             )
         changes = [operation or {} for operation in operations]
         return PatchRequest(lambda doc: apply_json_patch(doc, changes), complaints=parsed.complaints)
@@ -224,7 +220,7 @@ def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> No
 async def _apply(
     call: Call, served: InstalledResource, gate: RequestAdmission, options: WriteQueryOptions, raw: bytes
 ) -> tuple[JsonObject, bool]:
-    config = _configuration(call, served, options, raw)
+    config = await _configuration(call, served, options, raw)
 
     async def transform(current: JsonObject | None) -> JsonObject:
         live = None if current is None else served.model.from_storage(current)
@@ -251,10 +247,10 @@ async def _apply(
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
 
 
-def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
+async def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
     info = served.info
     try:
-        parsed = yaml_documents.parse_yaml(raw)
+        parsed = await body.parse_yaml(raw)
     except SyntaxProblemError as error:
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     config: JsonValue = {} if parsed.tree is None else parsed.tree

@@ -55,7 +55,7 @@ COMPARE_MOD_REVISION = 2
 EVENT_PUT = 0
 """``Event.type``; 1 is a deletion."""
 
-_FIELD = re.compile(r"(\w+)=(\d+):(\w+)(\*?)")
+_FIELD = re.compile(r"(?<!\w)(\w++)=(\d++):(\w++)(\*?)")
 _SCALARS = {name: getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{name.upper()}") for name in (
     "bool", "bytes", "int32", "int64", "string", "uint64",
 )}  # fmt: skip

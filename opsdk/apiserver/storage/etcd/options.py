@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ class EtcdOptions(Options, frozen=True, kw_only=True):
         ca_file: PEM file of the CA that signed the members' certificates; None for the system's CAs.
         cert_file: PEM file of the client certificate; requires `key_file`.
         key_file: PEM file of the private key of `cert_file`.
+        insecure: allow ``http`` to another machine; loopback needs no permission.
         user: user name for etcd's authentication; empty for none.
         password: the password of `user`; `repr` hides it.
         request_timeout: seconds for one request to one member. An unreachable member costs this time once, so it is
@@ -38,6 +40,7 @@ class EtcdOptions(Options, frozen=True, kw_only=True):
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
+    insecure: bool = False
     user: str = ""
     password: str = ""
     request_timeout: float = 4.0
@@ -58,6 +61,11 @@ class EtcdOptions(Options, frozen=True, kw_only=True):
             raise ConfigError(f"the prefix {self.prefix!r} of etcd's keys must begin and end with a slash")
         if (self.cert_file is None) != (self.key_file is None):
             raise ConfigError("a client certificate for etcd needs both cert_file and key_file")
+        if not self.secure and not self.insecure and not all(map(_on_loopback, self.endpoints)):
+            raise ConfigError(
+                "http:// sends all Secrets and the password to etcd in clear text: use https://, or set insecure=True"
+                " where the network is private"
+            )
         if not self.secure and (self.ca_file or self.cert_file):
             raise ConfigError("certificates for etcd need endpoints with https://")
 
@@ -69,6 +77,14 @@ class EtcdOptions(Options, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         user = f", user {self.user}" if self.user else ""
         return f"<EtcdOptions: {', '.join(self.endpoints)}, prefix {self.prefix}{user}>"
+
+
+def _on_loopback(endpoint: str) -> bool:
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def target_of(endpoint: str) -> tuple[str, bool]:

@@ -34,3 +34,12 @@ def test_the_password_is_not_shown() -> None:
     """`repr` shows endpoints, prefix and user only."""
     text = repr(EtcdOptions(user="root", password="secret"))
     assert text == "<EtcdOptions: http://127.0.0.1:2379, prefix /registry/, user root>"
+
+
+def test_clear_text_to_another_machine_is_refused() -> None:
+    """Unless the options allow it; loopback needs no permission."""
+    with pytest.raises(ConfigError, match="clear text"):
+        EtcdOptions(endpoints=("http://127.0.0.1:2379", "http://10.0.0.1:2379"))
+    for endpoint in ("http://localhost:1", "http://[::1]:1", "http://127.0.0.9:1", "https://etcd:1"):
+        assert EtcdOptions(endpoints=(endpoint,)).endpoints == (endpoint,)
+    assert EtcdOptions(endpoints=("http://etcd:1",), insecure=True).insecure

@@ -1,0 +1,253 @@
+"""Requests that were expensive once: what each costs the server, and how late ``/healthz`` is while all of them run.
+
+The server is a process of its own, so the CPU time is the server's alone. The kernel counts it in hundredths of a
+second: each attack runs ten times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SMALL: Final = 60 * 1024
+LARGE: Final = 3 * 1024 * 1024
+_REPEATS: Final = 10
+_TARGET_SECONDS: Final = 0.05
+"""CPU of one attack of 60 KB."""
+_HEALTH_SECONDS: Final = 0.1
+"""The latest response of ``/healthz``."""
+_UNTIL: Final = 10.0
+PODS: Final = "/api/v1/namespaces/default/pods"
+MAPS: Final = "/api/v1/namespaces/default/configmaps"
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One kind of request; `write` returns about so many bytes of it, without the user's token."""
+
+    name: str
+    write: Callable[[int], tuple[str, dict[str, str], bytes]]
+    anonymous: bool = False
+    in_head: bool = False
+    """The bytes are in the head, which has a limit of 1 MiB."""
+
+    def request(self, size: int, token: str = "") -> bytes:
+        """Return the bytes of the request; the server closes the connection behind it."""
+        line, headers, body = self.write(min(size, 1_000_000) if self.in_head else size)
+        framing = {} if "Transfer-Encoding" in headers or not body else {"Content-Length": str(len(body))}
+        login = {} if self.anonymous or not token else {"Authorization": f"Bearer {token}"}
+        lines = {"Host": "attacked", "Connection": "close", **login, **framing, **headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        return f"{line} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body
+
+
+def _get(query: Callable[[int], str], path: str = PODS) -> Callable[[int], tuple[str, dict[str, str], bytes]]:
+    return lambda size: (f"GET {path}?{query(size)}", {}, b"")
+
+
+def _header(name: str, value: Callable[[int], str]) -> Callable[[int], tuple[str, dict[str, str], bytes]]:
+    return lambda size: (f"POST {MAPS}", {name: value(size)}, b"{}")
+
+
+def _send(
+    kind: str, body: Callable[[int], bytes], line: str = f"POST {MAPS}"
+) -> Callable[[int], tuple[str, dict[str, str], bytes]]:
+    return lambda size: (line, {"Content-Type": kind}, body(size))
+
+
+def _copies(size: int) -> bytes:
+    step = {"op": "copy", "from": "/data", "path": "/data/x"}
+    return json.dumps([step] * (size // (len(json.dumps(step)) + 2))).encode()
+
+
+def _merge(size: int) -> bytes:
+    names = [f"example.com/{number:06d}" for number in range(size // 50)]
+    lists = {"finalizers": names, "$setElementOrder/finalizers": names}
+    return json.dumps({"metadata": lists}).encode()
+
+
+def _deletions(size: int) -> bytes:
+    names = [f"n{number:06d}" for number in range(size // 40)]
+    deleted: list[dict[str, str]] = [{"$patch": "delete", "name": name} for name in names]
+    return json.dumps({"spec": {"containers": [*deleted, {"name": "c", "image": "i"}]}}).encode()
+
+
+def _pod(quantity: str) -> bytes:
+    container = {"name": "c", "image": "i", "resources": {"limits": {"memory": quantity}}}
+    return json.dumps({"metadata": {"generateName": "p"}, "spec": {"containers": [container]}}).encode()
+
+
+def _applied(size: int) -> bytes:
+    data = "".join(f'"k{number}":"v",' for number in range(size // 14))
+    return f'{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"a"}},"data":{{{data}"z":"v"}}}}'.encode()
+
+
+_JSON, _YAML = "application/json", "application/yaml"
+_STRATEGIC = "application/strategic-merge-patch+json"
+_PATCH = f"PATCH {MAPS}/victim"
+ATTACKS: Final = (
+    Attack("field selector of blanks", _get(lambda n: "fieldSelector=" + "+" * n), anonymous=True, in_head=True),
+    Attack(
+        "field selector of terms", _get(lambda n: "fieldSelector=" + "a=b," * (n // 4)), anonymous=True, in_head=True
+    ),
+    Attack("label selector of blanks", _get(lambda n: "labelSelector=" + "+" * n), in_head=True),
+    Attack("label selector of values", _get(lambda n: f"labelSelector=a+in+({'b,' * (n // 2)}b)"), in_head=True),
+    Attack("long path", lambda n: (f"GET /{'a/' * (n // 2)}", {}, b""), anonymous=True, in_head=True),
+    Attack("many parameters", _get(lambda n: "a&" * (n // 2)), anonymous=True, in_head=True),
+    Attack("Accept of clauses", _header("Accept", lambda n: "a/b;q=0.1," * (n // 10)), in_head=True),
+    Attack("Content-Type of blanks", _header("Content-Type", lambda n: f"a{' ' * n}!"), in_head=True),
+    Attack(
+        "bearer token", _header("Authorization", lambda n: f"Bearer {'a.' * (n // 2)}"), anonymous=True, in_head=True
+    ),
+    Attack("groups to impersonate", _header("Impersonate-Group", lambda n: "a," * (n // 2)), in_head=True),
+    Attack(
+        "many headers",
+        lambda n: (f"GET {PODS}", {f"X{number}": "" for number in range(n // 10)}, b""),
+        anonymous=True,
+        in_head=True,
+    ),
+    Attack(
+        "trailers",
+        lambda n: (
+            f"POST {MAPS}",
+            {"Transfer-Encoding": "chunked"},
+            b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * (n // 6) + b"\r\n",
+        ),
+    ),
+    Attack(
+        "small chunks",
+        lambda n: (f"POST {MAPS}", {"Transfer-Encoding": "chunked"}, b"1\r\n \r\n" * (n // 6) + b"0\r\n\r\n"),
+    ),
+    Attack("JSON patch of copies", _send("application/json-patch+json", _copies, _PATCH)),
+    Attack("strategic merge of finalizers", _send(_STRATEGIC, _merge, _PATCH)),
+    Attack(
+        "strategic merge of deletions",
+        _send("application/strategic-merge-patch+json", _deletions, f"PATCH {PODS}/victim"),
+    ),
+    Attack("merge patch of depth", _send("application/merge-patch+json", lambda n: b'{"a":' * (n // 5), _PATCH)),
+    Attack("JSON of depth", _send(_JSON, lambda n: b"[" * n)),
+    Attack("JSON of values", _send(_JSON, lambda n: b'{"a":[' + b"0," * (n // 2) + b"0]}")),
+    Attack("JSON of repeated keys", _send(_JSON, lambda n: b"{" + b'"a":1,' * (n // 6) + b'"a":1}')),
+    Attack("JSON of escapes", _send(_JSON, lambda n: b'{"a":"' + b"\\ud800" * (n // 6) + b'"}')),
+    Attack("YAML of values", _send(_YAML, lambda n: b"[" + b"0," * (n // 2) + b"0]")),
+    Attack("YAML of mappings", _send(_YAML, lambda n: b"- a: b\n" * (n // 7))),
+    Attack("YAML that is unreadable", _send(_YAML, lambda n: b"- a: b\n" * (n // 7) + b"@")),
+    Attack("quantity of digits", _send(_JSON, lambda n: _pod("9" * n), f"POST {PODS}")),
+    Attack("apply of fields", _send("application/apply-patch+yaml", _applied, f"PATCH {MAPS}/a?fieldManager=x")),
+)
+
+
+async def exchange(port: int, request: bytes, *, seconds: float = 120) -> bytes:
+    """Send a request and return the response; empty if the server has closed the connection before."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)
+    try:
+        async with asyncio.timeout(seconds):
+            sending = asyncio.ensure_future(_send_all(writer, request))
+            try:
+                return await reader.read()
+            except ConnectionError:
+                return b""
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+    finally:
+        writer.close()
+
+
+async def _send_all(writer: asyncio.StreamWriter, request: bytes) -> None:
+    writer.write(request)
+    await writer.drain()
+
+
+# ------------------------------------------------------------------ the benchmark
+_SERVER = """
+import asyncio, json, logging
+from envtest.environment import Environment
+from opsdk.rest.request import RestRequest
+from opsdk.rest.transport import Transport
+logging.disable(logging.CRITICAL)
+POD = {"metadata": {"name": "victim"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+async def main():
+    async with Environment() as env:
+        async with Transport(env.config) as transport:
+            headers = {"Content-Type": "application/json"}
+            for kind, tree in (("pods", POD), ("configmaps", {"metadata": {"name": "victim"}, "data": {"a": "b"}})):
+                path, body = f"/api/v1/namespaces/default/{kind}", json.dumps(tree).encode()
+                await transport.send(RestRequest("POST", path, body=body, headers=headers))
+        web = await env.serve(tls=False)
+        print(json.dumps([web.port, env._admin_token]), flush=True)
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _health(port: int, seconds: float) -> list[float]:
+    """Ask once in a quarter of a second, in a thread: the attackers' loop must not count."""
+    latencies = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        start = time.monotonic()
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            response = connection.recv(65536)
+        latencies.append(time.monotonic() - start if b" 200 " in response[:20] else float("inf"))
+        time.sleep(0.25)
+    return latencies
+
+
+async def _attacker(port: int, requests: list[bytes], end: float) -> None:
+    """Play the attacks one after another, four a second."""
+    while time.monotonic() < end:
+        for request in requests:
+            await exchange(port, request)
+            await asyncio.sleep(0.25)
+
+
+async def run() -> None:
+    """Print a table of the attacks, and the latency of ``/healthz`` while ten attackers play all of them."""
+    server = await asyncio.create_subprocess_exec(sys.executable, "-c", _SERVER, stdout=asyncio.subprocess.PIPE)
+    assert server.stdout is not None
+    try:
+        port, token = json.loads(await server.stdout.readline())
+        # Before the attacks of 3 MB, which leave an object of this size.
+        end = time.monotonic() + _UNTIL
+        requests = [attack.request(SMALL, token) for attack in ATTACKS]
+        attackers = [_attacker(port, requests[2 * n :] + requests[: 2 * n], end) for n in range(10)]
+        health = asyncio.ensure_future(asyncio.to_thread(_health, port, _UNTIL))
+        await asyncio.gather(*attackers)
+        latencies = await health
+        print(f"{'attack':32} {'60 KB: status':>14} {'CPU ms':>8} {'3 MB: status':>14} {'CPU ms':>8}")
+        failed = []
+        for attack in ATTACKS:
+            cells = []
+            for size, repeats in ((SMALL, _REPEATS), (LARGE, 1)):
+                request = attack.request(size, token)
+                response = await exchange(port, request)
+                start = _cpu(server.pid)
+                for _ in range(repeats):
+                    response = await exchange(port, request)
+                seconds = (_cpu(server.pid) - start) / repeats
+                status = response[9:12].decode() or "closed"
+                cells.append(f"{status:>14} {1000 * seconds:8.1f}")
+                if size == SMALL and seconds > _TARGET_SECONDS:
+                    failed.append(attack.name)
+            print(f"{attack.name:32} {' '.join(cells)}")
+        print(f"/healthz beside ten attackers: {len(latencies)} requests, at most {1000 * max(latencies):.0f} ms")
+        print(f"over {1000 * _TARGET_SECONDS:.0f} ms of CPU at 60 KB: {', '.join(failed) or 'none'}")
+        print(f"/healthz within {1000 * _HEALTH_SECONDS:.0f} ms: {'yes' if max(latencies) < _HEALTH_SECONDS else 'no'}")
+    finally:
+        server.terminate()
+        await server.wait()
