@@ -273,19 +273,18 @@ class InformerStore:
         """Return the watched object with the highest resource version. It looks at all of them."""
         return max(self._tables.entries.values(), key=lambda e: revision_of(e.resource_version) or 0, default=None)
 
-    def advance(self, resource_version: str) -> tuple[Delta, ...]:
-        """The watch has shown everything up to `resource_version`.
+    def advance(self, revision: int | None) -> tuple[Delta, ...]:
+        """The watch has shown everything up to a resource version.
 
         Returns the deletions of objects that an own write created, and that the watch should have shown and did not.
         """
-        revision = revision_of(resource_version)
         if revision is None or revision <= self.revision:
             return ()
         self.revision = revision
-        if not self.own.has_passable:
+        if not (lost := self.own.passed(revision)):
             return ()
-        lost = [entry for entry in self.own.passed(revision) if entry.key not in self._tables.entries]
-        return tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in lost)
+        gone = [entry for entry in lost if entry.key not in self._tables.entries]
+        return tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in gone)
 
     def write(self, entry: StoreEntry, revision: int | None, *, after_rollback: bool = False) -> None:
         """Record an own write, or a fresh read, so that reads show at least this state. See `OwnWrites.record`."""
