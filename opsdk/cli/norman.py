@@ -78,7 +78,7 @@ def norman(
 def _serve_options(host: str, port: int, tls_cert: Path | None, tls_key: Path | None) -> ServeOptions:
     """Return the options of the server. Raises `UsageError` for a public address without TLS, and for half of TLS."""
     if tls_cert is not None and tls_key is not None:
-        return ServeOptions(host=host, port=port, tls=Tls(tls_cert, tls_key))
+        return ServeOptions(host=host, port=port, tls=Tls(cert_file=tls_cert, key_file=tls_key))
     if tls_cert is not None or tls_key is not None:
         raise UsageError("--tls-cert and --tls-key belong together")
     if not is_loopback(f"{host}:{port}"):

@@ -15,6 +15,7 @@ import pytest
 from normankit import NormanKit
 
 from envtest import Environment
+from envtest.plane.certificates import Authority
 from opsdk import Client, Cluster
 from opsdk.api.rbac.v1 import PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.meta import ObjectMeta
@@ -106,6 +107,23 @@ async def test_every_kind_with_the_rights_of_the_user(k8s_env: Environment, k8s_
             assert "secret" not in schemas
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+def test_the_command_serves_https(tmp_path: Path) -> None:
+    """With a certificate any address may be bound."""
+    Authority.load_or_create(None).serving("localhost").write(tmp_path, "norman")
+    command = [sys.executable, "-m", "opsdk.cli", "norman", "--port", "0", "--host", "0.0.0.0"]
+    command += ["--tls-cert", str(tmp_path / "norman.crt"), "--tls-key", str(tmp_path / "norman.key")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            assert "https://" in process.stdout.readline()
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
 
 
 @pytest.mark.slow
