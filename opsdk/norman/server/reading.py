@@ -31,6 +31,10 @@ _MAX_PART_HEAD_BYTES = 8 << 10
 # What precedes the first boundary, and what follows it.
 _FEWEST_PARTS = 2
 
+# PyYAML multiplies the parts of a number to the base 60, such as 1:30:00, in quadratic time.
+_MAX_SEXAGESIMAL = 1000
+_DIGITS = frozenset("0123456789_:.+-")
+
 # The C parser is five times faster, but not available on all platforms.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -165,6 +169,8 @@ def _check_yaml_size(raw: bytes) -> None:
             anchor, before = open_collections.pop()
             sizes[anchor] = total - before
         elif isinstance(event, yaml.ScalarEvent):
+            if len(event.value) > _MAX_SEXAGESIMAL and ":" in event.value and _DIGITS.issuperset(event.value):
+                raise ValueError("a number has too many digits")
             total += 1
             sizes[anchor] = 1
         if total > _MAX_YAML_VALUES or len(open_collections) > MAX_DEPTH:
