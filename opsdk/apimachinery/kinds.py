@@ -9,6 +9,7 @@ Kind(apps/v1, Kind=Deployment as Unstructured)
 from __future__ import annotations
 
 import inspect
+import tokenize
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -89,7 +90,8 @@ def class_place(value: object) -> str:
         return ""
     try:
         return f"{inspect.getsourcefile(value)}:{inspect.getsourcelines(value)[1]}"
-    except (OSError, SyntaxError, TypeError):  # built-in, created by exec, or the file changed since its import
+    except (OSError, SyntaxError, TypeError, tokenize.TokenError):
+        # It is built-in or created by exec, or the file changed since its import.
         return ""
 
 
