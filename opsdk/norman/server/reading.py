@@ -64,14 +64,22 @@ async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES) -> Jso
         raise ErrorCode.INVALID_BODY_CONTENT.error(str(error)) from error
     if not raw.strip():
         return {}
-    content_type = request.header("content-type")
-    if len(raw) > _SMALL_YAML_BYTES and _media_type(content_type) in _YAML_TYPES:
-        data = await asyncio.to_thread(_parse, raw, content_type)
-    else:
-        data = _parse(raw, content_type)
+    data = await parse_body(raw, request.header("content-type"))
     if not isinstance(data, dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("Failed to parse body: it must be an object")
     return data
+
+
+def is_yaml(content_type: str) -> bool:
+    """Whether a body with this ``Content-Type`` is YAML."""
+    return _media_type(content_type) in _YAML_TYPES
+
+
+async def parse_body(raw: bytes, content_type: str) -> JsonValue:
+    """Return the value of a body in JSON, YAML or a form. Raises `NormanError` InvalidBodyContent."""
+    if len(raw) > _SMALL_YAML_BYTES and is_yaml(content_type):
+        return await asyncio.to_thread(_parse, raw, content_type)
+    return _parse(raw, content_type)
 
 
 def _media_type(content_type: str) -> str:
@@ -86,7 +94,7 @@ def _parse(raw: bytes, content_type: str) -> JsonValue:
             return _values(query_pairs(raw.decode()))
         if media_type == "multipart/form-data":
             return _values(_multipart(raw, content_type))
-        if media_type in _YAML_TYPES:
+        if is_yaml(content_type):
             return _yaml(raw)
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, yaml.YAMLError, ValueError, RecursionError) as error:

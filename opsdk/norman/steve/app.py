@@ -10,6 +10,8 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from urllib.parse import quote
 
+import msgspec
+
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.cluster.cluster import Cluster
@@ -24,6 +26,7 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.origin import check_origin, forwarded_scheme
 from opsdk.norman.rbac_access import RbacAccess
 from opsdk.norman.server.csrf import check_csrf
+from opsdk.norman.server.reading import is_yaml, parse_body
 from opsdk.norman.server.response_headers import protect, protect_proxied
 from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
 from opsdk.norman.steve.api import SteveApi, SteveRequest
@@ -135,6 +138,9 @@ class SteveApp:
         urls = self._urls(request)
         if path == ["subscribe"]:
             return self._subscribe(request, user, urls)
+        body = await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b""
+        if request.method != "PATCH" and body and is_yaml(request.header("content-type")):
+            body = msgspec.json.encode(await parse_body(body, request.header("content-type")))
         response = await self._api.handle(
             SteveRequest(
                 method=request.method,
@@ -143,7 +149,7 @@ class SteveApp:
                 urls=urls,
                 query=_pairs(request),
                 content_type=request.header("content-type"),
-                body=await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b"",
+                body=body,
             )
         )
         answer = HttpResponse(response.status, body=response.body)
