@@ -128,7 +128,7 @@ def test_a_record_that_is_longer_than_tls_allows() -> None:
     server.receive(b"\x17\x03\x03\xff\xff")
     assert server.state is TlsState.CLOSED
     assert server.error is not None
-    # OpenSSL 3.6 has another word for it.
+    # OpenSSL 3.5 has another word for it.
     assert server.error.reason in ("PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 
