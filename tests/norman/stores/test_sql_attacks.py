@@ -160,6 +160,20 @@ async def test_a_hostile_id_names_one_object_or_none(url: str, name: str) -> Non
             assert (await served.raw(method, path)).status < 500
 
 
+@pytest.mark.realtime
+@pytest.mark.slow
+async def test_a_list_with_many_elements_is_refused(url: str) -> None:
+    """Each element of a field with filters is a row; a write beyond the limit stores nothing."""
+    async with SqlDatabase(url) as database, SqlStore(database, "books") as store:
+        served = kit(store)
+        assert (await served.post("/v3/books", {"name": "a", "value": list(range(1000))})).status == 201
+        many = {"value": list(range(1001))}
+        assert (await served.post("/v3/books", {"name": "b", **many})).error == (422, "InvalidFormat", "value")
+        assert (await served.call("PUT", "/v3/books/a", many)).error == (422, "InvalidFormat", "value")
+        assert [item["id"] for item in (await served.get("/v3/books")).data] == ["a"]
+        assert len((await served.get("/v3/books/a")).body["value"]) == 1000
+
+
 def utf16(text: str) -> list[int]:
     """Return the code units of a text."""
     raw = text.encode("utf-16-be", "surrogatepass")
