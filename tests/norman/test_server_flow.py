@@ -815,8 +815,8 @@ async def test_a_body_costs_no_more_than_its_bytes(body: bytes, content_type: st
     assert time.process_time() - started < 0.4
 
 
-async def test_who_may_not_create_is_refused_before_the_body_is_parsed() -> None:
-    """The body of a refused request is not even read."""
+async def test_a_refused_create_does_not_parse_the_body() -> None:
+    """Of a cluster-scoped type; for a namespaced one the body names the namespace."""
 
     class Refusing(AllAccess):
         async def can_create(self, context: ApiContext, schema: Schema, data: Any = None) -> None:

@@ -35,7 +35,7 @@ fetch("/v1/secrets/default/s", { method: "DELETE", headers: { "X-API-CSRF": toke
 </script>"""
 
 
-async def test_a_pod_runs_no_script_with_the_session_of_who_opens_it() -> None:
+async def test_a_pod_runs_no_script_with_the_session_of_an_administrator() -> None:
     """Neither where the browser is signed in by the cookie, nor where it sends credentials on its own."""
     opened: list[str] = []
 
