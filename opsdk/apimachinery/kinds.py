@@ -73,8 +73,8 @@ def kind_of(kind: KindLike[T]) -> Kind[T]:
     gvk = getattr(kind, "gvk", None)  # a property object on Unstructured and PartialObjectMetadata
     if isinstance(gvk, GroupVersionKind) and gvk.kind:
         return kind_for(gvk, kind)  # type: ignore[arg-type] # mypy misses that classes are hashable
-    given: object = kind  # what callers pass, whatever they annotate
-    name, place = given.__name__ if isinstance(given, type) else repr(given), class_place(given)
+    argument: object = kind  # what callers pass, whatever they annotate
+    name, place = argument.__name__ if isinstance(argument, type) else repr(argument), class_place(argument)
     raise UsageError(
         f"{name} has no kind{f' ({place})' if place else ''}: pass a class with `gvk` set, "
         "unstructured(apiVersion, kind) or metadata_only(class)"

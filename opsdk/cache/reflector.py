@@ -112,12 +112,12 @@ class Rollback(msgspec.Struct, frozen=True):
     """The API server went back to older resource versions: it has lost the writes in between.
 
     Attributes:
-        seen: the highest resource version seen before.
-        listed: the resource version of the list that replaced everything.
+        revision_before: the highest resource version seen before.
+        revision: the resource version of the list that replaced everything.
     """
 
-    seen: int
-    listed: int
+    revision_before: int
+    revision: int
 
 
 class ReflectorStep(msgspec.Struct):

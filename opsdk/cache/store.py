@@ -288,14 +288,18 @@ class InformerStore:
 
     def write(self, entry: StoreEntry, revision: int | None, *, after_rollback: bool = False) -> None:
         """Record an own write, or a fresh read, so that reads show at least this state. See `OwnWrites.record`."""
-        in_scope = self._selector.matches(entry.labels)
-        if self._shard is not None:
-            in_scope = in_scope and self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
+        in_scope = self.selects(entry)
         is_passed = revision is not None and revision <= self.revision
         if in_scope and is_passed and not after_rollback and not self.own.is_after_rollback(entry.key):
             self._check_passed(entry, revision or 0)
         else:
             self.own.record(entry, revision, passed=self.revision, in_scope=in_scope, after_rollback=after_rollback)
+
+    def selects(self, entry: StoreEntry) -> bool:
+        """Whether the informer's label selector and shard select an object."""
+        if not self._selector.matches(entry.labels):
+            return False
+        return self._shard is None or self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
 
     def _check_passed(self, entry: StoreEntry, revision: int) -> None:
         """Handle an object that the watch should have shown: with this state, with a later one, or as deleted.
@@ -303,8 +307,12 @@ class InformerStore:
         If it has not, the server went back, or another client has just deleted the object: the server is asked.
         """
         watched = self._tables.entries.get(entry.key)
-        shown = revision_of(watched.resource_version) or 0 if watched is not None and watched.uid == entry.uid else 0
-        if shown < revision and not self.own.is_deleted(entry.uid):
+        has_shown = (
+            watched is not None
+            and watched.uid == entry.uid
+            and (revision_of(watched.resource_version) or 0) >= revision
+        )
+        if not has_shown and not self.own.is_deleted(entry.uid):
             self.own.record_unknown(entry.key)
 
     def write_unknown(self, key: ObjectKey, resource_version: str = "") -> None:

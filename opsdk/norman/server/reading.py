@@ -145,8 +145,8 @@ def _parameter(header: str, name: str) -> str:
     >>> _parameter('form-data; name="a;b"; filename=c', "name"), _parameter("text/plain;boundary=x", "boundary")
     ('a;b', 'x')
     """
-    _, found, value = f";{header.replace('; ', ';')}".partition(f";{name}=")
-    if not found:
+    _, separator, value = f";{header.replace('; ', ';')}".partition(f";{name}=")
+    if not separator:
         return ""
     quoted = value.startswith('"')
     return value[1:].partition('"')[0].replace("%22", '"') if quoted else value.partition(";")[0].strip()
