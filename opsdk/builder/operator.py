@@ -21,7 +21,7 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_options, declare
+from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.client.scheme import default_scheme
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheError, OpsdkError, UsageError
@@ -34,9 +34,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 with on_first_use:
     from opsdk import handlers
     from opsdk.aio import watchdog as stall_watchdog
+    from opsdk.builder import arguments, manifests
     from opsdk.builder import controller_builder as builders
     from opsdk.builder import election as operator_election
-    from opsdk.builder import manifests
     from opsdk.builder import rbac as operator_rbac
     from opsdk.cache import metrics as informer_metrics
     from opsdk.client import client as clients
@@ -160,14 +160,12 @@ class Operator:
         ... async def reconcile(config_map: ConfigMap, ctx: Context) -> None:
         ...     ctx.logger.info("%s has %d keys", config_map.metadata.name, len(config_map.data))
         """
-        check_options(options)
+        check_declaration(kind, options)
         declared_kind = kind_of(kind) if kind is not None else None
         if declared_kind is not None:
             self._kinds.append(declared_kind)
-        elif not options.get("name"):
-            raise UsageError("a controller without a kind needs a name: pass name=...")
         self._finalizers.update(options.get("finalizers", {}))
-        owns = tuple(kind_of(o.kind if isinstance(o, builders.OwnsSpec) else o) for o in options.get("owns", ()))
+        owns = tuple(kind_of(o.kind if isinstance(o, arguments.OwnsSpec) else o) for o in options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
         has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
@@ -188,6 +186,8 @@ class Operator:
         >>> print(operator.rules())
         get nodes
         """
+        with arguments.located(arguments.caller_place()):
+            arguments.check_rules(rules, "rbac")
         self._rules += rules
 
     def rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
@@ -254,9 +254,6 @@ class Operator:
 
     def controller(self, name: str, *, options: ControllerOptions | None = None) -> builders.ControllerBuilder[Any]:
         """Return a builder for a controller without a reconciled kind. Call it as `controller_for`."""
-        caller = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
-        while caller.f_globals.get("__name__") == __name__ and caller.f_back is not None:
-            caller = caller.f_back
         builder = builders.ControllerBuilder[Any](
             self.cluster,
             manager=self.manager,
@@ -265,7 +262,7 @@ class Operator:
             hook=self.manager.hook,
             clock=self._clock,
             journal=self.journal,
-            place=f"{caller.f_code.co_filename}:{caller.f_lineno}",
+            place=arguments.caller_place(),
         )
         self._controller_builders.append(builder)
         return builder
