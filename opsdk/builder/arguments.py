@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -139,18 +139,15 @@ def check_rules(rules: object, call: str) -> None:
             raise UsageError(f'{call} got {_shown(rule)}: write RbacRule("get list watch", Secret)')
 
 
-def check_sources(sources: object) -> None:
-    """Raise `UsageError` unless each source is an `EventSource`, or a function that returns one."""
+def check_sources(sources: object, *, functions: bool = True) -> None:
+    """Raise `UsageError` unless each source is an `EventSource`, or with `functions` a function that returns one."""
     for source in members(sources, "sources"):
         if isinstance(source, type) and issubclass(source, EventSource):
-            raise UsageError(
-                f"sources got the class {source.__name__}: pass an instance, {source.__name__}(...), "
-                "or a function that returns it"
-            )
-        if not isinstance(source, EventSource) and not callable(source):
+            raise UsageError(f"sources got the class {source.__name__}: pass an instance, {source.__name__}(...)")
+        if not isinstance(source, EventSource) and not (functions and callable(source)):
             raise UsageError(
                 f"sources got {_shown(source)}, which is not a source: pass a source of opsdk.sources "
-                "or opsdk.timers, or a function that returns one"
+                f"or opsdk.timers{', or a function that returns one' if functions else ''}"
             )
 
 
@@ -205,15 +202,26 @@ def caller_place() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-@contextmanager
-def located(place: str) -> Iterator[None]:
-    """Add the place of a declaration to a `UsageError` of the block, unless the message has it. Empty: adds nothing."""
-    try:
-        yield
-    except UsageError as e:
-        if not place or place in str(e):
-            raise
-        raise UsageError(f"{place}: {e}") from None
+class located:  # noqa: N801 - used as a function
+    """Adds the place of a declaration to a `UsageError` of the block, unless the message has it.
+
+    A class, because `opsdk.cli.loading.place_of` ignores opsdk's frames, but not those of `contextlib`.
+
+    Args:
+        place: ``FILE:LINE``; empty adds nothing.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        """Enter the block."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, UsageError) and self._place and self._place not in str(error):
+            raise UsageError(f"{self._place}: {error}") from None
 
 
 def _check_sync_policy(policy: object, spec: str) -> None:

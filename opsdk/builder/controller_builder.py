@@ -20,6 +20,7 @@ from opsdk.builder.arguments import (
     check_owned,
     check_predicates,
     check_rules,
+    check_sources,
     check_watch,
     located,
 )
@@ -152,9 +153,8 @@ class ControllerBuilder(Generic[T]):
 
     def watches_source(self, source: EventSource) -> Self:
         """Add any other source (``WatchesRawSource``). The event filter does not apply to it."""
-        if not isinstance(source, EventSource):
-            with located(self.place):
-                raise UsageError(f"{source!r} is not a source: derive it from opsdk.sources.EventSource")
+        with located(self.place):
+            check_sources([source], functions=False)
         self._sources.append(source)
         return self
 

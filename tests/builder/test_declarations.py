@@ -107,7 +107,8 @@ def test_a_wrong_reconciled_kind_is_refused(kind: Any, words: str) -> None:
         ("rbac", ("get secrets",), "write RbacRule("),
         ("named", (5,), "name takes the name"),
         ("with_options", ({},), "write options=ControllerOptions(...)"),
-        ("watches_source", (ChannelSource,), "is not a source"),
+        ("watches_source", (ChannelSource,), "pass an instance, ChannelSource(...)"),
+        ("watches_source", (list,), "which is not a source"),
     ],
 )
 def test_the_builder_refuses_the_same_arguments(method: str, arguments: tuple[Any, ...], words: str) -> None:
