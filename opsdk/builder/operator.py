@@ -109,6 +109,7 @@ class Operator:
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[rbac_rules.RbacRule] = []
+        self._implied: list[rbac_rules.RbacRule] = []
         self._declared: list[Callable[[], rbac_declared.ControllerKinds]] = []
         self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
@@ -177,8 +178,12 @@ class Operator:
             declared_kind, lambda target: self._builders.append(partial(_build, declared_kind, options, target))
         )
 
-    def rbac(self, *rules: rbac_rules.RbacRule) -> None:
+    def rbac(self, *rules: rbac_rules.RbacRule, implied: bool = False) -> None:
         """Declare permissions of setup functions, runnables and webhooks.
+
+        Args:
+            rules: the permissions.
+            implied: a library needs them, not the operator's own code: `assert_rules` does not report them as unused.
 
         >>> from opsdk.rbac.rules import RbacRule
         >>> operator = Operator("example")
@@ -188,7 +193,7 @@ class Operator:
         """
         with arguments.located(arguments.caller_place()):
             arguments.check_rules(rules, "rbac")
-        self._rules += rules
+        (self._implied if implied else self._rules).extend(rules)
 
     def rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
         """Return every permission that is declared or implied, see `opsdk.rbac.declared`.
@@ -199,15 +204,30 @@ class Operator:
             namespace: of the Lease and of the Secret with the webhooks' certificate, unless the options or the
                 configuration of a prepared operator name another one.
         """
-        prepared = self._cluster is not None
+        return self._collect_rules(namespace, self._declared_kinds(), [*self._implied, *self._rules])
+
+    def implied_rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
+        """Return the part of `rules` that opsdk declares: for informers, finalizers, election, metrics, webhooks."""
+        controllers = [replace(kinds, rules=()) for kinds in self._declared_kinds()]
+        return self._collect_rules(namespace, controllers, self._implied)
+
+    def _declared_kinds(self) -> list[rbac_declared.ControllerKinds]:
+        if self._cluster is not None:
+            return [builder.declared_kinds() for builder in self._controller_builders]
+        return [kinds() for kinds in self._declared]
+
+    def _collect_rules(
+        self,
+        namespace: str,
+        controllers: Sequence[rbac_declared.ControllerKinds],
+        declared: Sequence[rbac_rules.RbacRule],
+    ) -> rbac_permissions.RuleSet:
         return operator_rbac.operator_rules(
             self.options,
             name=self.name,
-            namespace=self.cluster.config.namespace if prepared else namespace,
-            controllers=[builder.declared_kinds() for builder in self._controller_builders]
-            if prepared
-            else [kinds() for kinds in self._declared],
-            declared=self._rules,
+            namespace=self._cluster.config.namespace if self._cluster is not None else namespace,
+            controllers=controllers,
+            declared=declared,
             injected=manifests.injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
         )
 

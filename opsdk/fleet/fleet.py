@@ -120,7 +120,7 @@ class Fleet:
         self._declared: list[_Declared] = []
         self._runner: FleetRunner | None = None
         operator.setup(self._add_to)
-        operator.rbac(RbacRule("get list watch create update delete", Lease), *provider.rules)
+        operator.rbac(RbacRule("get list watch create update delete", Lease), *provider.rules, implied=True)
 
     def reconciler(
         self,
