@@ -204,12 +204,13 @@ class Operator:
             namespace: of the Lease and of the Secret with the webhooks' certificate, unless the options or the
                 configuration of a prepared operator name another one.
         """
+        namespace = self.options.namespace or namespace
         return self._collect_rules(namespace, self._declared_kinds(), [*self._implied, *self._rules])
 
     def implied_rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
         """Return the part of `rules` that opsdk declares: for informers, finalizers, election, metrics, webhooks."""
         controllers = [replace(kinds, rules=()) for kinds in self._declared_kinds()]
-        return self._collect_rules(namespace, controllers, self._implied)
+        return self._collect_rules(self.options.namespace or namespace, controllers, self._implied)
 
     def _declared_kinds(self) -> list[rbac_declared.ControllerKinds]:
         if self._cluster is not None:
@@ -222,10 +223,12 @@ class Operator:
         controllers: Sequence[rbac_declared.ControllerKinds],
         declared: Sequence[rbac_rules.RbacRule],
     ) -> rbac_permissions.RuleSet:
+        if self._cluster is not None:
+            namespace = self._cluster.config.namespace
         return operator_rbac.operator_rules(
             self.options,
             name=self.name,
-            namespace=self._cluster.config.namespace if self._cluster is not None else namespace,
+            namespace=namespace,
             controllers=controllers,
             declared=declared,
             injected=manifests.injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
@@ -340,6 +343,8 @@ class Operator:
         A given `cluster` is used as it is: its owner starts and closes it.
         """
         o = self.options
+        if o.namespace:
+            config = replace(config, namespace=o.namespace, namespace_source="--namespace")
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._controller_builders = []
@@ -385,7 +390,8 @@ class Operator:
 
         mode = self.options.rbac_check
         if mode is RbacCheck.ERROR:
-            manager.add(check(), phase=managers.Phase.WEBHOOKS)
+            # Before the webhook certificates, whose requests fail for the first missing permission only.
+            manager.add(check(), phase=managers.Phase.HTTP)
         elif mode is RbacCheck.WARN:
             manager.add(deferred.DeferredRunnable(check, clock=self._clock))
 
@@ -573,9 +579,11 @@ class Operator:
     ) -> None:
         from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
 
+        config = self.cluster.config
         certificates = CertificateManager(
             self.cluster.uncached,
-            replace(options, namespace=options.namespace or self.cluster.config.namespace),
+            replace(options, namespace=options.namespace or config.namespace),
+            namespace_source="SelfSigned.namespace" if options.namespace else config.namespace_source,
             targets=injection.declared_targets(
                 server.registrations, server.converted_definitions, name=self._configurations_name
             ),
