@@ -20,11 +20,12 @@ _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A code block: its language, the file that it shows (empty if none), and its text."""
+    """A code block: its language, the file that it shows (empty if none), its text, and the line above."""
 
     language: str
     title: str
     text: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,15 @@ def name_of(page: Path) -> str:
 
 def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page in order."""
+    source = page.read_text()
     return [
-        Block(fence["language"], title[1] if (title := _TITLE.search(fence["rest"])) else "", fence["text"])
-        for fence in _FENCE.finditer(page.read_text())
+        Block(
+            language=fence["language"],
+            title=title[1] if (title := _TITLE.search(fence["rest"])) else "",
+            text=fence["text"],
+            line=source.count("\n", 0, fence.start("text")),
+        )
+        for fence in _FENCE.finditer(source)
     ]
 
 
