@@ -76,6 +76,13 @@ def commands(block: Block) -> Iterator[Command]:
         yield Command(line, tuple(output))
 
 
+def matches(expected: tuple[str, ...], output: str) -> bool:
+    """Whether the output has the lines that the page shows, in order; ``...`` is any text, also of many lines."""
+    pattern = "\n".join(re.escape(line.rstrip()) for line in expected if line.strip())
+    lines = "\n".join(line.rstrip() for line in output.splitlines() if line.strip())
+    return re.fullmatch(pattern.replace(r"\.\.\.", ".*"), lines, re.DOTALL) is not None
+
+
 def links(page: Path) -> list[str]:
     """Return the targets of a page's links, without those in code."""
     text = re.sub(r"`[^`\n]*`", "", _FENCE.sub("", page.read_text()))
