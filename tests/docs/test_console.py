@@ -16,7 +16,8 @@ from typing import Any, cast
 
 import pytest
 import typer
-from documentation import DOCS, PAGES, ROOT, blocks, commands, matches, name_of
+from documentation import DOCS, PAGES, ROOT, Command, blocks, commands, matches, name_of
+from etcd_cluster import progress_flag
 from processes import until
 
 from envtest.__main__ import parser as serve_parser
@@ -27,13 +28,16 @@ TUTORIAL = DOCS / "tutorial"
 """test_tutorial.py runs its console blocks."""
 READY = {"opsdk dev": "started in", "python -m envtest serve": "ready https://"}
 """Programs that run until they are stopped, by their first words: the text that they print when they are ready."""
-EXCERPTS = {
-    "docs/howto/etcd.md": "needs etcd and certificates: tests/e2e/test_bookshelf.py and tests/apiserver cover it",
-}
-"""Pages whose console blocks do not run as they stand."""
-SHELL = [page for page in PAGES if page.parent != TUTORIAL and any(b.language == "console" for b in blocks(page))]
+PROGRAMS = ("opsdk ", "kubectl ", "python ")
+"""Console blocks without any of these only install or repair other programs."""
 LINE = re.compile(r"(?:^(?:    |\$ )|`)((?:opsdk|python -m envtest) [a-z][^`\n]*)", re.MULTILINE)
 """A command in a block, or in backticks."""
+
+
+def sessions(page: Path) -> list[list[Command]]:
+    """Return the commands of each console block of a page."""
+    listed = [list(commands(block)) for block in blocks(page) if block.language == "console"]
+    return [session for session in listed if any(command.line.startswith(PROGRAMS) for command in session)]
 
 
 def write_files(page: Path, folder: Path) -> None:
@@ -46,7 +50,11 @@ def write_files(page: Path, folder: Path) -> None:
 
 
 class Shell:
-    """Runs commands in a folder, as a user with a cluster."""
+    """Runs commands in a folder, as a user with a cluster.
+
+    Attributes:
+        replacements: ports and paths of the pages, with those of the test, because tests run side by side.
+    """
 
     def __init__(self, folder: Path, kubeconfig: Path) -> None:
         self.folder = folder
@@ -56,22 +64,31 @@ class Shell:
             "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "samples/website")]),
             "KUBECONFIG": str(kubeconfig),
         }
+        self.replacements: dict[str, str] = {"6443": str(free_port())}
 
-    def run(self, line: str) -> str:
-        """Run a command to its end, or a server until it is ready; its output."""
-        ready = next((text for words, text in READY.items() if line.startswith(words)), "")
-        if ready:
-            return self._serve(line, ready)
+    def run(self, *lines: str) -> str:
+        """Run commands in one shell until the last one ends; those in the background are stopped then."""
+        script = "\n".join(
+            ["set -e", "trap 'kill $(jobs -p) 2> /dev/null || true; wait' EXIT", *map(self.edited, lines)]
+        )
         done = subprocess.run(
-            ["bash", "-c", line],
+            ["bash", "-c", script],
             cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
-        assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
+        logs = "".join(path.read_text() for path in self.folder.glob("*.log"))
+        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}{logs}"
         return done.stdout
 
-    def _serve(self, line: str, ready: str) -> str:
+    def edited(self, line: str) -> str:
+        """Return a command with the ports and paths of the test."""
+        for old, new in self.replacements.items():
+            line = line.replace(old, new)
+        return line
+
+    def serve(self, line: str, ready: str) -> str:
+        """Run a server until it prints a text, and stop it."""
         log = self.folder / "server.log"
-        words = shlex.split(line.replace("6443", str(free_port())))
+        words = shlex.split(self.edited(line))
         with log.open("wb") as output, subprocess.Popen(
             words, cwd=self.folder, env=self.environment, stdout=output, stderr=subprocess.STDOUT
         ) as process:  # fmt: skip
@@ -131,12 +148,39 @@ def make_finalizers(shell: Shell) -> None:
     shell.run("""kubectl patch configmap dns -p '{"metadata": {"finalizers": ["controller.cattle.io/dns"]}}'""")
 
 
+def make_bookshelf(shell: Shell) -> None:
+    """The sample, and etcd with free ports."""
+    if shutil.which("etcd") is None or shutil.which("openssl") is None:
+        pytest.skip("needs etcd and openssl in PATH")
+    ignored = shutil.ignore_patterns("__pycache__", "tests")
+    shutil.copytree(ROOT / "samples/bookshelf", shell.folder, ignore=ignored, dirs_exist_ok=True)
+    etcd, peers, books = (str(free_port()) for _ in range(3))
+    manifest = shell.folder / "manifests/apiservice.yaml"
+    manifest.write_text(manifest.read_text().replace("4443", books))
+    help_text = subprocess.run(["etcd", "--help"], capture_output=True, text=True, check=True).stdout
+    shell.replacements |= {
+        "kubeconfig >": f"kubeconfig --port {free_port()} >",
+        "2379": etcd,
+        "bookshelf --tls": f"bookshelf --port {books} --tls",
+        "--experimental-watch-progress-notify-interval": progress_flag(help_text),
+    }
+    client, peer = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peers}"
+    shell.environment |= {
+        "ETCD_LISTEN_CLIENT_URLS": client,
+        "ETCD_ADVERTISE_CLIENT_URLS": client,
+        "ETCD_LISTEN_PEER_URLS": peer,
+        "ETCD_INITIAL_ADVERTISE_PEER_URLS": peer,
+        "ETCD_INITIAL_CLUSTER": f"default={peer}",
+    }
+
+
 PREPARATIONS: dict[str, Callable[[Shell], None]] = {
     "docs/custom-resources.md": make_shop,
     "docs/envtest.md": make_nothing,
     "docs/envtest/server.md": make_nothing,
     "docs/howto/deployment.md": make_nothing,
     "docs/howto/develop.md": make_project,
+    "docs/howto/etcd.md": make_bookshelf,
     "docs/howto/lifecycles.md": make_finalizers,
     "docs/rbac.md": make_nothing,
     "docs/simulation.md": make_nothing,
@@ -186,8 +230,8 @@ def test_words_that_do_not_exist(line: str, unknown: list[str]) -> None:
 
 
 def test_the_console_blocks_of_each_page_run() -> None:
-    """Each page with console blocks has a preparation, or a reason why they do not run."""
-    assert {name_of(page) for page in SHELL} == {*PREPARATIONS, *EXCERPTS}
+    """Each page with console blocks has a preparation, or is a page of the tutorial."""
+    assert {name_of(page) for page in PAGES if page.parent != TUTORIAL and sessions(page)} == PREPARATIONS.keys()
 
 
 @pytest.mark.slow
@@ -201,8 +245,11 @@ def test_the_commands_run_in_order(name: str, tmp_path: Path, kubeconfig: Path) 
     shell = Shell(tmp_path, kubeconfig)
     PREPARATIONS[name](shell)
     write_files(ROOT / name, shell.folder)
-    for block in blocks(ROOT / name):
-        if block.language == "console":
-            for command in commands(block):
-                output = shell.run(command.line)
-                assert not command.output or matches(command.output, output), output
+    for session in sessions(ROOT / name):
+        if any(command.line.endswith(" &") for command in session):
+            shell.run(*(command.line for command in session))
+            continue
+        for command in session:
+            ready = next((text for words, text in READY.items() if command.line.startswith(words)), "")
+            output = shell.serve(command.line, ready) if ready else shell.run(command.line)
+            assert not command.output or matches(command.output, output), output
