@@ -157,12 +157,12 @@ def make_bookshelf(shell: Shell) -> None:
     etcd, peers, books = (str(free_port()) for _ in range(3))
     manifest = shell.folder / "manifests/apiservice.yaml"
     manifest.write_text(manifest.read_text().replace("4443", books))
-    help_text = subprocess.run(["etcd", "--help"], capture_output=True, text=True, check=True).stdout
+    described = subprocess.run(["etcd", "--help"], capture_output=True, text=True, check=True, timeout=60)
     shell.replacements |= {
         "kubeconfig >": f"kubeconfig --port {free_port()} >",
         "2379": etcd,
         "bookshelf --tls": f"bookshelf --port {books} --tls",
-        "--experimental-watch-progress-notify-interval": progress_flag(help_text),
+        "--experimental-watch-progress-notify-interval": progress_flag(described.stdout + described.stderr),
     }
     client, peer = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peers}"
     shell.environment |= {
