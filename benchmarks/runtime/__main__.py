@@ -1,8 +1,8 @@
 """Longer runs of opsdk's runtime alone: ``python -m benchmarks.runtime NAME [ARGUMENTS]``.
 
 ``attacks`` sends requests that were expensive once. ``failover [ROUNDS]`` plays failovers with real processes, about
-15 s a round. ``churn [SECONDS]`` lets an operator follow a server that changes and breaks; ``churn --names NAMES`` prints
-its memory while as many objects come and go.
+15 s a round. ``churn [SECONDS]`` lets an operator follow a server that changes and breaks; ``churn --names NAMES``
+prints its memory while as many objects come and go.
 ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
 ``children`` compares declared children with live ones. ``page [OBJECTS]`` loads the web page of Norman.
 ``sharding [OBJECTS]`` shares one cluster between 1, 2 and 4 processes. ``sql [OBJECTS]`` pages through a `SqlStore` on
