@@ -12,6 +12,8 @@ from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
 HEALTH_PORT, METRICS_PORT, WEBHOOK_PORT = 8081, 8443, 9443
+METRICS_NAMESPACES = {"metrics": "enabled"}
+"""Labels of the namespaces whose pods may read the metrics."""
 FLAGS = (
     "leader-elect",
     f"health-probe-bind-address=:{HEALTH_PORT}",
@@ -148,8 +150,16 @@ def metrics_reader(workload: Workload) -> JsonObject:
 
 
 def network_policy(workload: Workload) -> JsonObject:
-    """Return the NetworkPolicy: only metrics and webhooks are reachable. Kubelets reach the probes in any case."""
-    ports = [METRICS_PORT, WEBHOOK_PORT] if workload.webhooks else [METRICS_PORT]
+    """Return the NetworkPolicy: only metrics and webhooks are reachable. Kubelets reach the probes in any case.
+
+    Metrics are open to pods of namespaces with the label ``metrics: enabled``, as kubebuilder's are. Webhooks are open
+    to every address, because the API server has no selector.
+    """
+    metrics: JsonObject = {
+        "from": [{"namespaceSelector": {"matchLabels": METRICS_NAMESPACES}}],
+        "ports": [{"port": METRICS_PORT, "protocol": "TCP"}],
+    }
+    webhooks: list[JsonObject] = [{"ports": [{"port": WEBHOOK_PORT, "protocol": "TCP"}]}] if workload.webhooks else []
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -157,7 +167,7 @@ def network_policy(workload: Workload) -> JsonObject:
         "spec": {
             "podSelector": {"matchLabels": workload.labels},
             "policyTypes": ["Ingress"],
-            "ingress": [{"ports": [{"port": port, "protocol": "TCP"} for port in ports]}],
+            "ingress": [metrics, *webhooks],
         },
     }
 
