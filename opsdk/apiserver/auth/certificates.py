@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
+from opsdk.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 
 _UID = "1.3.6.1.4.1.57683.2"
@@ -40,8 +41,9 @@ class CertificateAuthenticator:
 @lru_cache(maxsize=256)
 def issuer_of(der: bytes) -> str:
     """Return the common name of a certificate's issuer; empty without one."""
-    from cryptography import x509  # noqa: PLC0415 - as below
-    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+    with RequiredExtra("apiserver", "a client certificate"):
+        from cryptography import x509  # noqa: PLC0415 - as below
+        from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     names = x509.load_der_x509_certificate(der).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
@@ -52,8 +54,9 @@ def signed_by(der: bytes, issuer: str | bytes) -> bool:
     """Report whether a CA signed a certificate; `issuer` is its common name or its certificates (PEM)."""
     if isinstance(issuer, str):
         return issuer_of(der) == issuer
-    from cryptography import x509  # noqa: PLC0415 - as below
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+    with RequiredExtra("apiserver", "a client certificate"):
+        from cryptography import x509  # noqa: PLC0415 - as below
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
 
     certificate = x509.load_der_x509_certificate(der)
     for authority in x509.load_pem_x509_certificates(issuer):
@@ -68,8 +71,9 @@ def signed_by(der: bytes, issuer: str | bytes) -> bool:
 @lru_cache(maxsize=256)
 def user_of_certificate(der: bytes) -> User | None:
     """Return the user of a client certificate; None without a common name."""
-    from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
-    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+    with RequiredExtra("apiserver", "a client certificate"):
+        from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
+        from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     subject = x509.load_der_x509_certificate(der).subject
     names = [str(a.value) for a in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
