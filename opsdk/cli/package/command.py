@@ -21,7 +21,7 @@ from opsdk.cli.package.containerfile import BASE_IMAGE, IGNORED_FILES, LOCK_FILE
 from opsdk.cli.package.deployment import FLAGS, Workload, webhook_flags
 from opsdk.cli.package.helm import chart_files
 from opsdk.cli.package.tree import config_files, to_yaml
-from opsdk.cli.project import Project, current_project
+from opsdk.cli.project import Project, current_project, operator_namespace
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.manifests import manifests as rbac_manifests
@@ -126,7 +126,7 @@ def package(
 def _package_inputs() -> _PackageInputs:
     project = current_project()
     operator = load_operator("")
-    namespace = project.namespace or f"{operator.name}-system"
+    namespace = operator_namespace(project, operator.name)
     flags = (*FLAGS, *(webhook_flags(operator.name) if operator.has_webhooks else ()))
     rules = rules_of(operator, namespace, flags)
     client_config = None

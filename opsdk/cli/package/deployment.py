@@ -26,7 +26,12 @@ FLAGS = (
 
 def webhook_flags(name: str) -> tuple[str, ...]:
     """Return the flags of an operator with webhooks: it issues certificates for their Service."""
-    return (f"webhook-service={name}-webhooks",)
+    return (f"webhook-service={webhook_service_name(name)}",)
+
+
+def webhook_service_name(name: str) -> str:
+    """Return the name of the Service of an operator's webhooks."""
+    return f"{name}-webhooks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +123,9 @@ def metrics_service(workload: Workload) -> JsonObject:
 
 def webhook_service(workload: Workload) -> JsonObject:
     """Return the Service of the webhooks."""
-    return _service(workload, f"{workload.name}-webhooks", {"name": "https", "port": 443, "targetPort": "webhooks"})
+    return _service(
+        workload, webhook_service_name(workload.name), {"name": "https", "port": 443, "targetPort": "webhooks"}
+    )
 
 
 def service_monitor(workload: Workload) -> JsonObject:
