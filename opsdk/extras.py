@@ -9,10 +9,14 @@ from typing import Final
 from opsdk.errors import ConfigError
 
 EXTRA_MODULES: Final[Mapping[str, frozenset[str]]] = {
+    "apiserver": frozenset({"cryptography", "jwt", "re2", "websockets"}),
     "cli": frozenset({"click", "rich", "typer", "watchfiles"}),
     "envtest": frozenset({"cryptography", "jwt", "re2", "websockets"}),
     "etcd": frozenset({"google", "grpc"}),
+    "norman": frozenset({"jinja2", "websockets"}),
+    "norman-sql": frozenset({"sqlalchemy"}),
     "otel": frozenset({"opentelemetry"}),
+    "pydantic": frozenset({"pydantic"}),
     "tls": frozenset({"cryptography"}),
 }
 """The top-level modules that the extras install."""

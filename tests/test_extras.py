@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -33,6 +34,58 @@ def test_a_missing_library_names_its_extra() -> None:
         raise missing
     assert str(caught.value) == "a test needs google.protobuf: pip install 'opsdk[etcd]', or wait"
     assert caught.value.__cause__ is missing
+
+
+def unguarded_imports() -> list[str]:
+    """Return each import of an extra's library outside of ``with RequiredExtra``; opsdk.cli has one guard for all."""
+    root = Path(__file__).parents[1]
+    libraries = {module for modules in EXTRA_MODULES.values() for module in modules} - {"google", "pydantic"}
+    places = []
+    for path in sorted((root / "opsdk").rglob("*.py")):
+        if path.is_relative_to(root / "opsdk/cli"):
+            continue
+        guarded: set[ast.AST] = set()
+        for node in ast.walk(tree := ast.parse(path.read_text())):
+            is_guard = isinstance(node, ast.With) and "RequiredExtra(" in ast.unparse(node.items[0])
+            if is_guard or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+                guarded |= set(ast.walk(node))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            if node not in guarded and any(name.partition(".")[0] in libraries for name in names):
+                places.append(f"{path.relative_to(root)}:{node.lineno}")
+    return places
+
+
+def test_each_import_of_a_library_of_an_extra_is_guarded() -> None:
+    """An installation without the extra gets one sentence from `RequiredExtra`, never a bare ModuleNotFoundError."""
+    assert unguarded_imports() == []
+
+
+@pytest.mark.parametrize(
+    ("library", "statement", "message"),
+    [
+        (
+            "re2",
+            "from opsdk.cel.regex import find; find('a', 'a')",
+            "a regular expression of RE2 needs re2: {apiserver}",
+        ),
+        ("jinja2", "import opsdk.norman.web.page", "the web page of norman needs jinja2: {norman}"),
+        ("sqlalchemy", "import opsdk.norman.stores.sql", "a store on SQL needs sqlalchemy: {norman-sql}"),
+        ("cryptography", "import envtest.plane.certificates", "the local API server needs cryptography: {envtest}"),
+        (
+            "watchfiles",
+            "import typer; from opsdk.cli.app import app; typer.main.get_command(app).load('dev')",
+            "opsdk dev needs watchfiles: {cli}",
+        ),
+    ],
+)
+def test_a_hidden_library_is_one_sentence(library: str, statement: str, message: str) -> None:
+    """The last line of the error says what to install."""
+    code = f"import sys; sys.modules[{library!r}] = None; {statement}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    text = re.sub(r"\{(.*)\}", r"pip install 'opsdk[\1]'", message)
+    assert run.stderr.splitlines()[-1] == f"opsdk.errors.ConfigError: {text}"
 
 
 @pytest.mark.parametrize(

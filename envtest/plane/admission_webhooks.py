@@ -28,6 +28,7 @@ from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClien
 from opsdk.structured_merge.value import JsonObject
 
 GROUP = "admissionregistration.k8s.io"
+ADDRESS_ANNOTATION = "envtest.opsdk.dev/address"
 
 
 class WebhookPlane(Protocol):
@@ -103,7 +104,11 @@ class Versions:
 
 
 class ServiceResolver:
-    """Resolves a Service to one of its endpoints, else to its cluster IP."""
+    """Resolves a Service to the address in its annotation, else to one of its endpoints, else to its cluster IP.
+
+    Simulated pods serve nothing, so a program that serves a Service on this machine names its ``HOST:PORT`` in the
+    annotation `ADDRESS_ANNOTATION`.
+    """
 
     def __init__(self, stores: Mapping[str, LocalStore]) -> None:
         self._stores = stores
@@ -115,9 +120,14 @@ class ServiceResolver:
         """See `opsdk.apiserver.webhook_client.client.Resolve`."""
         store = self._stores["/services"]
         try:
-            spec: JsonObject = store.storage.get_now(store.key(namespace, name)).get("spec") or {}
+            service = store.storage.get_now(store.key(namespace, name))
         except KeyNotFoundError:
             raise WebhookCallError(f'service "{name}" not found') from None
+        annotations: JsonObject = service["metadata"].get("annotations") or {}
+        host, _, number = str(annotations.get(ADDRESS_ANNOTATION, "")).rpartition(":")
+        if host and number.isdecimal():
+            return host, int(number)
+        spec: JsonObject = service.get("spec") or {}
         if spec.get("type") == "ExternalName":
             return str(spec.get("externalName", "")), port
         port_entry = next((p for p in spec.get("ports") or () if p.get("port") == port), None)

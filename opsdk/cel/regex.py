@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from opsdk.errors import UsageError
+from opsdk.extras import RequiredExtra
 
 
 class Pattern(Protocol):
@@ -43,7 +44,8 @@ def compile_regex(pattern: str) -> Pattern:
     >>> bool(compile_regex("^a+$").search("aaa"))
     True
     """
-    import re2  # noqa: PLC0415 - slow to import and rarely needed
+    with RequiredExtra("apiserver", "a regular expression of RE2"):
+        import re2  # noqa: PLC0415 - slow to import and rarely needed
 
     options = re2.Options()
     options.log_errors = False

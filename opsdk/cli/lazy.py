@@ -9,10 +9,13 @@ import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from opsdk.extras import RequiredExtra
 
 # What Rich takes for a style tag, such as the list of extras in ``opsdk[cli]``: rich.markup.RE_TAGS.
 _MARKUP_TAG = re.compile(r"(\\*)(\[[a-z#/@][^\[]*?\])")
@@ -58,9 +61,14 @@ class LazyGroup(TyperGroup):
         module, _, attribute = lazy.target.partition(":")
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
         single.command(name, help=lazy.help or None, epilog=lazy.epilog or None)(
-            getattr(importlib.import_module(module), attribute)
+            getattr(_import(module, name), attribute)
         )
         return _without_markup(typer.main.get_command(single))
+
+
+def _import(module: str, name: str) -> ModuleType:
+    with RequiredExtra("cli", f"opsdk {name}"):
+        return importlib.import_module(module)
 
 
 def literal(text: str) -> str:

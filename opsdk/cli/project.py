@@ -82,3 +82,12 @@ def current_project() -> Project:
             "no project found in this folder or above: run opsdk init, or add [tool.opsdk] to pyproject.toml"
         )
     return project
+
+
+def operator_namespace(project: Project | None, operator: str) -> str:
+    """Return the namespace of an operator in the generated manifests.
+
+    >>> operator_namespace(None, "website")
+    'website-system'
+    """
+    return (project.namespace if project is not None else "") or f"{operator}-system"

@@ -194,5 +194,5 @@ def _left_out(path: Path, names: Sequence[str]) -> str:
     """Return the warning about files that are not read; empty if there are none."""
     if not names:
         return ""
-    shown = ", ".join(names[:_MAX_SHOWN]) + (f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else "")
-    return f"files of {path} are left out: {shown}: the name of a kubeconfig ends in {', '.join(_SUFFIXES)}"
+    listed = ", ".join(names[:_MAX_SHOWN]) + (f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else "")
+    return f"files of {path} are left out: {listed}: the name of a kubeconfig ends in {', '.join(_SUFFIXES)}"

@@ -22,18 +22,21 @@ _FIELD_OWNER = "opsdk-webhooks"
 _VALIDITY = 20 * 365 * 86400.0
 
 
-def with_local_webhooks(operator: Operator, *, namespace: str, port: int = 0) -> OperatorOptions:
+def with_local_webhooks(operator: Operator, *, namespace: str, port: int = 0, service: str = "") -> OperatorOptions:
     """Return the operator's options with a webhook server that a local API server can call.
 
     Args:
         operator: it declares webhooks.
-        namespace: of the Secret with the certificates.
+        namespace: of the Secret with the certificates, and of the Service.
         port: on the loopback interface; 0 selects a free one.
+        service: the API server calls this Service, which must lead to the port, see `local_address`; empty for the URL
+            of the port.
     """
     port = port or free_port()
     secret = f"{operator.name}-local-webhooks"
     certificates = SelfSigned(
-        url=f"https://{_HOST}:{port}",
+        service=service,
+        url="" if service else f"https://{_HOST}:{port}",
         secret_name=secret,
         namespace=namespace,
         validity=_VALIDITY,
@@ -41,6 +44,11 @@ def with_local_webhooks(operator: Operator, *, namespace: str, port: int = 0) ->
     )
     webhook = WebhookServerOptions(host=_HOST, port=port, certificates=certificates)
     return replace(operator.options, webhook=webhook)
+
+
+def local_address(port: int) -> dict[str, str]:
+    """Return the annotation with which envtest's API server calls a Service at a port of the loopback interface."""
+    return {"envtest.opsdk.dev/address": f"{_HOST}:{port}"}
 
 
 async def install_configurations(client: Client, operator: Operator) -> None:

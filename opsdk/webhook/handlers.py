@@ -268,8 +268,8 @@ def _decode(tree: JsonObject | None, kind: Kind[T], *, new: bool) -> T:
         # Mutating webhooks run before schema validation, so the client gets this error instead of the schema's.
         if new and (causes := _schema_causes(tree, kind, error)):
             name = str((tree.get("metadata") or {}).get("name") or "")
-            denial = api_errors.invalid(kind.name, kind.gvk.group, name, causes)
-            raise AdmissionDeniedError(denial.message, reason="Invalid", causes=causes) from error
+            # With kind and name in the details: kubectl prints "The request is invalid" without them.
+            raise api_errors.invalid(kind.name, kind.gvk.group, name, causes) from error
         raise BadRequestError(str(error)) from error
 
 

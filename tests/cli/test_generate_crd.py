@@ -179,10 +179,10 @@ def test_a_class_that_is_no_kind_has_its_place(
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the regular expressions of opsdk[envtest] the error says what to install."""
+    """Without the regular expressions of opsdk[apiserver] the error says what to install."""
     monkeypatch.setitem(sys.modules, "re2", None)
     compile_regex.cache_clear()
-    with pytest.raises(ConfigError, match=r"needs re2: pip install 'opsdk\[envtest\]'$"):
+    with pytest.raises(ConfigError, match=r"needs re2: pip install 'opsdk\[apiserver\]'$"):
         definitions.definitions_of([kind_with(Strings)])
 
 

@@ -138,6 +138,48 @@ def test_the_container_runs_the_package_without_root(packages: Path) -> None:
     assert deployment["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == 65532
 
 
+def test_the_kubeconfig_of_dev_does_not_enter_the_build(packages: Path) -> None:
+    """Both ignore files name .opsdk, where opsdk dev writes an administrator's kubeconfig; an own file is kept."""
+    own = packages.parent / ".dockerignore"
+    for path in (own, packages / "Containerfile.dockerignore"):
+        assert {".opsdk", "**/kubeconfig", ".git"} <= set(path.read_text().splitlines())
+    own.write_text("mine\n")
+    assert main(["package"]) == 0
+    assert own.read_text() == "mine\n"
+
+
+def test_the_base_image_can_be_pinned(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both stages use --base-image; a text that is not the name of an image is refused."""
+    pinned = f"registry.example.com/python@sha256:{'0' * 64}"
+    assert main(["package", "--base-image", pinned]) == 0
+    lines = (packages / "Containerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("FROM ")] == [f"FROM {pinned} AS build", f"FROM {pinned}"]
+    for wrong in ("python 3", "a\nRUN true", ""):
+        assert main(["package", "--base-image", wrong]) == 1
+        assert "write NAME:TAG or NAME@sha256:DIGEST" in capsys.readouterr().err
+
+
+def test_a_lock_file_is_installed_with_hashes(packages: Path) -> None:
+    """Without requirements.lock, the Containerfile has the command that writes one."""
+    assert (
+        "uv pip compile --generate-hashes pyproject.toml -o requirements.lock"
+        in (packages / "Containerfile").read_text()
+    )
+    (packages.parent / "requirements.lock").write_text("")
+    assert main(["package"]) == 0
+    text = (packages / "Containerfile").read_text()
+    assert "--require-hashes -r requirements.lock" in text
+    assert "--no-deps ." in text
+
+
+def test_metrics_are_open_to_labelled_namespaces_only(packages: Path) -> None:
+    """The port of the webhooks is open to the API server, which a selector cannot name."""
+    (policy,) = [o for o in documents(packages / "install.yaml") if o["kind"] == "NetworkPolicy"]
+    rules = {rule["ports"][0]["port"]: rule.get("from") for rule in policy["spec"]["ingress"]}
+    assert rules[8443] == [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}]
+    assert rules.get(9443) is None
+
+
 def test_an_edited_file_is_kept(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second run overwrites what nobody edited; one edited file keeps all as they are, until --force."""
     assert main(["package"]) == 0

@@ -47,6 +47,22 @@ def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
             command = ["kubectl", "apply", "-f", "-"]
             denied = subprocess.run(command, input=empty, env=environment, capture_output=True, text=True, check=False)
             assert "spec.text: Invalid value" in denied.stderr, denied.stderr
+            # The generated manifests are applied over what dev installed, and its webhooks are still called.
+            subprocess.run([*OPSDK, "generate", "all"], cwd=project, check=True)
+            for options in ([], ["--server-side"]):
+                applied = subprocess.run(
+                    ["kubectl", "apply", *options, "-k", "config"],
+                    cwd=project,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+                assert applied.returncode == 0, applied.stderr
+                denied = subprocess.run(
+                    command, input=empty, env=environment, capture_output=True, text=True, check=False
+                )
+                assert "spec.text: Invalid value" in denied.stderr, denied.stderr
             source = project / "demo/widget.py"
             good = source.read_text().replace("widget.spec.text}", 'widget.spec.text + "!"}')
             source.write_text(good)

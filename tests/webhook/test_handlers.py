@@ -269,6 +269,8 @@ async def test_the_denial_equals_that_of_the_server(k8s_env: Environment) -> Non
             response = await DefaulterHandler(Bounded, lambda _, __: None).handle(request(object=tree))
             assert response.message == error.value.message
             assert list(response.causes) == list(error.value.details.causes)
+            details = error.value.details
+            assert response.details == {"name": details.name, "group": details.group, "kind": details.kind}
 
 
 @pytest.mark.parametrize(("spec", "decodes"), [({"size": 6}, True), ({"color": "green"}, False)])

@@ -11,6 +11,7 @@ from functools import lru_cache
 from opsdk.apiserver.auth.certificate_chains import ChainVerifier
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
+from opsdk.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 
 _UID = "1.3.6.1.4.1.57683.2"
@@ -41,8 +42,9 @@ class CertificateAuthenticator:
 @lru_cache(maxsize=256)
 def user_of_certificate(der: bytes) -> User | None:
     """Return the user of a client certificate; None without a common name."""
-    from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
-    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+    with RequiredExtra("apiserver", "a client certificate"):
+        from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
+        from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     subject = x509.load_der_x509_certificate(der).subject
     names = [str(a.value) for a in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from opsdk.apiserver.auth.signing_keys import RSA, PrivateKey, PublicKey, read_private, read_public
 from opsdk.errors import UnauthorizedError
+from opsdk.extras import RequiredExtra
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 if TYPE_CHECKING:
@@ -134,13 +135,15 @@ def _generated() -> RSAPrivateKey:
 
 
 def _new() -> RSAPrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - takes long to load
+    with RequiredExtra("apiserver", "a signed token"):
+        from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: PLC0415 - takes long to load
 
     return rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
 
 
 def _load_or_create(path: Path) -> PrivateKey:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
+    with RequiredExtra("apiserver", "a signed token"):
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
 
     if path.exists():
         return read_private(path)

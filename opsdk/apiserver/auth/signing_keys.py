@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from opsdk.apiserver.pem import pem_blocks
 from opsdk.errors import ConfigError
+from opsdk.extras import RequiredExtra
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -30,8 +31,9 @@ _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 @cache
 def _jws() -> PyJWS:
     """PyJWT's signer and verifier, with the algorithms of service account tokens."""
-    from jwt.algorithms import RSAAlgorithm  # noqa: PLC0415 - takes long to load
-    from jwt.api_jws import PyJWS  # noqa: PLC0415
+    with RequiredExtra("apiserver", "a signed token"):
+        from jwt.algorithms import RSAAlgorithm  # noqa: PLC0415 - takes long to load
+        from jwt.api_jws import PyJWS  # noqa: PLC0415
 
     class AnySize(RSAAlgorithm):
         """Accepts short keys without a warning, as kube-apiserver does."""
@@ -42,6 +44,13 @@ def _jws() -> PyJWS:
     jws = PyJWS(algorithms=[*_CURVES.values()])
     jws.register_algorithm(RSA, AnySize(AnySize.SHA256))
     return jws
+
+
+@cache
+def _token_error() -> type[Exception]:
+    with RequiredExtra("apiserver", "a signed token"):
+        from jwt.exceptions import PyJWTError  # noqa: PLC0415 - as above
+    return PyJWTError
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,9 @@ class PublicKey:
     @cached_property
     def key_id(self) -> str:
         """The ``kid``: a hash of the key."""
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
-        from jwt.utils import base64url_encode  # noqa: PLC0415
+        with RequiredExtra("apiserver", "a signed token"):
+            from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
+            from jwt.utils import base64url_encode  # noqa: PLC0415
 
         raw = self.key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return base64url_encode(hashlib.sha256(raw).digest()).decode()
@@ -73,12 +83,10 @@ class PublicKey:
 
     def payload(self, token: str) -> bytes | None:
         """Return the payload of a token that this key signed, else None."""
-        from jwt.exceptions import PyJWTError  # noqa: PLC0415 - as above
-
         try:
             # The key determines the algorithm, not the token.
             payload: bytes = _jws().decode(token, self.key, [self.algorithm])
-        except (PyJWTError, ValueError):
+        except (_token_error(), ValueError):
             return None
         return payload
 
@@ -102,7 +110,8 @@ class PrivateKey:
 
 def read_private(path: Path) -> PrivateKey:
     """Read a private key from a PEM file. Raises `ConfigError`."""
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
+    with RequiredExtra("apiserver", "a signed token"):
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
 
     try:
         key = serialization.load_pem_private_key(_pem(path), password=None)
@@ -113,8 +122,9 @@ def read_private(path: Path) -> PrivateKey:
 
 def read_public(path: Path) -> list[PublicKey]:
     """Read the keys of a PEM file: public keys, certificates or private keys. Raises `ConfigError`."""
-    from cryptography import x509  # noqa: PLC0415 - as above
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    with RequiredExtra("apiserver", "a signed token"):
+        from cryptography import x509  # noqa: PLC0415 - as above
+        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
     keys = []
     for name, _, block in pem_blocks(_pem(path)):
@@ -145,7 +155,8 @@ def _pem(path: Path) -> bytes:
 
 def _usable(key: Any, path: Path) -> Any:
     """Return the key. Raises `ConfigError` if its type cannot sign tokens."""
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - as above
+    with RequiredExtra("apiserver", "a signed token"):
+        from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - as above
 
     if isinstance(key, (rsa.RSAPrivateKey, rsa.RSAPublicKey)):
         return key

@@ -28,7 +28,7 @@ from opsdk.cli.dev.console import render, view_of
 from opsdk.cli.dev.reload import imported_again
 from opsdk.cli.dev.session import DevSession, Reload
 from opsdk.cli.loading import load_operator, operator_reference
-from opsdk.cli.project import find_project
+from opsdk.cli.project import find_project, operator_namespace
 from opsdk.errors import UsageError
 from opsdk.manager.process import run_program
 from opsdk.manager.signals import stop_on_signals
@@ -91,6 +91,7 @@ def dev(
             load_config(kubeconfig=kubeconfig),
             partial(_load, reference, folder),
             webhook_port=webhook_port,
+            service_namespace=None if cluster else partial(operator_namespace, project),
             debug_port=port,
         )
         program = _Program(session, folder, console, title=title, live=live)

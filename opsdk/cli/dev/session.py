@@ -11,19 +11,25 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
+from opsdk.api.core.v1 import Namespace, Service, ServicePort, ServiceSpec
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
 from opsdk.cli.loading import place_of
+from opsdk.cli.package.deployment import webhook_service_name
+from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
 from opsdk.errors import OpsdkError, UsageError
 from opsdk.rest.config import Config
 from opsdk.testing.definitions import install_definitions
-from opsdk.testing.webhooks import install_configurations, with_local_webhooks
+from opsdk.testing.webhooks import install_configurations, local_address, with_local_webhooks
 
 log = logging.getLogger("opsdk.dev")
 
 # Seconds for active reconciles to finish before new code runs.
 _STOP_SECONDS = 2.0
+_FIELD_OWNER = "opsdk-dev"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,8 @@ class DevSession(Closing):
         config: address and credentials.
         load: imports and returns a new operator; called for each reload.
         webhook_port: where webhooks are served on this machine.
+        service_namespace: returns, by the operator's name, the namespace of the Service through which the API server
+            calls the webhooks, as in the generated manifests; None for a URL.
         debug_port: where the debug pages are served on this machine, unless the operator has an address for them; 0
             for none.
 
@@ -88,7 +96,13 @@ class DevSession(Closing):
     """
 
     def __init__(
-        self, config: Config, load: Callable[[], Operator], *, webhook_port: int = 9443, debug_port: int = 0
+        self,
+        config: Config,
+        load: Callable[[], Operator],
+        *,
+        webhook_port: int = 9443,
+        service_namespace: Callable[[str], str] | None = None,
+        debug_port: int = 0,
     ) -> None:
         self.config = config
         self.operator: Operator | None = None
@@ -96,6 +110,7 @@ class DevSession(Closing):
         self.reloads = 0
         self._load = load
         self._webhook_port = webhook_port
+        self._service_namespace = service_namespace
         self._debug_port = debug_port
         self._journal: Journal | None = None
         self._running: _RunningCluster | None = None
@@ -115,9 +130,7 @@ class DevSession(Closing):
         try:
             operator = self._load()
             if operator.has_webhooks:
-                operator.options = with_local_webhooks(
-                    operator, namespace=self.config.namespace, port=self._webhook_port
-                )
+                operator.options = self._with_webhooks(operator)
             manager = operator.options.manager
             if self._debug_port and not manager.debug_bind_address:
                 manager = replace(manager, debug_bind_address=f"127.0.0.1:{self._debug_port}")
@@ -160,6 +173,7 @@ class DevSession(Closing):
         """
         try:
             changed = await install_definitions(running.cluster.uncached, operator.definitions())
+            await self._install_service(running.cluster.uncached, operator)
             await install_configurations(running.cluster.uncached, operator)
             try:
                 operator.prepare(self.config, cluster=running.cluster)
@@ -172,6 +186,31 @@ class DevSession(Closing):
                 await running.aclose()
             raise
         return list(changed)
+
+    def _with_webhooks(self, operator: Operator) -> OperatorOptions:
+        if self._service_namespace is None:
+            return with_local_webhooks(operator, namespace=self.config.namespace, port=self._webhook_port)
+        certificates = operator.options.webhook.certificates
+        service = (certificates.service if certificates is not None else "") or webhook_service_name(operator.name)
+        namespace = (certificates.namespace if certificates is not None else "") or self._service_namespace(
+            operator.name
+        )
+        return with_local_webhooks(operator, namespace=namespace, port=self._webhook_port, service=service)
+
+    async def _install_service(self, client: Client, operator: Operator) -> None:
+        """Apply the Service of the webhooks and its namespace.
+
+        The configurations then equal those of the generated manifests, which ``kubectl apply`` merges into them: an API
+        server refuses a configuration with both a URL and a Service.
+        """
+        certificates = operator.options.webhook.certificates
+        if not operator.has_webhooks or certificates is None or not certificates.service:
+            return
+        name, namespace = certificates.service, certificates.namespace
+        port = ServicePort(name="https", port=443, target_port="webhooks", protocol="TCP")
+        meta = ObjectMeta(name=name, namespace=namespace, annotations=local_address(self._webhook_port))
+        await client.apply(Namespace(metadata=ObjectMeta(name=namespace)), field_owner=_FIELD_OWNER, force=True)
+        await client.apply(Service(metadata=meta, spec=ServiceSpec(ports=[port])), field_owner=_FIELD_OWNER, force=True)
 
     async def _open(self, operator: Operator) -> _RunningCluster:
         """Return a cluster with the options and the scheme of an operator; they hold for all code that runs on it."""

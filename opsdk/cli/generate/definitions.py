@@ -13,7 +13,6 @@ from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.builder.manifests import operator_definitions
 from opsdk.cli.loading import load
 from opsdk.errors import UsageError
-from opsdk.extras import RequiredExtra
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject
 
@@ -60,8 +59,7 @@ def definitions_of(classes: Sequence[type[TypedObject]]) -> Sequence[JsonObject]
 def _check_version(name: str, version: JsonObject) -> None:
     has_status = "status" in version.get("subresources", {})
     schema = version["schema"]["openAPIV3Schema"]
-    with RequiredExtra("envtest", f"the check of {name}"):
-        errors = check_structural(schema, FieldPath(version["name"]), has_status=has_status)
+    errors = check_structural(schema, FieldPath(version["name"]), has_status=has_status)
     if errors:
         raise UsageError(f"{name} is not valid:\n" + "\n".join(f"  {error}" for error in errors))
 

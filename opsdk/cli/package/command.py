@@ -12,16 +12,16 @@ from msgspec.structs import replace
 from opsdk.api.rbac.v1 import PolicyRule
 from opsdk.apimachinery.model import to_builtins
 from opsdk.builder.operator import Operator
-from opsdk.cli.generate.files import check_files, with_hash, write_all
+from opsdk.cli.generate.files import check_files, with_hash, write_all, write_generated
 from opsdk.cli.generate.rbac import rules_of
 from opsdk.cli.loading import load_operator
 from opsdk.cli.output import Output, OutputFormat
 from opsdk.cli.package.bundle import bundle_files
-from opsdk.cli.package.containerfile import containerfile
+from opsdk.cli.package.containerfile import BASE_IMAGE, IGNORED_FILES, LOCK_FILE, containerfile
 from opsdk.cli.package.deployment import FLAGS, Workload, webhook_flags
 from opsdk.cli.package.helm import chart_files
 from opsdk.cli.package.tree import config_files, to_yaml
-from opsdk.cli.project import Project, current_project
+from opsdk.cli.project import Project, current_project, operator_namespace
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.manifests import manifests as rbac_manifests
@@ -76,6 +76,9 @@ def webhooks() -> None:
 def package(
     *,
     folder: Annotated[Path, typer.Option(metavar="FOLDER", help="output folder")] = Path("dist"),
+    base_image: Annotated[
+        str, typer.Option(metavar="IMAGE", help="base image; NAME@sha256:DIGEST pins it")
+    ] = BASE_IMAGE,
     force: Annotated[bool, typer.Option("--force", help="overwrite edited files")] = False,
     output: Output = OutputFormat.TEXT,
 ) -> None:
@@ -96,7 +99,14 @@ def package(
             f"{parts.project.folder / 'pyproject.toml'} has no version, which the Helm chart and the OLM bundle need"
         )
     files = {
-        "Containerfile": containerfile(workload.image, workload.package),
+        "Containerfile": containerfile(
+            workload.image,
+            workload.package,
+            base_image=base_image,
+            locked=(parts.project.folder / LOCK_FILE).is_file(),
+        ),
+        # Docker's BuildKit and buildah prefer it to the .dockerignore of the project.
+        "Containerfile.dockerignore": IGNORED_FILES,
         "install.yaml": whole,
         **{f"kustomize/{path}": text for path, text in config.items()},
         **{
@@ -105,13 +115,18 @@ def package(
         },
         **{f"bundle/{path}": text for path, text in bundle_files(workload, definitions, rules, version).items()},
     }
+    ignore_file = parts.project.folder / ".dockerignore"
+    if not ignore_file.exists():
+        write_generated(ignore_file, IGNORED_FILES, command="opsdk package")
+        if output is OutputFormat.TEXT:
+            print("wrote .dockerignore")
     write_all(folder, files, command="opsdk package", output=output, force=force)
 
 
 def _package_inputs() -> _PackageInputs:
     project = current_project()
     operator = load_operator("")
-    namespace = project.namespace or f"{operator.name}-system"
+    namespace = operator_namespace(project, operator.name)
     flags = (*FLAGS, *(webhook_flags(operator.name) if operator.has_webhooks else ()))
     rules = rules_of(operator, namespace, flags)
     client_config = None

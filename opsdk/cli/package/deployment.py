@@ -12,6 +12,8 @@ from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
 HEALTH_PORT, METRICS_PORT, WEBHOOK_PORT = 8081, 8443, 9443
+METRICS_NAMESPACES = {"metrics": "enabled"}
+"""Labels of the namespaces whose pods may read the metrics."""
 FLAGS = (
     "leader-elect",
     f"health-probe-bind-address=:{HEALTH_PORT}",
@@ -24,7 +26,12 @@ FLAGS = (
 
 def webhook_flags(name: str) -> tuple[str, ...]:
     """Return the flags of an operator with webhooks: it issues certificates for their Service."""
-    return (f"webhook-service={name}-webhooks",)
+    return (f"webhook-service={webhook_service_name(name)}",)
+
+
+def webhook_service_name(name: str) -> str:
+    """Return the name of the Service of an operator's webhooks."""
+    return f"{name}-webhooks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +123,9 @@ def metrics_service(workload: Workload) -> JsonObject:
 
 def webhook_service(workload: Workload) -> JsonObject:
     """Return the Service of the webhooks."""
-    return _service(workload, f"{workload.name}-webhooks", {"name": "https", "port": 443, "targetPort": "webhooks"})
+    return _service(
+        workload, webhook_service_name(workload.name), {"name": "https", "port": 443, "targetPort": "webhooks"}
+    )
 
 
 def service_monitor(workload: Workload) -> JsonObject:
@@ -148,8 +157,16 @@ def metrics_reader(workload: Workload) -> JsonObject:
 
 
 def network_policy(workload: Workload) -> JsonObject:
-    """Return the NetworkPolicy: only metrics and webhooks are reachable. Kubelets reach the probes in any case."""
-    ports = [METRICS_PORT, WEBHOOK_PORT] if workload.webhooks else [METRICS_PORT]
+    """Return the NetworkPolicy: only metrics and webhooks are reachable. Kubelets reach the probes in any case.
+
+    Metrics are open to pods of namespaces with the label ``metrics: enabled``, as kubebuilder's are. Webhooks are open
+    to every address, because the API server has no selector.
+    """
+    metrics: JsonObject = {
+        "from": [{"namespaceSelector": {"matchLabels": METRICS_NAMESPACES}}],
+        "ports": [{"port": METRICS_PORT, "protocol": "TCP"}],
+    }
+    webhooks: list[JsonObject] = [{"ports": [{"port": WEBHOOK_PORT, "protocol": "TCP"}]}] if workload.webhooks else []
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -157,7 +174,7 @@ def network_policy(workload: Workload) -> JsonObject:
         "spec": {
             "podSelector": {"matchLabels": workload.labels},
             "policyTypes": ["Ingress"],
-            "ingress": [{"ports": [{"port": port, "protocol": "TCP"} for port in ports]}],
+            "ingress": [metrics, *webhooks],
         },
     }
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from opsdk.errors import BadRequestError, ConnectionLostError, ForbiddenError
+from opsdk.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import UpgradeResponse
 from opsdk.http.server.upgrade import UpgradedStream
@@ -65,7 +66,8 @@ class WebSocket:
     """Messages in both directions: text as `str`, binary as `bytes`. Pings get a response while `receive` runs."""
 
     def __init__(self, stream: UpgradedStream) -> None:
-        from websockets.protocol import OPEN, SERVER, Protocol  # noqa: PLC0415 - start-up time: slow import, rarely needed
+        with RequiredExtra("apiserver", "a WebSocket"):
+            from websockets.protocol import OPEN, SERVER, Protocol  # noqa: PLC0415 - start-up time: slow import, rarely needed
 
         self._stream = stream
         self._protocol = Protocol(SERVER, state=OPEN, max_size=MAX_MESSAGE_BYTES)
@@ -93,7 +95,8 @@ class WebSocket:
         return self._messages.popleft()
 
     def _receive_frames(self) -> None:
-        from websockets.frames import Frame, Opcode  # noqa: PLC0415 - as above
+        with RequiredExtra("apiserver", "a WebSocket"):
+            from websockets.frames import Frame, Opcode  # noqa: PLC0415 - as above
 
         for frame in self._protocol.events_received():
             assert isinstance(frame, Frame)  # requests and answers come before the upgrade
@@ -121,7 +124,8 @@ class WebSocket:
         Raises:
             ConnectionLostError: the socket is closed.
         """
-        from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
+        with RequiredExtra("apiserver", "a WebSocket"):
+            from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
 
         try:
             if isinstance(message, str):
@@ -134,7 +138,8 @@ class WebSocket:
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
         """Send a close frame. Idempotent; no error if the client has disconnected."""
-        from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
+        with RequiredExtra("apiserver", "a WebSocket"):
+            from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
 
         try:
             self._protocol.send_close(code, reason)

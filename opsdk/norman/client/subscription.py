@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 import msgspec
 
 from opsdk.errors import CodecError, ConnectionLostError, NormanError
+from opsdk.extras import RequiredExtra
 from opsdk.rest.config import Config
 from opsdk.rest.request import RestRequest
 from opsdk.rest.tls import TlsContexts
@@ -43,8 +44,9 @@ async def frames(config: Config, request: RestRequest, headers: Mapping[str, str
     """
     import asyncio  # noqa: PLC0415 - with the library below
 
-    from websockets.asyncio.client import connect  # noqa: PLC0415 - start-up time: slow import, rarely needed
-    from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
+    with RequiredExtra("norman", "a subscription"):
+        from websockets.asyncio.client import connect  # noqa: PLC0415 - start-up time: slow import, rarely needed
+        from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException  # noqa: PLC0415 - as above
 
     endpoint = config.endpoint
     secure = endpoint.scheme == "https"

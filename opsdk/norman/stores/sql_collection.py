@@ -11,8 +11,8 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select, text, update
 
+from opsdk.extras import RequiredExtra
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import PageMarkers, QueryOptions, ResourceEventType
 from opsdk.norman.query import apply_query
@@ -20,6 +20,10 @@ from opsdk.norman.stores.sql_query import Anchor, Query, SqlSelection
 from opsdk.norman.stores.sql_tables import changes, collections, digests, fields, objects, order_keys
 from opsdk.norman.stores.sql_values import MAX_ELEMENTS, count_elements, encode_text, field_values
 from opsdk.structured_merge.value import JsonObject
+
+with RequiredExtra("norman-sql", "a store on SQL"):
+    from sqlalchemy import Connection, Row, delete, insert, select, text, update
+
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-
 from opsdk.errors import NormanError
+from opsdk.extras import RequiredExtra
 from opsdk.norman.codes import ErrorCode
+
+with RequiredExtra("norman-sql", "a store on SQL"):
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+    from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
 
 _UNKNOWN_OUTCOME = "the write may have been stored: read the object, then try again"
 

@@ -10,11 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import ColumnElement, FromClause, Select, and_, exists, false, func, literal, select, true
 
+from opsdk.extras import RequiredExtra
 from opsdk.norman.model import Modifier, QueryCondition, QueryOptions, Sort, SortOrder
 from opsdk.norman.stores.sql_tables import digests, objects, order_keys
 from opsdk.norman.stores.sql_values import NULL_KEY, digest_of, encode_text
+
+with RequiredExtra("norman-sql", "a store on SQL"):
+    from sqlalchemy import ColumnElement, FromClause, Select, and_, exists, false, func, literal, select, true
+
 
 Query: TypeAlias = Select[*tuple[Any, ...]]
 Expression: TypeAlias = ColumnElement[Any]

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    UniqueConstraint,
-    text,
-)
+from opsdk.extras import RequiredExtra
+
+with RequiredExtra("norman-sql", "a store on SQL"):
+    from sqlalchemy import (
+        BigInteger,
+        Column,
+        ForeignKey,
+        Index,
+        Integer,
+        LargeBinary,
+        MetaData,
+        String,
+        Table,
+        UniqueConstraint,
+        text,
+    )
+
 
 # SQLite generates numbers only for INTEGER keys, which have 64 bits.
 _NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")

@@ -9,9 +9,9 @@ from functools import lru_cache
 from importlib.resources import files
 from urllib.parse import quote, urlsplit
 
-import jinja2
 import msgspec
 
+from opsdk.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
 from opsdk.norman.access import is_allowed
@@ -36,6 +36,10 @@ from opsdk.norman.server.reading import read_body
 from opsdk.norman.tokens import login_cookie
 from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, inputs_of, to_yaml
 from opsdk.structured_merge.value import JsonObject
+
+with RequiredExtra("norman", "the web page of norman"):
+    import jinja2
+
 
 PREFIX = "/norman-ui/"
 """The path prefix of static files and the login."""
