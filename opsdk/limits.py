@@ -38,6 +38,7 @@ class Limits(Options, frozen=True, kw_only=True):
         inflated_slice_bytes: compressed data is inflated in slices of this size.
         inflated_bytes: from this size on, `inflated_ratio` counts.
         inflated_ratio: the most bytes that one compressed byte of a response may stand for. JSON has up to 50.
+        discovery_bytes: a discovery or OpenAPI document of an aggregated server.
         watch_object_bytes: one line of a watch; a longer one ends the watch.
     """
 
@@ -60,6 +61,7 @@ class Limits(Options, frozen=True, kw_only=True):
     inflated_slice_bytes: int = MIB
     inflated_bytes: int = 64 * MIB
     inflated_ratio: int = 200
+    discovery_bytes: int = 8 * MIB
     watch_object_bytes: int = 16 * MIB
 
 

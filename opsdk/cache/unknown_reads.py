@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.codec import peek_key
@@ -130,14 +130,17 @@ class UnknownReads:
             raise read.error
 
     def _start(self, target: ObjectKey | None, mark: UnknownMark) -> _Read:
-        read = self._reads[target] = _Read(mark)
-        request: Coroutine[Any, Any, None] = self._read_all(mark) if target is None else self._read_one(target, mark)
-        read.task = self._tasks.start(self._run(target, read, request), name="read own write")
+        read = _Read(mark)
+        try:
+            read.task = self._tasks.start(self._run(target, read), name="read own write")
+        except RuntimeError as error:
+            raise CacheError(f"the informer for {self._name} is closed") from error
+        self._reads[target] = read
         return read
 
-    async def _run(self, target: ObjectKey | None, read: _Read, request: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, target: ObjectKey | None, read: _Read) -> None:
         try:
-            await request
+            await (self._read_all(read.mark) if target is None else self._read_one(target, read.mark))
         except OpsdkError as error:
             read.error = error
         finally:

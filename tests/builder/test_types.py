@@ -26,12 +26,18 @@ from opsdk import (
     unstructured,
 )
 from opsdk.api.apps.v1 import Deployment, DeploymentStatus
-from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.api.rbac.v1 import Role
+from opsdk.apimachinery.kinds import metadata_only
+from opsdk.builder.arguments import OwnsSpec
 from opsdk.controller.status import StatusPatch
 from opsdk.lifecycle import ObjectSet, ObjectSetOptions
 from opsdk.rbac.rules import applies, patches_status, reads
 from opsdk.recipes import create_crds
 from opsdk.testing.eventually import eventually
+
+OWNED = [ConfigMap, Role]
+MIXED_OWNED = [ConfigMap, metadata_only(Secret), OwnsSpec(kind=Role)]
 
 
 class SiteStatus(Model):
@@ -155,6 +161,9 @@ def test_the_decorator_refuses_at_run_time_what_the_checker_refuses() -> None:
     assert operator.reconciler(Site)(of_sites) is of_sites
     assert operator.reconciler(Site)(of_requests) is of_requests
     assert operator.reconciler(Site)(SiteReconciler) is SiteReconciler
+    operator.reconciler(Site, owns=OWNED)(of_sites)
+    with pytest.raises(UsageError, match=r"write owns=\[ConfigMap\]"):
+        operator.reconciler(Site, owns=ConfigMap)  # type: ignore[call-overload]
     with pytest.raises(UsageError):
         operator.reconciler(Site)(of_config_maps)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"reconciler\(\) does not take own: it takes owns, watches"):

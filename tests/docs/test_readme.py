@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+
 import greeter
 from documentation import ROOT, blocks
 
@@ -26,3 +30,15 @@ async def test_the_test_in_the_readme_passes(k8s_env: Environment, k8s_client: C
     scope: JsonObject = {"greeter": greeter}
     exec(FILES["test_greeter.py"].text, scope)
     await scope["test_greeting"](k8s_env, k8s_client)
+
+
+def test_each_block_of_commands_starts_where_the_one_before_ends() -> None:
+    """The commands of the samples return to the clone, and the operator ends before its API server."""
+    commands = [line.strip() for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("    ")]
+    folder = Path("clone")
+    for line in commands[: commands.index("opsdk init demo && cd demo")]:
+        for target in re.findall(r"(?:^|&& )cd (\S+)", line):
+            folder = Path(os.path.normpath(folder / target))
+    assert folder == Path("clone")
+    ends = [line.partition("#")[0].strip() for line in commands if line.startswith("kill ")]
+    assert ends == ["kill %2; wait %2; kill %1"]

@@ -44,6 +44,7 @@ class AvailableConditionController(Closing):
     ) -> None:
         self._rounds = checks
         self._clock = clock
+        self._on_error = on_error
         self._tasks = TaskOwner("aggregator", on_error=on_error)
         self._touched: dict[str, asyncio.Event] = {}
         self._closed = False
@@ -65,10 +66,7 @@ class AvailableConditionController(Closing):
         try:
             while (remote := self._rounds.find(name)) is not None:
                 touched.clear()
-                verdict, tried = await self._rounds.judge(remote)
-                if self._rounds.find(name) is not None:
-                    await self._rounds.write(remote, verdict)
-                failing = tried and not verdict.is_available
+                failing = await self._sync(remote)
                 seconds = wait if failing else REFRESH
                 alarm = Alarm(self._clock, self._clock.now() + seconds)
                 waiting = asyncio.ensure_future(touched.wait())
@@ -81,6 +79,17 @@ class AvailableConditionController(Closing):
                 wait = min(wait * 2, REFRESH) if failing else _FIRST_RETRY
         finally:
             del self._touched[name]
+
+    async def _sync(self, remote: RemoteService) -> bool:
+        """Check and write the condition. Return whether to retry soon, also after an unexpected error."""
+        try:
+            verdict, tried = await self._rounds.judge(remote)
+            if self._rounds.find(remote.name) is not None:
+                await self._rounds.write(remote, verdict)
+        except Exception as error:  # noqa: BLE001 - it concerns one APIService, whose checks go on
+            self._on_error(remote.name, error)
+            return True
+        return tried and not verdict.is_available
 
     async def aclose(self) -> None:
         """Stop all tasks; idempotent."""

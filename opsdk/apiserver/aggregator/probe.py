@@ -6,25 +6,23 @@ Upstream: k8s.io/apiserver/pkg/endpoints/discovery/aggregated (v1.36).
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Final
 
 from msgspec.structs import replace
 
 from opsdk.apiserver.aggregator.api_services import PASSED, Availability, RemoteService
+from opsdk.apiserver.aggregator.documents import find_digest, find_version, from_resource_list, read_swagger
 from opsdk.apiserver.aggregator.proxy import AggregatorProxy, UnreachableError, user_headers
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments
-from opsdk.apiserver.endpoints.openapi.merge import filter_spec_by_paths
 from opsdk.apiserver.webhook_client.client import WebhookCallError
 from opsdk.apiserver.webhook_client.connection_pools import Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.errors import OpsdkError
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.limits import LIMITS
 
 TIMEOUT: Final = 5.0
 """Seconds for one response, as in kube-aggregator."""
-MAX_DOCUMENT: Final = 32 << 20
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 _ASKER = User(name="system:kube-aggregator", groups=(MASTERS,))
 
@@ -54,11 +52,10 @@ class Probe:
         groups = await self._document(place, "/apis", _AGGREGATED)
         index = await self._document(place, "/openapi/v3", "application/json")
         swagger = await self._document(place, "/openapi/v2", "application/json")
-        entry = (index.get("paths") or {}).get(remote.root.removeprefix("/")) or {}
         return PASSED, RemoteDocuments(
-            document=_find_version(groups, remote) or _from_resource_list(_tree(raw), remote),
-            digest=str(entry.get("serverRelativeURL") or "").partition("hash=")[2],
-            swagger=filter_spec_by_paths(swagger, remote.root) if swagger else None,
+            document=find_version(groups, remote) or from_resource_list(raw, remote),
+            digest=find_digest(index, remote),
+            swagger=read_swagger(swagger, remote),
         )
 
     async def _get(self, endpoint: Endpoint, path: str, accept: str) -> tuple[int, bytes]:
@@ -68,9 +65,11 @@ class Probe:
                 exchange = await self._proxy.request(endpoint, "GET", path, headers)
                 try:
                     pieces, size = [], 0
-                    while (piece := await exchange.read()) and size <= MAX_DOCUMENT:
+                    while piece := await exchange.read():
                         pieces.append(piece)
                         size += len(piece)
+                        if size > LIMITS.discovery_bytes:
+                            raise UnreachableError(f"the document has more than {LIMITS.discovery_bytes} bytes")
                     return exchange.status, b"".join(pieces)
                 finally:
                     await exchange.aclose()
@@ -79,25 +78,17 @@ class Probe:
         except (OpsdkError, ClientConfigError) as error:
             raise UnreachableError(str(error)) from error
 
-    async def _document(self, endpoint: Endpoint, path: str, accept: str) -> JsonObject:
+    async def _document(self, endpoint: Endpoint, path: str, accept: str) -> bytes:
         """Fetch a document; empty on failure."""
         try:
             status, raw = await self._get(endpoint, path, accept)
         except UnreachableError:
-            return {}
-        return _tree(raw) if status == 200 else {}
+            return b""
+        return raw if status == 200 else b""
 
 
 def _failed(message: str) -> Availability:
     return Availability("False", "FailedDiscoveryCheck", message)
-
-
-def _tree(raw: bytes) -> JsonObject:
-    try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def stale(version: str, documents: RemoteDocuments | None) -> RemoteDocuments:
@@ -105,40 +96,3 @@ def stale(version: str, documents: RemoteDocuments | None) -> RemoteDocuments:
     document = {"version": version} if documents is None else documents.document
     document_copy = {**document, "freshness": "Stale"}
     return RemoteDocuments(document=document_copy) if documents is None else replace(documents, document=document_copy)
-
-
-def _find_version(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
-    """Return the version's part of aggregated discovery, or None."""
-    for group in groups.get("items") or ():
-        if (group.get("metadata") or {}).get("name", "") == remote.group:
-            for version in group.get("versions") or ():
-                if version.get("version") == remote.version:
-                    return {**version, "freshness": "Current"}
-    return None
-
-
-def _from_resource_list(resources: JsonObject, remote: RemoteService) -> JsonObject:
-    """Build the version's part of aggregated discovery from an ``APIResourceList``."""
-    main: dict[str, JsonObject] = {}
-    for resource in resources.get("resources") or ():
-        name, _, subresource = str(resource.get("name", "")).partition("/")
-        kind = {
-            "group": resource.get("group") or remote.group,
-            "version": resource.get("version") or remote.version,
-            "kind": resource.get("kind", ""),
-        }
-        verbs: JsonValue = resource.get("verbs") or []
-        if subresource:
-            part = {"subresource": subresource, "responseKind": kind, "verbs": verbs}
-            main.setdefault(name, {"resource": name}).setdefault("subresources", []).append(part)
-            continue
-        main[name] = {
-            "resource": name,
-            "responseKind": kind,
-            "scope": "Namespaced" if resource.get("namespaced") else "Cluster",
-            "singularResource": resource.get("singularName", ""),
-            "verbs": verbs,
-            **{key: resource[key] for key in ("shortNames", "categories") if resource.get(key)},
-            **{key: value for key, value in main.get(name, {}).items() if key == "subresources"},
-        }
-    return {"version": remote.version, "resources": list(main.values()), "freshness": "Current"}

@@ -6,9 +6,10 @@ Upstream: k8s.io/kube-aggregator/pkg/apiserver/handler_proxy.go (v1.36).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from opsdk.apiserver.aggregator.api_services import RemoteService
@@ -19,15 +20,16 @@ from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, End
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.apiserver.webhook_client.go_errors import failure
 from opsdk.apiserver.webhook_client.in_process_upgrade import BidirectionalStream
-from opsdk.errors import OpsdkError
+from opsdk.errors import ApiError, OpsdkError
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import CutConnection, HttpResponse, StreamResponse, UpgradeResponse, text_response
 from opsdk.http.server.upgrade import UpgradedStream
+from opsdk.limits import KIB, LIMITS
 
-MAX_BODY = 32 << 20
-"""Largest forwarded request body in bytes; kube-apiserver accepts 3 MiB for objects."""
 SWITCHING = 101
+_SHORT_BODY = 64 * KIB
+"""Bytes of a request body that are sent on a pooled connection."""
 _SAFE = "/:@!$&'()*+,;=~-._"
 _PLAIN = "!#$&'*+^`|"
 _HOPS = frozenset(
@@ -36,6 +38,9 @@ _HOPS = frozenset(
 _OURS = frozenset({"host", "content-length", "authorization", "upgrade", "x-forwarded-for", *_HOPS})
 _NOT_BACK = frozenset({"content-length", "audit-id", "date", "upgrade", *_HOPS})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+Responding = TypeVar("Responding", bound=ResponseStream)
 
 
 class UnreachableError(Exception):
@@ -76,12 +81,30 @@ class AggregatorProxy:
     ) -> ResponseStream:
         """Send one request. Raises `UnreachableError` without a response, `ClientConfigError` for an invalid CA."""
         pairs = [("Host", endpoint.joined), *headers]
-        try:
-            return await self._lines.exchange(
-                endpoint, method, target, pairs, body, retry_if_closed=method in _SAFE_METHODS
+        retry_if_closed = method in _SAFE_METHODS
+        return await _reached(
+            endpoint, self._lines.exchange(endpoint, method, target, pairs, body, retry_if_closed=retry_if_closed)
+        )
+
+    async def _request_with_body(
+        self, endpoint: Endpoint, request: HttpRequest, target: str, headers: list[tuple[str, str]]
+    ) -> ResponseStream:
+        """Send a client's request: a short body on a pooled connection, another one as it arrives.
+
+        An application in this process gets the whole body at once, so that it is limited as an object is.
+        """
+        declared = request.header("content-length")
+        length = int(declared) if declared.isdigit() else 0
+        is_short = "transfer-encoding" not in request.headers and length <= _SHORT_BODY
+        if is_short or self._lines.inside(endpoint.authority):
+            body = await request.body(LIMITS.body_bytes)
+            return await self.request(endpoint, request.method, target, headers, body)
+        pairs = [("Host", endpoint.joined), *headers]
+        async with aclosing(request.chunks()) as chunks:
+            return await _reached(
+                endpoint,
+                self._lines.stream(endpoint, request.method, target, pairs, chunks, length=length or None),
             )
-        except OpsdkError as error:
-            raise UnreachableError(failure(error.__cause__ or error, endpoint.joined, endpoint.host)) from error
 
     async def pass_on(self, call: Call, remote: RemoteService) -> HttpResponse:
         """Forward a request and return the response."""
@@ -100,10 +123,7 @@ class AggregatorProxy:
                 request = call.http
                 upgrade_header = request.header("upgrade")
                 pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", upgrade_header)]
-                try:
-                    far = await self._lines.upgrade(place, request.method, target, pairs)
-                except OpsdkError as error:
-                    raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
+                far = await _reached(place, self._lines.upgrade(place, request.method, target, pairs))
                 if far.status != SWITCHING:
                     return await _response(far, request.method)
                 back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
@@ -111,14 +131,23 @@ class AggregatorProxy:
                 return UpgradeResponse(
                     SWITCHING, back, protocol=protocol, run=partial(_proxy_bytes, far), release=far.abort
                 )
-            body = await call.http.body(MAX_BODY)
-            exchange = await self.request(place, call.http.method, target, headers, body)
+            exchange = await self._request_with_body(place, call.http, target, headers)
         except ClientConfigError as error:
             return text_response(f"{error}\n", status=500)
         except UnreachableError as error:
             self._lost(remote)
             return _plain(f"error trying to reach service: {error}")
         return await _response(exchange, call.http.method)
+
+
+async def _reached(endpoint: Endpoint, exchange: Awaitable[Responding]) -> Responding:
+    """Return the response. Raises `UnreachableError` if the connection fails; errors of the client are unchanged."""
+    try:
+        return await exchange
+    except ApiError:
+        raise
+    except OpsdkError as error:
+        raise UnreachableError(failure(error.__cause__ or error, endpoint.joined, endpoint.host)) from error
 
 
 def unavailable() -> HttpResponse:
@@ -173,12 +202,12 @@ async def _proxy_bytes(far: BidirectionalStream, near: UpgradedStream) -> None:
         while data := await far.read():
             await near.write(data)
 
-    passing = [asyncio.ensure_future(way()) for way in (there, back)]
+    passing = [asyncio.ensure_future(direction()) for direction in (there, back)]
     try:
         await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for way in passing:
-            way.cancel()
+        for task in passing:
+            task.cancel()
         # If one side ends, the connection of the other side is closed too. An error has no recipient then.
         await asyncio.gather(*passing, return_exceptions=True)
         await far.aclose()

@@ -18,6 +18,9 @@ from opsdk.errors import ConnectionLostError
 from opsdk.http.server.websocket import WebSocket
 from opsdk.structured_merge.value import JsonObject
 
+MOST_PORTS = 128
+"""Ports of one WebSocket: each has two channels, whose numbers are one byte."""
+
 
 class RemoteCommandStream(Protocol):
     """The channels of one client.

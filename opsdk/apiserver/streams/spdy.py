@@ -151,6 +151,8 @@ class SpdyReader:
         plain = self._unpack.decompress(block, _MOST_HEADERS)
         if self._unpack.unconsumed_tail:
             raise BadRequestError(f"headers of more than {_MOST_HEADERS} bytes are too long")
+        if self._unpack.eof:
+            raise BadRequestError("the compressed headers of the connection end with a frame")
         texts: list[str] = []
         (count,) = _WORD.unpack_from(plain)
         offset = _WORD.size

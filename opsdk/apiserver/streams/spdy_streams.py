@@ -27,7 +27,19 @@ _MOST_EARLY = 1 << 20
 """Bytes that a client may send before it has opened its streams."""
 _EVENT_BYTES = 100
 LAST_PORT = 65535
+_PORT_DIGITS = 5
 _SIZED = ("v4.channel.k8s.io", "v3.channel.k8s.io")
+
+
+def parse_port(text: str) -> int | None:
+    """Return a port number; None for any other text.
+
+    >>> parse_port("80"), parse_port("0"), parse_port("65536"), parse_port("\u00b2")
+    (80, None, None, None)
+    """
+    if not text.isascii() or not text.isdigit() or len(text) > _PORT_DIGITS:
+        return None
+    return int(text) if 1 <= int(text) <= LAST_PORT else None
 
 
 def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> frozenset[str]:
@@ -71,12 +83,16 @@ class SpdyConnection:
                 self._garbled = True  # earlier events are still returned
 
     async def accept(self, stream: int) -> bool:
-        """Accept a stream that the client opens. Return False if it has too many."""
-        if stream in self._open or len(self._open) >= _MOST_STREAMS:
+        """Accept a stream that the client opens.
+
+        Return False if it has too many, or its number is even or not the largest so far. Otherwise a new
+        stream could take the place of one whose connection has not ended yet.
+        """
+        if stream <= self._last or not stream % 2 or len(self._open) >= _MOST_STREAMS:
             await self.refuse(stream)
             return False
         self._open.add(stream)
-        self._last = max(self._last, stream)
+        self._last = stream
         await self._write(self._writer.reply(stream))
         return True
 
@@ -195,6 +211,7 @@ class Forwarding:
         self._connection = connection
         self._run = run
         self._pairs: dict[str, _Pair] = {}
+        self._half_open: dict[int, str] = {}
         self._pipes: dict[int, Pipe] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -211,33 +228,43 @@ class Forwarding:
                         if ends:
                             await self._pipes[stream].end()
                     case spdy.RstStream(stream=stream):
-                        self._connection.drop_stream(stream)
-                        halves = [name for name, pair in self._pairs.items() if stream in (pair.data, pair.error)]
-                        for name in halves:
-                            del self._pairs[name]
-                        if stream in self._tasks:
-                            self._tasks[stream].cancel()
+                        self._reset(stream)
         finally:
             tasks = list(self._tasks.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _reset(self, stream: int) -> None:
+        """The client aborts a stream. A stream with a connection stays counted until the connection has ended."""
+        if stream in self._tasks:
+            self._tasks[stream].cancel()
+            return
+        self._connection.drop_stream(stream)
+        if (request_id := self._half_open.pop(stream, None)) is not None:
+            del self._pairs[request_id]
+
     async def _begin(self, event: spdy.SynStream) -> None:
-        kind, port = event.headers.get("streamtype", ""), event.headers.get("port", "")
-        if kind not in ("data", "error") or not port.isdecimal() or len(port) > 5 or not 1 <= int(port) <= LAST_PORT:
+        kind, text = event.headers.get("streamtype", ""), event.headers.get("port", "")
+        port = parse_port(text)
+        if kind not in ("data", "error") or port is None:
+            await self._connection.refuse(event.stream)
+            return
+        request_id = event.headers.get("requestid", text)
+        pair = self._pairs.get(request_id) or _Pair(port)
+        if getattr(pair, kind):  # the pair has such a stream
             await self._connection.refuse(event.stream)
             return
         if not await self._connection.accept(event.stream):
             return
-        request_id = event.headers.get("requestid", port)
-        pair = self._pairs.setdefault(request_id, _Pair(int(port)))
+        self._pairs[request_id] = pair
+        self._half_open[event.stream] = request_id
         if kind == "data":
             pair.data = event.stream
         else:
             pair.error = event.stream
         if pair.data and pair.error:
-            del self._pairs[request_id]
+            del self._pairs[request_id], self._half_open[pair.data], self._half_open[pair.error]
             pipe = self._pipes[pair.data] = Pipe(self._connection.send, out=pair.data, errors=pair.error)
             self._tasks[pair.data] = asyncio.create_task(self._connect(pair, pipe))
 

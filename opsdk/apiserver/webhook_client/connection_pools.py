@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
 from opsdk.http.client.upgrade import UpgradeConnection, upgrade
+from opsdk.http.client.writable import WritableConnection, stream_request
 
 MAX_POOLS = 64
 DIAL_TIMEOUT = 30.0
@@ -107,6 +108,23 @@ class ConnectionPools(Closing):
             if not reused:
                 raise
         return await backend.exchange(method, target, headers, body)
+
+    async def stream(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        target: str,
+        headers: Pairs,
+        chunks: AsyncIterator[bytes],
+        *,
+        length: int | None,
+    ) -> ResponseStream:
+        """Send one request on a new connection, its body as it arrives; see `stream_request`."""
+        context = self._context(endpoint.ca, insecure=endpoint.insecure)
+        make = partial(WritableConnection, endpoint.joined)
+        return await stream_request(
+            lambda: _dial(endpoint, context, make), method, target, headers, chunks, length=length
+        )
 
     async def upgrade(self, endpoint: Endpoint, method: str, target: str, headers: Pairs) -> BidirectionalStream:
         """Send one upgrade request on a new connection, and wait for the response head."""

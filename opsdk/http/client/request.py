@@ -85,11 +85,16 @@ def merge_headers(
 
 def encode_request(method: str, target: str, headers: Pairs, body: bytes) -> bytes:
     """Return the bytes of a request. Raises `UsageError` for a character that would end a line early."""
+    framing = f"Content-Length: {len(body)}\r\n" if body or method in {"POST", "PUT", "PATCH"} else ""
+    return encode_head(method, target, headers, framing) + body
+
+
+def encode_head(method: str, target: str, headers: Pairs, framing: str) -> bytes:
+    """Return the bytes of a request's head; `framing` is the line that states where the body ends, or empty."""
     if not method.isalpha() or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{method} {target!r} is not a valid request line: escape the path and the query")
-    length = f"Content-Length: {len(body)}\r\n" if body or method in {"POST", "PUT", "PATCH"} else ""
     lines = headers.lines if isinstance(headers, MergedHeaders) else _header_lines(headers)
-    return f"{method} {target} HTTP/1.1\r\n{lines}{length}\r\n".encode() + body
+    return f"{method} {target} HTTP/1.1\r\n{lines}{framing}\r\n".encode()
 
 
 def raw_headers(headers: Pairs) -> tuple[tuple[bytes, bytes], ...]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import httptools
 
-from opsdk.errors import ConnectionLostError
-from opsdk.http.client.connection import ClientConnection
-from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
 from opsdk.http.client.request import Pairs, encode_request
+from opsdk.http.client.writable import WritableConnection, WritableExchange, dial_and_send
 
 
 class UpgradeParser(ResponseParser):
@@ -38,53 +35,16 @@ class UpgradeParser(ResponseParser):
             self.state = ResponseState.DONE
 
 
-class UpgradeConnection(ClientConnection):
+class UpgradeConnection(WritableConnection):
     """A connection for one upgrade request. After the response it also sends bytes."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
         self.reader = UpgradeParser()
-        self._writable = asyncio.Event()
-        self._writable.set()
-
-    def pause_writing(self) -> None:
-        """See `asyncio.Protocol`: the peer does not read."""
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        """See `asyncio.Protocol`."""
-        self._writable.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
-        self._writable.set()
-        super().connection_lost(exc)
-
-    async def write(self, data: bytes) -> None:
-        """Send bytes, and wait while the peer does not read. Raises `ConnectionLostError`."""
-        if self.transport is None or self.transport.is_closing():
-            raise ConnectionLostError(f"{self.where}: the connection has ended")
-        self.transport.write(data)
-        await self._writable.wait()
 
 
-class UpgradedExchange:
-    """The response to an upgrade request: 101 with both directions open, or any other response with its body.
-
-    A `ResponseStream` on its own connection; `aclose` closes the connection.
-    """
-
-    def __init__(self, connection: UpgradeConnection) -> None:
-        self._connection = connection
-        self.status = connection.reader.status
-        self.headers = connection.reader.headers
-
-    def __repr__(self) -> str:
-        return f"<UpgradedExchange {self.status} on {self._connection!r}>"
-
-    async def read(self) -> bytes:
-        """Return the next bytes, empty at the end. Raises `ConnectionLostError`."""
-        return await self._connection.read()
+class UpgradedExchange(WritableExchange):
+    """The response to an upgrade request: 101 with both directions open, or any other response with its body."""
 
     async def write(self, data: bytes) -> None:
         """Send bytes after a 101 response. Waits while the peer does not read. Raises `ConnectionLostError`."""
@@ -93,13 +53,6 @@ class UpgradedExchange:
     def abort(self) -> None:
         """Close the connection at once. Idempotent."""
         self._connection.abort()
-
-    async def aclose(self) -> None:
-        """Send what was written, then close the connection. Idempotent."""
-        transport = self._connection.transport
-        if transport is not None:
-            transport.close()
-        self._connection.draining = True
 
 
 async def upgrade(
@@ -111,13 +64,8 @@ async def upgrade(
         ConnectError: no connection was made.
         ConnectionLostError: the connection broke before the response.
     """
-    payload = encode_request(method, target, headers, b"")
+    connection = await dial_and_send(dial, method, encode_request(method, target, headers, b""))
     try:
-        connection = await dial()
-    except TRANSPORT_ERRORS as error:
-        raise translate(error, sent=False, where="dial") from error
-    try:
-        connection.send(method, payload)
         await connection.head()
     except BaseException:
         connection.abort()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -162,20 +162,25 @@ class HttpRequest:
         declared = self.header("content-length")
         if declared.isdigit() and int(declared) > limit:
             raise TooLargeError(f"Request entity too large: limit is {limit}")
-        chunks: list[bytes] = []
-        size, more = 0, True
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self.chunks():
+            size += len(chunk)
+            if size > limit:
+                raise TooLargeError(f"Request entity too large: limit is {limit}")
+            parts.append(chunk)
+        self._body = b"".join(parts)
+        return self._body
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it arrives, once. Raises `BadRequestError` if the client disconnects."""
+        more = True
         while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise BadRequestError("the client disconnected before the request was complete")
-            chunk = message.get("body", b"")
-            size += len(chunk)
-            if size > limit:
-                raise TooLargeError(f"Request entity too large: limit is {limit}")
-            chunks.append(chunk)
+            yield message.get("body", b"")
             more = message.get("more_body", False)
-        self._body = b"".join(chunks)
-        return self._body
 
     async def disconnected(self) -> None:
         """Return when the client has disconnected. Unread parts of the body are discarded."""

@@ -6,15 +6,11 @@ import base64
 import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 
 from opsdk.errors import BadRequestError, ConnectionLostError, ForbiddenError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import UpgradeResponse
 from opsdk.http.server.upgrade import UpgradedStream
-
-if TYPE_CHECKING:
-    from websockets.frames import Frame
 
 _ACCEPT_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_MESSAGE_BYTES = 4 << 20
@@ -74,7 +70,8 @@ class WebSocket:
         self._stream = stream
         self._protocol = Protocol(SERVER, state=OPEN, max_size=MAX_MESSAGE_BYTES)
         self._messages: deque[bytes | str] = deque()
-        self._fragments: list[Frame] = []
+        self._message = bytearray()
+        self._is_text: bool | None = None
         self._closed = False
 
     def __repr__(self) -> str:
@@ -103,15 +100,18 @@ class WebSocket:
             if frame.opcode is Opcode.CLOSE:
                 self._closed = True
             elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-                self._fragments.append(frame)
-                if sum(len(part.data) for part in self._fragments) > MAX_MESSAGE_BYTES:
+                if self._is_text is None:
+                    self._is_text = frame.opcode is Opcode.TEXT
+                self._message += frame.data
+                if len(self._message) > MAX_MESSAGE_BYTES:
                     self._protocol.fail(1009, "the message is too long")
                     self._closed = True
-                elif frame.fin:
-                    whole = b"".join(bytes(part.data) for part in self._fragments)
-                    text = self._fragments[0].opcode is Opcode.TEXT
-                    self._messages.append(whole.decode("utf-8", "replace") if text else whole)
-                    self._fragments.clear()
+                    return
+                if frame.fin:
+                    whole = bytes(self._message)
+                    self._messages.append(whole.decode("utf-8", "replace") if self._is_text else whole)
+                    self._message.clear()
+                    self._is_text = None
         if self._protocol.close_expected():
             self._closed = True
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -261,7 +260,9 @@ class _Run:
         """Return the last reconciles of the objects that the violations name, or of all if they name none."""
         records = [record for replica in self._replicas for journal in replica.journals for record in journal.find()]
         records.sort(key=lambda record: record.started_at)
-        matching = [record for record in records if re.search(rf"(?<![\w-]){re.escape(record.name)}(?![\w-])", text)]
+        words = "".join(char if char.isalnum() or char in "-." else " " for char in text).split()
+        names = {word.strip(".") for word in words}
+        matching = [record for record in records if record.name in names]
         return "\n".join(str(record) for record in (matching or records)[-_JOURNAL_RECORDS:])
 
     def _world(self, seed: int) -> World:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +104,31 @@ def test_headers_that_unpack_to_too_much_are_refused() -> None:
 def test_control_frames_that_say_nothing_here_are_left_out() -> None:
     """Settings and windows."""
     assert list(SpdyReader().feed(b"\x80\x03\x00\x04\x00\x00\x00\x04\0\0\0\0" + spdy.pong(7))) == [Ping(number=7)]
+
+
+def test_compressed_headers_that_end_are_refused() -> None:
+    """Bytes after the end would be kept without limit."""
+    compressor = zlib.compressobj(zdict=spdy._DICTIONARY)
+    block = compressor.compress(b"\0\0\0\0") + compressor.flush()
+    body = b"\0\0\0\1" + b"\0" * 6 + block + b"x" * 1000
+    with pytest.raises(BadRequestError, match="end"):
+        list(SpdyReader().feed(b"\x80\x03\x00\x01" + len(body).to_bytes(4) + body))
+
+
+@given(st.binary(max_size=400), st.data())
+def test_any_bytes_have_the_same_events_however_they_are_cut(tail: bytes, data: st.DataObject) -> None:
+    """Invalid bytes too: the events before the error are the same, and so is the error."""
+    raw = SpdyWriter().open(1, {"a": "b"}) + spdy.carry(1, b"data") + tail
+
+    def events(*pieces: bytes) -> list[object]:
+        reader, read = SpdyReader(), list[object]()
+        try:
+            for piece in pieces:
+                for event in reader.feed(piece):
+                    read.append(event)
+        except BadRequestError as error:
+            read.append(str(error))
+        return read
+
+    at = data.draw(st.integers(0, len(raw)))
+    assert events(raw[:at], raw[at:]) == events(raw)

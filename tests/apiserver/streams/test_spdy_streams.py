@@ -250,3 +250,63 @@ async def test_a_stream_that_the_client_breaks_off_cancels_its_connection() -> N
     await ended.wait()
     client.leave()
     await serving
+
+
+# ------------------------------------------------------------------ attacks
+async def test_a_number_opens_one_stream_only() -> None:
+    """Numbers are odd and grow, as those of spdystream do: no stream takes the place of one that is ending."""
+    async with forwarding() as client:
+        for stream in (5, 5, 3, 8, 0, 7):
+            client.open(stream, streamtype="data", port="80", requestid=str(stream))
+        await settled()
+        assert client.replies() == [2, 3, 3, 3, 3, 2]
+
+
+async def test_a_pair_has_one_stream_of_each_type() -> None:
+    """A further one is refused, and leaves room for others."""
+    async with forwarding() as client:
+        for stream in range(1, 2001, 2):
+            client.open(stream, streamtype="data", port="80", requestid="same")
+        client.open(2001, streamtype="error", port="80", requestid="same")
+        client.send(1, b"x", ends=True)
+        await settled()
+        assert client.replies() == [2] + [3] * 999 + [2]
+        assert client.got(1) == (b"80:x", True)
+
+
+async def test_aborted_connections_count_until_they_have_ended() -> None:
+    """A client that opens and aborts without end has no more than 128 connections at once."""
+    client, running, most = Client(), 0, 0
+    gate = asyncio.Event()
+
+    async def linger(_: int, pipe: Pipe) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            await pipe.read()
+        finally:
+            await gate.wait()
+            running -= 1
+
+    serving = asyncio.create_task(Forwarding(client.connection, linger).serve())
+    for number in range(1000):
+        connect(client, 4 * number + 1, 80, number)
+        client.sent.put_nowait(spdy.refuse(4 * number + 3))
+        client.sent.put_nowait(spdy.refuse(4 * number + 1))
+        await settled()
+    assert most <= 128 + 128
+    gate.set()
+    client.leave()
+    await serving
+    assert running == 0
+
+
+async def test_half_open_pairs_end_with_their_stream() -> None:
+    """A reset makes room at once."""
+    async with forwarding() as client:
+        for number in range(1000):
+            client.open(2 * number + 1, streamtype="data", port="80", requestid=str(number))
+            client.sent.put_nowait(spdy.refuse(2 * number + 1))
+        await settled()
+        assert client.replies() == [2] * 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -234,3 +235,80 @@ def test_invalid_frames_end_the_connection(raw: bytes) -> None:
             continue
 
     asyncio.run(asyncio.wait_for(hear(), 5))
+
+
+_MASK = b"\0\0\0\0"
+
+
+def _frame(first: int, data: bytes = b"", *, mask: bytes = _MASK) -> bytes:
+    return bytes((first, len(data) | (0x80 if mask else 0))) + mask + data
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (_frame(0x81, b"a", mask=b""), 1002),  # not masked
+        (b"\x89\xfe\x00\x7e" + _MASK + b"x" * 126, 1002),  # a ping of 126 bytes
+        (_frame(0x09), 1002),  # a ping in fragments
+        (_frame(0x80), 1002),  # a continuation of no message
+        (_frame(0x01) + _frame(0x01), 1002),  # a message within a message
+        (_frame(0xC1), 1002),  # a reserved bit
+        (_frame(0x83), 1002),  # a reserved opcode
+        (b"\x82\xff" + (1 << 62).to_bytes(8) + _MASK, 1009),
+        (b"\x82\xff" + (MAX_MESSAGE_BYTES + 1).to_bytes(8) + _MASK, 1009),
+    ],
+    ids=[
+        "unmasked",
+        "long ping",
+        "ping fragment",
+        "lone continuation",
+        "nested",
+        "reserved bit",
+        "opcode",
+        "2^62",
+        "long",
+    ],
+)
+@pytest.mark.parametrize("cut", [False, True])
+def test_violations_close_the_socket_with_a_code(frame: bytes, code: int, *, cut: bool) -> None:
+    """However the bytes are cut, and without waiting for announced data."""
+
+    async def hear() -> bytes:
+        connection = Silent()
+        tunnel = UpgradedStream(connection, lambda: None)
+        socket = WebSocket(tunnel)
+        reading = asyncio.ensure_future(socket.receive())
+        for piece in [frame[at : at + 1] for at in range(len(frame))] if cut else [frame]:
+            tunnel.feed(piece)
+            await asyncio.sleep(0)
+        assert await reading is None
+        return bytes(connection.sent)
+
+    sent = asyncio.run(asyncio.wait_for(hear(), 5))
+    assert sent[0] == 0x88
+    assert int.from_bytes(sent[2:4]) == code
+
+
+def test_empty_fragments_without_end_take_no_memory() -> None:
+    """A message of a million fragments costs what its bytes cost."""
+
+    async def hear() -> tuple[int, bytes | str | None]:
+        tunnel = UpgradedStream(Silent(), lambda: None)
+        socket = WebSocket(tunnel)
+        tunnel.feed(_frame(0x02, b"a"))
+        reading = asyncio.ensure_future(socket.receive())
+        await asyncio.sleep(0)
+        tracemalloc.start()
+        try:
+            for _ in range(20):
+                tunnel.feed(_frame(0x00) * 1000)
+                await asyncio.sleep(0)
+            size = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        tunnel.feed(_frame(0x80, b"b"))
+        return size, await reading
+
+    size, message = asyncio.run(hear())
+    assert message == b"ab"
+    assert size < 200_000

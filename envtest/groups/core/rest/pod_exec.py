@@ -13,8 +13,8 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.local_store import LocalStore
 from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Channel
-from opsdk.apiserver.streams.remote_command import WebSocketStream, command, ports
-from opsdk.apiserver.streams.spdy_streams import LAST_PORT
+from opsdk.apiserver.streams.remote_command import MOST_PORTS, WebSocketStream, command, ports
+from opsdk.apiserver.streams.spdy_streams import parse_port
 from opsdk.apiserver.streams.spdy_upgrade import TUNNEL, accept_command, accept_ports, tunnel_ports, wants_spdy
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse
@@ -38,7 +38,8 @@ class RunStore:
         """See `ConnectHandler`."""
         query = request.query
         if self._kind == "portforward":
-            ports = [int(port) for text in query.all("ports") for port in text.split(",") if port.isdigit()]
+            texts = [text for value in query.all("ports") for text in value.split(",")]
+            ports = [port for port in map(parse_port, texts) if port is not None]
             options: JsonObject = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
             return {**options, "ports": ports} if ports else options
         options = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
@@ -106,8 +107,10 @@ class RunStore:
             texts = [text for value in request.query.all("ports") for text in value.split(",") if text]
             if not texts:
                 raise api_errors.bad_request('query parameter "port" is required')
+            if len(texts) > MOST_PORTS:
+                raise api_errors.bad_request(f"at most {MOST_PORTS} ports can be forwarded over one WebSocket")
             for text in texts:
-                if not text.isdigit() or not 1 <= int(text) <= LAST_PORT:
+                if parse_port(text) is None:
                     raise api_errors.bad_request(f'unable to parse "{text}" as a port')
             numbers = [int(text) for text in texts]
         return accept_websocket(request, [TUNNEL, *PORTS], begin)

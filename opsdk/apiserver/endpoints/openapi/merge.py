@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _REF = "#/definitions/"
+_MOST_LEVELS = 200
+"""Deepest value of a foreign document. Each level is a call or two where documents are merged and encoded."""
 
 
 def filter_spec_by_paths(document: JsonObject, root: str) -> JsonObject:
-    """Return a document with only the paths below `root` and the definitions that they refer to."""
+    """Return a document with only the paths below `root` and the definitions that they refer to.
+
+    Raises `RecursionError` if one of them has more than `_MOST_LEVELS` levels.
+    """
     paths = {p: item for p, item in (document.get("paths") or {}).items() if p == root or p.startswith(f"{root}/")}
     definitions, reachable = document.get("definitions") or {}, JsonObject()
     waiting = list(_references(paths))
@@ -44,11 +49,23 @@ def _free_name(name: str, *taken: JsonObject) -> str:
 
 
 def _references(value: JsonValue) -> list[str]:
-    if isinstance(value, dict):
-        target = value.get("$ref")
-        own = [target.removeprefix(_REF)] if isinstance(target, str) and target.startswith(_REF) else []
-        return [*own, *(name for part in value.values() for name in _references(part))]
-    return [name for part in value for name in _references(part)] if isinstance(value, list) else []
+    """Return the names of the referenced definitions. Raises `RecursionError` for a value that is too deep."""
+    names: list[str] = []
+    level: list[JsonValue] = [value]
+    for _ in range(_MOST_LEVELS):
+        below: list[JsonValue] = []
+        for part in level:
+            if isinstance(part, list):
+                below += part
+            elif isinstance(part, dict):
+                target = part.get("$ref")
+                if isinstance(target, str) and target.startswith(_REF):
+                    names.append(target.removeprefix(_REF))
+                below += part.values()
+        level = below
+        if not level:
+            return names
+    raise RecursionError(f"the value has more than {_MOST_LEVELS} levels")
 
 
 def _renamed(value: JsonValue, names: Mapping[str, str]) -> JsonValue:

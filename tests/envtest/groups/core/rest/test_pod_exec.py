@@ -204,7 +204,14 @@ async def test_ports_are_connections() -> None:
         assert found[1] == b"\x50\x00"
         assert found[2] == b"\x51\x00"
         assert found[3] == b"\x51\x00error forwarding port 81 to pod: nobody listens"
-        for ports, text in (("", 'query parameter "port"'), ("?ports=x", "unable to parse"), ("?ports=70000", "parse")):
+        for ports, text in (
+            ("", 'query parameter "port"'),
+            ("?ports=x", "unable to parse"),
+            ("?ports=70000", "parse"),
+            ("?ports=%C2%B2", "parse"),
+            (f"?ports={'1' * 5000}", "parse"),
+            (f"?ports={','.join(map(str, range(1, 10_001)))}", "at most 128 ports"),
+        ):
             with pytest.raises(InvalidStatus) as caught:
                 await w.open(f"{PODS}/p/portforward{ports}", V4)
             assert text.encode() in bytes(caught.value.response.body or b"").replace(b"\\", b"")
