@@ -10,6 +10,7 @@ Upstream: sigs.k8s.io/controller-tools/pkg/crd (the same task for Go types)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import inspect as types
 
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 
-def crd_for(*versions: type[TypedObject]) -> JsonObject:
+def crd_for(*versions: type[Any]) -> JsonObject:
     """Return the CustomResourceDefinition of a kind, as a JSON tree to create or apply.
 
     Args:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import tokenize
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, Unstructured, gvk_of
@@ -54,6 +54,9 @@ class Kind(Generic[T_co]):
 
 KindLike = type[T] | Kind[T]
 """The type of arguments that select a kind: a typed class or a `Kind`."""
+
+AnyKind = type[Any] | Kind[Any]
+"""One of several kinds. Type checkers infer ``list[StructMeta]`` for a list of classes, so a class is `type[Any]`."""
 
 
 def unstructured(api_version: str, kind: str) -> Kind[Unstructured]:

@@ -35,7 +35,7 @@ class Scheme:
         self._conversions: dict[tuple[type[TypedObject], type[TypedObject]], Callable[[Any], Any]] = {}
 
     # -------------------------------------------------------------- registering
-    def add(self, *kinds: type[TypedObject]) -> Scheme:
+    def add(self, *kinds: type[Any]) -> Scheme:
         """Register classes for their `gvk`, and return the scheme.
 
         The same class may be registered again. Raises `SchemeError` for a second class of the same kind, and for a kind

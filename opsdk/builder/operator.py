@@ -634,7 +634,7 @@ class Operator:
         if failing:
             raise CacheError("; ".join(failing))
 
-    def register(self, *kinds: type[TypedObject]) -> None:
+    def register(self, *kinds: type[Any]) -> None:
         """Add classes to the operator's scheme."""
         self.scheme.add(*kinds)
 

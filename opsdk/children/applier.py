@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, kind_of_object, metadata_only
+from opsdk.apimachinery.kinds import AnyKind, Kind, kind_of, kind_of_object, metadata_only
 from opsdk.apimachinery.meta import OwnerReference
 from opsdk.apimachinery.model import encode_hook, to_builtins
 from opsdk.apimachinery.object import (
@@ -455,7 +455,7 @@ class Applier:
         desired: Sequence[T],
         *,
         owner: KubeObject,
-        prune: Sequence[KindLike[Any]] | None = None,
+        prune: Sequence[AnyKind] | None = None,
         force: bool = True,
         concurrency: int = 1,
     ) -> list[T]:

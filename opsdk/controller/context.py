@@ -15,7 +15,7 @@ import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import KindLike
+from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.children.drift import Drift
 from opsdk.errors import UsageError
@@ -151,7 +151,7 @@ class Context(msgspec.Struct, kw_only=True):
         desired: Sequence[TypedObject | Unstructured],
         *,
         owner: KubeObject | Literal[_Owner.RECONCILED] = _Owner.RECONCILED,
-        prune: Sequence[KindLike[AnyObject]] = (),
+        prune: Sequence[AnyKind] = (),
         force: bool = True,
         drift: Drift = Drift.REPAIR,
     ) -> list[TypedObject | Unstructured]:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequen
 from typing import Any, Final
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, unstructured
+from opsdk.apimachinery.kinds import AnyKind, Kind, kind_of, unstructured
 from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured, deep_copy, gvk_of, key_of
 from opsdk.children.ownership import APPLY
 from opsdk.controller.context import Context
@@ -83,7 +83,7 @@ class GeneratingHandler:
         name: str,
         function: Callable[..., Any],
         *,
-        kinds: Sequence[KindLike[Any]],
+        kinds: Sequence[AnyKind],
         options: GeneratingOptions | None = None,
     ) -> None:
         self.name = name
@@ -252,7 +252,7 @@ class GeneratingHandler:
 
 def generates(
     controller: GenericController[Any],
-    *kinds: KindLike[Any],
+    *kinds: AnyKind,
     name: str = "",
     options: GeneratingOptions | None = None,
 ) -> Callable[[Callable[..., Any]], GeneratingHandler]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.apimachinery.gvk import GroupKind
-from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, kind_of_object, metadata_only, unstructured
+from opsdk.apimachinery.kinds import AnyKind, Kind, kind_of, kind_of_object, metadata_only, unstructured
 from opsdk.apimachinery.object import (
     AnyObject,
     KubeObject,
@@ -91,7 +91,7 @@ class ObjectSet:
         *,
         set_id: str = "",
         owner: KubeObject | SetOwner | None = None,
-        kinds: Sequence[KindLike[Any]] = (),
+        kinds: Sequence[AnyKind] = (),
         options: ObjectSetOptions | None = None,
     ) -> None:
         self.options = options or ObjectSetOptions()

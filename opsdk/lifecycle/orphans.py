@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
-from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, metadata_only
+from opsdk.apimachinery.kinds import AnyKind, Kind, KindLike, kind_of, metadata_only
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConflictError, MethodNotAllowedError, NoMatchError, NotFoundError, OpsdkError, UsageError
@@ -96,7 +96,7 @@ async def drain_all(
     cluster: Cluster,
     names: Sequence[str],
     *,
-    kinds: Sequence[KindLike[AnyObject]] = (),
+    kinds: Sequence[AnyKind] = (),
     namespace: str = "",
     dry_run: bool = False,
 ) -> DrainResult:

@@ -10,7 +10,7 @@ import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupKind
-from opsdk.apimachinery.kinds import KindLike
+from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.client.client import Client
@@ -75,10 +75,10 @@ class ObjectSetOptions(Options, frozen=True, kw_only=True):
     dynamic_lookup: bool = False
     apply_set: bool = False
     restrict_cluster_scoped: bool = False
-    no_delete: Sequence[KindLike[Any]] = ()
+    no_delete: Sequence[AnyKind] = ()
     replace_immutable: frozenset[GroupKind] = REPLACED_IF_IMMUTABLE
-    reconcilers: Mapping[KindLike[Any], Reconciler] = msgspec.field(default_factory=dict)
-    patchers: Mapping[KindLike[Any], Patcher] = msgspec.field(default_factory=dict)
+    reconcilers: Mapping[Any, Reconciler] = msgspec.field(default_factory=dict)
+    patchers: Mapping[Any, Patcher] = msgspec.field(default_factory=dict)
     injectors: Sequence[Injector] = ()
     qps: float | None = None
     burst: int = 10

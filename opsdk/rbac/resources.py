@@ -10,8 +10,8 @@ from functools import cache
 from typing import NamedTuple
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import KindLike, kind_of, metadata_only
-from opsdk.apimachinery.object import AnyObject, Object
+from opsdk.apimachinery.kinds import AnyKind, kind_of, metadata_only
+from opsdk.apimachinery.object import Object
 from opsdk.apimachinery.plurals import guess_plural, plural_of
 from opsdk.children.kinds import built_in_kind, built_in_kinds
 from opsdk.errors import UsageError
@@ -28,7 +28,7 @@ _CLUSTER_SCOPED = frozenset(
     ]
 )
 
-ResourceLike = KindLike[AnyObject] | GroupVersionKind | str
+ResourceLike = AnyKind | GroupVersionKind | str
 """A class, a `Kind`, its GroupVersionKind, or the resource as kubectl writes it: ``pods/log``, ``deployments.apps``."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.crd import crd_for
@@ -26,7 +26,7 @@ POLL_SECONDS: Final = 0.5
 
 async def create_crds(
     client: Client,
-    kinds: Sequence[type[TypedObject]],
+    kinds: Sequence[type[Any]],
     *,
     field_owner: str = "opsdk-definitions",
     within: float = 60.0,

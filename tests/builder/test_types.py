@@ -12,6 +12,7 @@ from opsdk import (
     ByObject,
     CacheOptions,
     Client,
+    Cluster,
     Context,
     ControllerBuilder,
     GroupVersionKind,
@@ -21,6 +22,7 @@ from opsdk import (
     Request,
     Unstructured,
     UsageError,
+    crd_for,
     unstructured,
 )
 from opsdk.api.apps.v1 import Deployment, DeploymentStatus
@@ -29,6 +31,9 @@ from opsdk.api.rbac.v1 import Role
 from opsdk.apimachinery.kinds import metadata_only
 from opsdk.builder.arguments import OwnsSpec
 from opsdk.controller.status import StatusPatch
+from opsdk.lifecycle import ObjectSet, ObjectSetOptions
+from opsdk.rbac.rules import applies, patches_status, reads
+from opsdk.recipes import create_crds
 from opsdk.testing.eventually import eventually
 
 OWNED = [ConfigMap, Role]
@@ -136,6 +141,18 @@ def of_mappings() -> None:
     CacheOptions(by_kind=by_class)
     CacheOptions(by_kind={ConfigMap: ByObject()})
     CacheOptions(by_kind={ConfigMap.gvk: ByObject(), Deployment: ByObject()})
+
+
+async def of_lists(operator: Operator, cluster: Cluster, ctx: Context) -> None:
+    """A list of classes is an argument wherever kinds are, in a variable too."""
+    children, sites = [ConfigMap, Deployment], [Site, OptionalSite]
+    operator.rbac(applies(*children), reads(*children), patches_status(*sites))
+    operator.register(*sites)
+    await ctx.apply_all([], prune=children)
+    ObjectSet(cluster.uncached, cluster.applier(), kinds=children, options=ObjectSetOptions(no_delete=children))
+    await create_crds(cluster.uncached, sites)
+    crd_for(*sites)
+    [crd_for(site) for site in sites]
 
 
 def test_the_decorator_refuses_at_run_time_what_the_checker_refuses() -> None:

@@ -24,6 +24,7 @@ from envtest.__main__ import parser as serve_parser
 from opsdk.cli.app import app
 from opsdk.testing.webhooks import free_port
 
+TEXTS = [*PAGES, *sorted((ROOT / "samples").glob("*/README.md"))]
 TUTORIAL = DOCS / "tutorial"
 """test_tutorial.py runs its console blocks."""
 READY = {"opsdk dev": "started in", "python -m envtest serve": "ready https://"}
@@ -207,11 +208,19 @@ def unknown_words(words: Sequence[str]) -> list[str]:
     return [word for word in names if word.startswith("--") and word.partition("=")[0] not in {*options, "--help"}]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
 def test_each_command_of_a_page_exists(page: Path) -> None:
     """Subcommands and options are those of ``opsdk --help`` and ``python -m envtest serve --help``."""
     lines = LINE.findall(page.read_text())
     assert [line for line in lines if unknown_words(words_of(line))] == []
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=name_of)
+def test_each_target_of_make_exists(page: Path) -> None:
+    """``make`` with a target, in a block or in backticks, is in the Makefile."""
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    shown = re.findall(r"(?:^(?:    |\$ )|`)make ([\w-]+)", page.read_text(), re.MULTILINE)
+    assert set(shown) <= set(targets)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from opsdk.apimachinery.object import TypedObject
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -110,7 +109,7 @@ class Simulation:
     actions: Sequence[Action] = ()
     check: Action
     invariants: Sequence[Action] = ()
-    children: Sequence[type[TypedObject]] = ()
+    children: Sequence[type[Any]] = ()
     replicas: int = 1
     faults: Sequence[Fault] = DEFAULT_FAULTS
     duration: float = 40.0

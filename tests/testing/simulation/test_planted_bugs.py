@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import simulations
 
+from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.own_writes import OwnWrites
-from opsdk.cache.reflector import Reflector, ReflectorState, WatchFrom
+from opsdk.cache.reflector import Reflector, ReflectorStep
 from opsdk.controller.outcome import ReconcileEnd
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.dispatcher import EventDispatcher
@@ -38,16 +39,14 @@ def skip_a_relist(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reflector, "_complete_list", skipped)
 
 
-def resume_without_a_version(patch: pytest.MonkeyPatch) -> None:
-    """A broken watch begins anew with the present objects: deletions in between are missed."""
-    watch = Reflector._watch
+def resume_after_the_gap(patch: pytest.MonkeyPatch) -> None:
+    """A broken watch begins anew at the server's newest version: what changed in between is missed."""
 
-    def resumed(self: Reflector) -> WatchFrom:
-        if self.state is ReflectorState.WATCHING:
-            return WatchFrom("")
-        return watch(self)
+    def resumed(self: Reflector, meta: ListMeta, *_: object) -> ReflectorStep:
+        self.resource_version = meta.resource_version
+        return ReflectorStep(next=self._watch())
 
-    patch.setattr(Reflector, "_watch", resumed)
+    patch.setattr(Reflector, "on_checked", resumed)
 
 
 def serve_half_a_list(patch: pytest.MonkeyPatch) -> None:
@@ -144,7 +143,7 @@ def forget_items_added_during_processing(patch: pytest.MonkeyPatch) -> None:
 
 BUGS: dict[Plant, tuple[str, str]] = {
     skip_a_relist: ("FAMILIES", "converged"),
-    resume_without_a_version: ("FAMILIES", "converged"),
+    resume_after_the_gap: ("FAMILIES", "converged"),
     serve_half_a_list: ("FAMILIES", "converged"),
     release_a_key_early: ("FAMILIES", "one at a time"),
     write_after_leadership_is_lost: ("REPLICAS", "leadership"),
