@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, Simulation
@@ -341,25 +341,43 @@ class Environment(Startable):
     def _pause(self) -> Pause:
         return functools.partial(wait.pause, clock=self.plane.clock, storage=self.plane.storage)
 
+    @overload
+    async def eventually(
+        self, probe: Callable[[], Awaitable[T | None]], check: None = ..., *, within: float = ..., interval: float = ...
+    ) -> T: ...
+    @overload
+    async def eventually(
+        self, probe: Callable[[], T | None], check: None = ..., *, within: float = ..., interval: float = ...
+    ) -> T: ...
+    @overload
     async def eventually(
         self,
-        probe: Callable[[], Awaitable[T] | T],
-        check: Callable[[T], object] | None = None,
+        probe: Callable[[], Awaitable[T]],
+        check: Callable[[T], object],
+        *,
+        within: float = ...,
+        interval: float = ...,
+    ) -> T: ...
+    @overload
+    async def eventually(
+        self, probe: Callable[[], T], check: Callable[[T], object], *, within: float = ..., interval: float = ...
+    ) -> T: ...
+    async def eventually(
+        self,
+        probe: Callable[[], object],
+        check: Callable[[Any], object] | None = None,
         *,
         within: float = 30.0,
         interval: float = 0.05,
-    ) -> T:
+    ) -> Any:
         """See `opsdk.testing.eventually.eventually`; checks after each write too, with this environment's clock."""
-        probe_any: Callable[[], Any] = probe
-        value: T = await eventually(
-            probe_any, check, within=within, interval=interval, clock=self.plane.clock, pause=self._pause()
-        )
-        return value
+        clock, pause = self.plane.clock, self._pause()
+        return await eventually(probe, check, within=within, interval=interval, clock=clock, pause=pause)
 
     async def consistently(
         self,
-        probe: Callable[[], Awaitable[T] | T],
-        check: Callable[[T], object] | None = None,
+        probe: Callable[[], object],
+        check: Callable[[Any], object] | None = None,
         *,
         during: float = 1.0,
         interval: float = 0.05,

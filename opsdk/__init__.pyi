@@ -23,9 +23,9 @@ from opsdk.apimachinery.quantity import Quantity as Quantity
 from opsdk.apimachinery.scheme import Scheme as Scheme
 from opsdk.apimachinery.selectors import FieldSelector as FieldSelector
 from opsdk.apimachinery.selectors import Selector as Selector
+from opsdk.builder.arguments import OwnsSpec as OwnsSpec
+from opsdk.builder.arguments import WatchSpec as WatchSpec
 from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuilder
-from opsdk.builder.controller_builder import OwnsSpec as OwnsSpec
-from opsdk.builder.controller_builder import WatchSpec as WatchSpec
 from opsdk.builder.operator import Operator as Operator
 from opsdk.builder.options import OperatorOptions as OperatorOptions
 from opsdk.cache.cache import Cache as Cache

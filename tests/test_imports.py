@@ -80,16 +80,17 @@ UNUSED = {
 """What an operator declares without."""
 
 
-def loaded(statement: str) -> list[str]:
+def loaded(statement: str) -> set[str]:
     """The modules whose code has run after a statement in a fresh interpreter."""
     program = LOADED.format(statement=statement)
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    return process.stdout.split()
+    return set(process.stdout.split())
 
 
 def test_the_four_names_load_little() -> None:
     """A program that declares an operator loads its vocabulary, and nothing that only some operators use."""
-    modules = loaded("from opsdk import Operator, Object, Model, Context")
+    # In Python 3.14 logging loads dataclasses.
+    modules = loaded("from opsdk import Operator, Object, Model, Context") - loaded("import logging")
     assert sorted(name for name in modules if name in UNUSED) == []
     assert len([name for name in modules if name.split(".")[0] == "opsdk"]) <= 65
 

@@ -9,6 +9,7 @@ Kind(apps/v1, Kind=Deployment as Unstructured)
 from __future__ import annotations
 
 import inspect
+import tokenize
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -72,7 +73,8 @@ def kind_of(kind: KindLike[T]) -> Kind[T]:
     gvk = getattr(kind, "gvk", None)  # a property object on Unstructured and PartialObjectMetadata
     if isinstance(gvk, GroupVersionKind) and gvk.kind:
         return kind_for(gvk, kind)  # type: ignore[arg-type] # mypy misses that classes are hashable
-    name, place = getattr(kind, "__name__", repr(kind)), class_place(kind)
+    argument: object = kind  # what callers pass, whatever they annotate
+    name, place = argument.__name__ if isinstance(argument, type) else repr(argument), class_place(argument)
     raise UsageError(
         f"{name} has no kind{f' ({place})' if place else ''}: pass a class with `gvk` set, "
         "unstructured(apiVersion, kind) or metadata_only(class)"
@@ -89,7 +91,8 @@ def class_place(value: object) -> str:
         return ""
     try:
         return f"{inspect.getsourcefile(value)}:{inspect.getsourcelines(value)[1]}"
-    except (OSError, SyntaxError, TypeError):  # built-in, created by exec, or the file changed since its import
+    except (OSError, SyntaxError, TypeError, tokenize.TokenError):
+        # It is built-in or created by exec, or the file changed since its import.
         return ""
 
 

@@ -3,7 +3,8 @@
 The first lookup sends two discovery requests; later lookups send none. An unknown kind triggers one refresh, which all
 waiting callers share, so a CRD created later is found. A failing aggregated API does not hide the other groups.
 
-Upstream: sigs.k8s.io/controller-runtime/pkg/client/apiutil/restmapper.go
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/apiutil/restmapper.go,
+k8s.io/apimachinery/pkg/api/meta/restmapper.go
 """
 
 from __future__ import annotations
@@ -119,8 +120,25 @@ class RestMapper:
     async def kind_for(self, resource: GroupResource | GroupVersionResource | str) -> RestMapping:
         """Return the mapping of a resource, given its plural, singular or short name.
 
-        A string may name the group after the first dot: ``deployments.apps``. Raises `NoMatchError`.
+        A string may name the group after the first dot, or how it begins: ``deployments.apps``,
+        ``storageclasses.storage``. Of several matches the server's preferred one is returned; see `kinds_for`. Raises
+        `NoMatchError`.
         """
+        return (await self._matches(resource))[0]
+
+    async def kinds_for(self, resource: GroupResource | GroupVersionResource | str) -> list[GroupVersionKind]:
+        """Return every kind that a name may mean, in the server's order of preference; see `kind_for`.
+
+        Raises:
+            NoMatchError: there is none.
+        """
+        return [mapping.gvk for mapping in await self._matches(resource)]
+
+    async def resources_for(self, resource: GroupResource | GroupVersionResource | str) -> list[GroupVersionResource]:
+        """Return every resource that a name may mean, as `kinds_for` does."""
+        return [mapping.resource for mapping in await self._matches(resource)]
+
+    async def _matches(self, resource: GroupResource | GroupVersionResource | str) -> list[RestMapping]:
         group: str | None
         version: str | None = None
         if isinstance(resource, str):
@@ -129,11 +147,14 @@ class RestMapper:
         else:
             group, name = resource.group, resource.resource
             version = resource.version if isinstance(resource, GroupVersionResource) else None
-        query = (group, version, name.lower())
         for attempt in range(2):
-            for mapping in self._served.mappings:
-                if _matches(mapping, query):
-                    return mapping
+            matching = [each for each in self._served.mappings if _has_name(each, name.lower(), version)]
+            if group is not None:
+                exact = [each for each in matching if each.resource.group == group]
+                prefixed = [each for each in matching if each.resource.group.startswith(group)] if group else []
+                matching = exact or (prefixed if version is None else [])
+            if matching:
+                return matching
             if attempt == 0:
                 await self._refresh_for(resource)
         raise NoMatchError(f"the server serves no resource {resource}: install its CRD or correct the name")
@@ -176,12 +197,9 @@ class RestMapper:
         return f"<RestMapper of {len(self._by_kind)} kinds>"
 
 
-def _matches(mapping: RestMapping, query: tuple[str | None, str | None, str]) -> bool:
-    group, version, name = query
-    gvr = mapping.resource
-    if (group is not None and group != gvr.group) or (version is not None and version != gvr.version):
-        return False
-    return name in (gvr.resource, mapping.singular, *mapping.short_names)
+def _has_name(mapping: RestMapping, name: str, version: str | None) -> bool:
+    resource = mapping.resource
+    return version in (None, resource.version) and name in (resource.resource, mapping.singular, *mapping.short_names)
 
 
 class StaticMapper(RestMapper):

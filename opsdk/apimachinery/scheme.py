@@ -38,11 +38,13 @@ class Scheme:
     def add(self, *kinds: type[TypedObject]) -> Scheme:
         """Register classes for their `gvk`, and return the scheme.
 
-        The same class may be registered again. Raises `SchemeError` for a second class of the same kind.
+        The same class may be registered again. Raises `SchemeError` for a second class of the same kind, and for a kind
+        without a version.
         """
         for kind in kinds:
             if not kind.gvk.kind:
                 raise SchemeError(f"{kind.__name__} has no `gvk`: set it in the class")
+            _check_version(kind.gvk)
             registered = self._types.get(kind.gvk)
             if registered is not None and not _same(registered, kind):
                 raise SchemeError(f"{kind.gvk} is registered as {_name(registered)} already, not as {_name(kind)}")
@@ -52,6 +54,7 @@ class Scheme:
     def add_lazily(self, kinds: Mapping[GroupVersionKind, str]) -> Scheme:
         """Register kinds by ``module:Class`` without importing them, and return the scheme."""
         for gvk, where in kinds.items():
+            _check_version(gvk)
             registered = self._types.setdefault(gvk, where)
             if registered != where and not _same(where, registered):
                 raise SchemeError(f"{gvk} is registered as {_name(registered)} already, not as {where}")
@@ -149,6 +152,11 @@ class Scheme:
 
     def __repr__(self) -> str:
         return f"<Scheme of {len(self._types)} kinds>"
+
+
+def _check_version(gvk: GroupVersionKind) -> None:
+    if not gvk.version:
+        raise SchemeError(f"{gvk.group_kind} has no version: a kind is registered for one, such as v1")
 
 
 def _name(kind: type[Any] | str) -> str:

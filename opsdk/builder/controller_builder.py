@@ -8,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Generic, Self, TypeVar, cast
 
-import msgspec
-
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
+from opsdk.builder.arguments import (
+    OwnsSpec,
+    WatchSpec,
+    check_controller_options,
+    check_kind,
+    check_name,
+    check_owned,
+    check_predicates,
+    check_rules,
+    check_sources,
+    check_watch,
+    located,
+)
 from opsdk.cache.cache import Cache
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
@@ -36,38 +47,6 @@ with on_first_use:
 
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U", bound=AnyObject)
-
-
-class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Another kind that a controller watches.
-
-    Attributes:
-        kind: the watched kind; `metadata_only(Kind)` caches only metadata.
-        handler: an event handler, or a function from an object to requests, which may be ``async``.
-        predicates: an event must pass all of them.
-        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
-    """
-
-    kind: KindLike[AnyObject]
-    handler: MapFunction | EventHandler
-    predicates: Sequence[PredicateFunc] = ()
-    sync_policy: SyncPolicy | None = None
-
-
-class OwnsSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind whose objects the reconciled object owns.
-
-    Attributes:
-        kind: the owned kind; `metadata_only(Kind)` caches only metadata.
-        predicates: an event must pass all of them.
-        match_every_owner: an object maps to all its owners of the reconciled kind, not only to its controller.
-        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
-    """
-
-    kind: KindLike[AnyObject]
-    predicates: Sequence[PredicateFunc] = ()
-    match_every_owner: bool = False
-    sync_policy: SyncPolicy | None = None
 
 
 class ControllerBuilder(Generic[T]):
@@ -125,12 +104,17 @@ class ControllerBuilder(Generic[T]):
         """Set the reconciled kind. Raises `UsageError` on a second call."""
         if self._kind is not None:
             raise UsageError("for_(...) should only be called once: a controller reconciles one kind")
+        with located(self.place):
+            check_kind(kind, "for_(...)")
+            check_predicates(predicates, "predicates")
         self._kind = kind_of(kind)
         self._predicates = tuple(predicates)
         return cast("ControllerBuilder[U]", self)
 
     def with_predicates(self, *predicates: PredicateFunc) -> Self:
         """Add predicates for events of the reconciled kind."""
+        with located(self.place):
+            check_predicates(predicates, "predicates")
         self._predicates += predicates
         return self
 
@@ -147,6 +131,8 @@ class ControllerBuilder(Generic[T]):
         """
         if not isinstance(kind, OwnsSpec):
             kind = OwnsSpec(kind=kind, predicates=predicates, match_every_owner=match_every_owner)
+        with located(self.place):
+            check_owned(kind)
         self._owns.append(kind)
         return self
 
@@ -158,23 +144,24 @@ class ControllerBuilder(Generic[T]):
         predicates: Sequence[PredicateFunc] = (),
     ) -> Self:
         """Watch another kind. Pass kind and handler, or a `WatchSpec`."""
-        if isinstance(kind, WatchSpec):
-            self._watches.append(kind)
-        elif handler is None:
-            raise UsageError(f"watches({kind_of(kind).name}) needs a handler: a map function, or one of opsdk.handlers")
-        else:
-            self._watches.append(WatchSpec(kind=kind, handler=handler, predicates=predicates))
+        if handler is not None and not isinstance(kind, WatchSpec):
+            kind = WatchSpec(kind=kind, handler=handler, predicates=predicates)
+        with located(self.place):
+            check_watch(kind)
+        self._watches.append(cast("WatchSpec", kind))
         return self
 
     def watches_source(self, source: EventSource) -> Self:
         """Add any other source (``WatchesRawSource``). The event filter does not apply to it."""
-        if not isinstance(source, EventSource):
-            raise UsageError(f"{source!r} is not a source: derive it from opsdk.sources.EventSource")
+        with located(self.place):
+            check_sources([source], functions=False)
         self._sources.append(source)
         return self
 
     def with_event_filter(self, *predicates: PredicateFunc) -> Self:
         """Add predicates to every watch. They run before the watch's own predicates."""
+        with located(self.place):
+            check_predicates(predicates, "event_filter")
         self._filters += predicates
         return self
 
@@ -186,16 +173,22 @@ class ControllerBuilder(Generic[T]):
 
     def rbac(self, *rules: rbac_rules.RbacRule) -> Self:
         """Declare permissions besides those that the declaration implies, see `opsdk.rbac.declared`."""
+        with located(self.place):
+            check_rules(rules, "rbac")
         self._rules += rules
         return self
 
     def named(self, name: str) -> Self:
         """Set the controller's name; the default is the kind in lower case."""
+        with located(self.place):
+            check_name(name)
         self._name = name
         return self
 
     def with_options(self, options: ControllerOptions) -> Self:
         """Set the controller's options."""
+        with located(self.place):
+            check_controller_options(options)
         self._options = options
         return self
 

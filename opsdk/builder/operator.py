@@ -21,7 +21,7 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_options, declare
+from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.client.scheme import default_scheme
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheError, OpsdkError, UsageError
@@ -34,9 +34,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 with on_first_use:
     from opsdk import handlers
     from opsdk.aio import watchdog as stall_watchdog
+    from opsdk.builder import arguments, manifests
     from opsdk.builder import controller_builder as builders
     from opsdk.builder import election as operator_election
-    from opsdk.builder import manifests
     from opsdk.builder import rbac as operator_rbac
     from opsdk.cache import metrics as informer_metrics
     from opsdk.client import client as clients
@@ -109,6 +109,7 @@ class Operator:
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[rbac_rules.RbacRule] = []
+        self._implied: list[rbac_rules.RbacRule] = []
         self._declared: list[Callable[[], rbac_declared.ControllerKinds]] = []
         self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
@@ -160,14 +161,12 @@ class Operator:
         ... async def reconcile(config_map: ConfigMap, ctx: Context) -> None:
         ...     ctx.logger.info("%s has %d keys", config_map.metadata.name, len(config_map.data))
         """
-        check_options(options)
+        check_declaration(kind, options)
         declared_kind = kind_of(kind) if kind is not None else None
         if declared_kind is not None:
             self._kinds.append(declared_kind)
-        elif not options.get("name"):
-            raise UsageError("a controller without a kind needs a name: pass name=...")
         self._finalizers.update(options.get("finalizers", {}))
-        owns = tuple(kind_of(o.kind if isinstance(o, builders.OwnsSpec) else o) for o in options.get("owns", ()))
+        owns = tuple(kind_of(o.kind if isinstance(o, arguments.OwnsSpec) else o) for o in options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
         has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
@@ -179,8 +178,12 @@ class Operator:
             declared_kind, lambda target: self._builders.append(partial(_build, declared_kind, options, target))
         )
 
-    def rbac(self, *rules: rbac_rules.RbacRule) -> None:
+    def rbac(self, *rules: rbac_rules.RbacRule, implied: bool = False) -> None:
         """Declare permissions of setup functions, runnables and webhooks.
+
+        Args:
+            rules: the permissions.
+            implied: a library needs them, not the operator's own code: `assert_rules` does not report them as unused.
 
         >>> from opsdk.rbac.rules import RbacRule
         >>> operator = Operator("example")
@@ -188,7 +191,9 @@ class Operator:
         >>> print(operator.rules())
         get nodes
         """
-        self._rules += rules
+        with arguments.located(arguments.caller_place()):
+            arguments.check_rules(rules, "rbac")
+        (self._implied if implied else self._rules).extend(rules)
 
     def rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
         """Return every permission that is declared or implied, see `opsdk.rbac.declared`.
@@ -199,15 +204,33 @@ class Operator:
             namespace: of the Lease and of the Secret with the webhooks' certificate, unless the options or the
                 configuration of a prepared operator name another one.
         """
-        prepared = self._cluster is not None
+        namespace = self.options.namespace or namespace
+        return self._collect_rules(namespace, self._declared_kinds(), [*self._implied, *self._rules])
+
+    def implied_rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
+        """Return the part of `rules` that opsdk declares: for informers, finalizers, election, metrics, webhooks."""
+        controllers = [replace(kinds, rules=()) for kinds in self._declared_kinds()]
+        return self._collect_rules(self.options.namespace or namespace, controllers, self._implied)
+
+    def _declared_kinds(self) -> list[rbac_declared.ControllerKinds]:
+        if self._cluster is not None:
+            return [builder.declared_kinds() for builder in self._controller_builders]
+        return [kinds() for kinds in self._declared]
+
+    def _collect_rules(
+        self,
+        namespace: str,
+        controllers: Sequence[rbac_declared.ControllerKinds],
+        declared: Sequence[rbac_rules.RbacRule],
+    ) -> rbac_permissions.RuleSet:
+        if self._cluster is not None:
+            namespace = self._cluster.config.namespace
         return operator_rbac.operator_rules(
             self.options,
             name=self.name,
-            namespace=self.cluster.config.namespace if prepared else namespace,
-            controllers=[builder.declared_kinds() for builder in self._controller_builders]
-            if prepared
-            else [kinds() for kinds in self._declared],
-            declared=self._rules,
+            namespace=namespace,
+            controllers=controllers,
+            declared=declared,
             injected=manifests.injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
         )
 
@@ -254,9 +277,6 @@ class Operator:
 
     def controller(self, name: str, *, options: ControllerOptions | None = None) -> builders.ControllerBuilder[Any]:
         """Return a builder for a controller without a reconciled kind. Call it as `controller_for`."""
-        caller = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
-        while caller.f_globals.get("__name__") == __name__ and caller.f_back is not None:
-            caller = caller.f_back
         builder = builders.ControllerBuilder[Any](
             self.cluster,
             manager=self.manager,
@@ -265,7 +285,7 @@ class Operator:
             hook=self.manager.hook,
             clock=self._clock,
             journal=self.journal,
-            place=f"{caller.f_code.co_filename}:{caller.f_lineno}",
+            place=arguments.caller_place(),
         )
         self._controller_builders.append(builder)
         return builder
@@ -323,6 +343,8 @@ class Operator:
         A given `cluster` is used as it is: its owner starts and closes it.
         """
         o = self.options
+        if o.namespace:
+            config = replace(config, namespace=o.namespace, namespace_source="--namespace")
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._controller_builders = []
@@ -368,7 +390,8 @@ class Operator:
 
         mode = self.options.rbac_check
         if mode is RbacCheck.ERROR:
-            manager.add(check(), phase=managers.Phase.WEBHOOKS)
+            # Before the webhook certificates, whose requests fail for the first missing permission only.
+            manager.add(check(), phase=managers.Phase.HTTP)
         elif mode is RbacCheck.WARN:
             manager.add(deferred.DeferredRunnable(check, clock=self._clock))
 
@@ -556,9 +579,11 @@ class Operator:
     ) -> None:
         from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
 
+        config = self.cluster.config
         certificates = CertificateManager(
             self.cluster.uncached,
-            replace(options, namespace=options.namespace or self.cluster.config.namespace),
+            replace(options, namespace=options.namespace or config.namespace),
+            namespace_source="SelfSigned.namespace" if options.namespace else config.namespace_source,
             targets=injection.declared_targets(
                 server.registrations, server.converted_definitions, name=self._configurations_name
             ),

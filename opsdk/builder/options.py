@@ -24,9 +24,11 @@ class OperatorOptions(Options, frozen=True, kw_only=True):
         webhook: address and certificate of the webhook server, which runs if webhooks are declared.
         max_concurrent_reconciles_by_kind: number of workers of the controllers of a kind (``"Deployment.apps"``,
             ``"ConfigMap"``) without their own options, as controller-runtime's GroupKindConcurrency.
+        namespace: the operator's own namespace, with its Lease and the Secret of its webhooks' certificates; empty for
+            the pod's namespace, else that of the kubeconfig's context.
         leader_election: run controllers on one replica at a time.
         leader_election_id: the name of the Lease; empty for the operator's name.
-        leader_election_namespace: the namespace of the Lease; empty for the namespace of this process.
+        leader_election_namespace: the namespace of the Lease; empty for `namespace`.
         lease_duration: see `LeaderElectionOptions`.
         renew_deadline: see `LeaderElectionOptions`.
         retry_period: see `LeaderElectionOptions`.
@@ -47,6 +49,7 @@ class OperatorOptions(Options, frozen=True, kw_only=True):
     controller: ControllerOptions = ControllerOptions()
     webhook: WebhookServerOptions = WebhookServerOptions()
     max_concurrent_reconciles_by_kind: Mapping[str, int] = msgspec.field(default_factory=dict)
+    namespace: str = ""
     leader_election: bool = False
     leader_election_id: str = ""
     leader_election_namespace: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, overload
 
-from opsdk.apimachinery.kinds import Kind, KindLike
+from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.controller.context import Context
 from opsdk.controller.options import ControllerOptions
@@ -16,6 +16,7 @@ from opsdk.loading import on_first_use
 with on_first_use:
     from opsdk import predicates as event_predicates
     from opsdk import sources as event_sources
+    from opsdk.builder import arguments
     from opsdk.builder import controller_builder as builders
     from opsdk.controller import declaration as declarations
     from opsdk.controller import finalizers as finalizing
@@ -30,8 +31,8 @@ U = TypeVar("U")
 class ReconcilerOptions(TypedDict, total=False):
     """Keywords of `Operator.reconciler` and `opsdk.fleet.fleet.Fleet.reconciler`."""
 
-    owns: Sequence[KindLike[AnyObject] | builders.OwnsSpec]
-    watches: Sequence[builders.WatchSpec]
+    owns: Sequence[type[Any] | Kind[Any] | arguments.OwnsSpec]
+    watches: Sequence[arguments.WatchSpec]
     predicates: Sequence[event_predicates.PredicateFunc]
     event_filter: Sequence[event_predicates.PredicateFunc]
     sources: Sequence[event_sources.EventSource | Callable[[Any], event_sources.EventSource]]
@@ -83,11 +84,30 @@ class ReconcilerDecorator(Generic[T]):
         return target
 
 
-def check_options(options: ReconcilerOptions) -> None:
-    """Raise `UsageError` for a keyword that ``reconciler`` does not take."""
-    if unknown := options.keys() - ReconcilerOptions.__annotations__.keys():
-        accepted = ", ".join(ReconcilerOptions.__annotations__)
-        raise UsageError(f"reconciler() does not take {', '.join(sorted(unknown))}: it takes {accepted}")
+def check_declaration(kind: object, options: ReconcilerOptions) -> None:
+    """Raise `UsageError` for a keyword that ``reconciler`` does not take, and for a value of a wrong type.
+
+    The message has file and line of the call, and says what to write.
+    """
+    with arguments.located(arguments.caller_place()):
+        if unknown := options.keys() - ReconcilerOptions.__annotations__.keys():
+            accepted = ", ".join(ReconcilerOptions.__annotations__)
+            raise UsageError(f"reconciler() does not take {', '.join(sorted(unknown))}: it takes {accepted}")
+        if kind is not None:
+            arguments.check_kind(kind, "reconciler(...)")
+        elif not options.get("name"):
+            raise UsageError("a controller without a kind needs a name: pass name=...")
+        arguments.check_name(options.get("name", ""))
+        for owned in arguments.members(options.get("owns", ()), "owns"):
+            arguments.check_owned(owned)
+        for watch in arguments.members(options.get("watches", ()), "watches"):
+            arguments.check_watch(watch)
+        arguments.check_predicates(options.get("predicates", ()), "predicates")
+        arguments.check_predicates(options.get("event_filter", ()), "event_filter")
+        arguments.check_sources(options.get("sources", ()))
+        arguments.check_finalizers(options.get("finalizers", {}))
+        arguments.check_rules(options.get("rbac", ()), "rbac")
+        arguments.check_controller_options(options.get("options"))
 
 
 def declare(

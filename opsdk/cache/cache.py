@@ -81,6 +81,8 @@ class Cache:
         self._locks: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
         self._metadata_only_warned: set[GroupVersionKind] = set()
         self._built_decoders: set[type] = set()
+        self.generation = 0
+        """Changes with the set of informers."""
         self._running = False
         self._stopped = False
         self._started = asyncio.Event()
@@ -127,6 +129,7 @@ class Cache:
         self._running, self._stopped = False, True
         self._started.set()  # wakes wait_ready, which then raises
         kinds, self._kinds = self._kinds, {}
+        self.generation += 1
         informers = [informer for kind in kinds.values() for informer in kind.informers.values()]
         await finish(_close(informers), name="cache/close informers")
 
@@ -161,6 +164,7 @@ class Cache:
             cached_kind = self._build_kind(mapping, metadata_only=metadata_only)
             cached_kind.pinned = pin
             self._kinds[token.gvk, metadata_only] = cached_kind
+            self.generation += 1
         if implicitly:
             log.info(
                 "a read starts an informer for %s in %s", token.gvk, sorted(cached_kind.informers) or "all namespaces"
@@ -214,6 +218,7 @@ class Cache:
         """Stop caching a kind; the next read starts it again. Does nothing if the kind is not cached."""
         token = kind_of(kind)
         removed = self._kinds.pop((token.gvk, token.representation is PartialObjectMetadata), None)
+        self.generation += 1
         for informer in removed.informers.values() if removed else ():
             await informer.aclose()
 
@@ -233,6 +238,7 @@ class Cache:
                 scope = after.get(namespace)
                 informer = self._build_informer(cached.mapping, scope) if scope is not None else None
                 old.append(cached.replace_informer(namespace, informer))
+                self.generation += 1
             if self._running:
                 _start(cached)
             await _close(informer for informer in old if informer is not None)
@@ -242,6 +248,7 @@ class Cache:
         """Stop the informers of a kind if they are neither pinned nor have handlers."""
         if not kind.used and self._kinds.get((kind.gvk, kind.metadata_only)) is kind:
             del self._kinds[kind.gvk, kind.metadata_only]
+            self.generation += 1
             log.info("the last handler of %s is removed: its informer stops", kind.gvk)
             await _close(kind.informers.values())
 

@@ -45,7 +45,7 @@ from opsdk.cache.registration import Handler, HandlerRegistration
 from opsdk.cache.shard import HashRange
 from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta, DeltaType, InformerStore
-from opsdk.cache.unknown_reads import UnknownReads
+from opsdk.cache.unknown_reads import ReadStart, UnknownReads
 from opsdk.errors import (
     CacheError,
     CacheSyncError,
@@ -349,7 +349,13 @@ class Informer(Closing):
             self.store.own.record_own_change(entry, revision, passed=self.store.revision, written_at=now)
         return entry.resource_version
 
-    def _record_read(self, data: bytes, at_least: int) -> None:
+    def _record_read(self, data: bytes, start: ReadStart) -> None:
+        """Record an object that was read. If the watch had passed it before, and not shown it, the server went back."""
+        entry = self.store.make_entry(data)
+        revision = revision_of(entry.resource_version) or 0
+        at_least = start.at_least
+        if revision <= start.revision and not start.has_shown(entry) and self.store.selects(entry):
+            at_least = start.revision + 1
         self.write(data, at_least=at_least)
 
     def on_rollback(self, resource_version: str) -> None:
@@ -567,8 +573,8 @@ class Informer(Closing):
         log.error(
             "the API server went back from resource version %d to %d and has lost data, for example because etcd was "
             "restored: the list of %s replaces what the cache held, own writes included",
-            rollback.seen,
-            rollback.listed,
+            rollback.revision_before,
+            rollback.revision,
             self.name,
         )
 

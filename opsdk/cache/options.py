@@ -69,10 +69,8 @@ class ByObject(Options, frozen=True, kw_only=True):
     resync: float | None = None
 
 
-ByKind = (
-    Mapping[GroupVersionKind, ByObject] | Mapping[type[Any], ByObject] | Mapping[GroupVersionKind | type[Any], ByObject]
-)
-"""Options by kind. A mapping is invariant in its keys, so each form is named, and classes are `Any`."""
+ByKind = Mapping[Any, ByObject]
+"""Options by class or GroupVersionKind. Type checkers infer a metaclass for the keys of two classes, hence Any."""
 
 
 class CacheOptions(Options, frozen=True, kw_only=True):

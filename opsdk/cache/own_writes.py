@@ -31,15 +31,16 @@ from opsdk.cache.entry import StoreEntry
 _MAX_MARKS = 65_536
 # Own changes whose event will be named an own one. The oldest are dropped: their events count as foreign.
 _MAX_OWN_CHANGES = 4096
-# Digits of the largest resource version: 128 bits. `int` refuses more than 4,300.
-_MAX_DIGITS = 39
 
 
 def revision_of(resource_version: str) -> int | None:
     """Return a resource version as a number, or None if it is not a number."""
-    if len(resource_version) > _MAX_DIGITS or not resource_version.isdecimal():
+    if not resource_version.isdecimal():
         return None
-    return int(resource_version)
+    try:
+        return int(resource_version)
+    except ValueError:
+        return None  # it has more than 4,300 digits
 
 
 class _Since(NamedTuple):
@@ -55,6 +56,7 @@ class PendingWrite(msgspec.Struct, frozen=True, eq=False):
     """The result of a write that the watch has not shown.
 
     Attributes:
+        key: of the object.
         revision: the resource version of the result.
         entry: the object; None if it left the scope of the informer.
         uid: the object's uid.
@@ -62,6 +64,7 @@ class PendingWrite(msgspec.Struct, frozen=True, eq=False):
         after_rollback: the server has gone back, and the watched state is of the time before: only a list ends this.
     """
 
+    key: ObjectKey
     revision: int
     entry: StoreEntry | None
     uid: str
@@ -112,11 +115,6 @@ class OwnWrites:
         marks = len(self.unknown) + (self.unknown_list is not None)
         return len(self._pending) + len(self._deleted) + len(self._own_changes) + marks
 
-    @property
-    def has_passable(self) -> bool:
-        """Whether `passed` may find anything. Checked for each event."""
-        return bool(self._pending or self._own_changes or self.unknown)
-
     # -------------------------------------------------------------- recording
     def record(
         self, entry: StoreEntry, revision: int | None, *, passed: int, in_scope: bool, after_rollback: bool = False
@@ -140,7 +138,7 @@ class OwnWrites:
         if pending is None or pending.revision < revision or (after_rollback and not follows_rollback):
             self._pending.pop(entry.key, None)  # the order of the dict is about that of the revisions
             self._pending[entry.key] = PendingWrite(
-                revision, entry if in_scope else None, entry.uid, self._now, after_rollback
+                entry.key, revision, entry if in_scope else None, entry.uid, self._now, after_rollback
             )
 
     def record_own_change(self, entry: StoreEntry, revision: int | None, *, passed: int, written_at: float) -> None:
@@ -339,14 +337,7 @@ class OwnWrites:
 
         Returns the own writes that it should have shown and did not: the server has lost them.
         """
-        ended: list[tuple[ObjectKey, PendingWrite]] = []
-        for key, pending in self._pending.items():
-            if pending.revision >= revision:
-                break
-            if not pending.after_rollback:
-                ended.append((key, pending))
-        for key, _ in ended:
-            del self._pending[key]
+        lost = self._end_passed_writes(revision) if self._pending else []
         while self._own_changes:
             change, own = next(iter(self._own_changes.items()))
             if own.revision >= revision:
@@ -354,7 +345,18 @@ class OwnWrites:
             del self._own_changes[change]
         if self.unknown:
             self._clear_passed_marks(revision)
-        return [pending.entry for _, pending in ended if pending.entry is not None]
+        return lost
+
+    def _end_passed_writes(self, revision: int) -> list[StoreEntry]:
+        ended: list[PendingWrite] = []
+        for pending in self._pending.values():
+            if pending.revision >= revision:
+                break  # the order is about that of the revisions
+            if not pending.after_rollback:
+                ended.append(pending)
+        for pending in ended:
+            del self._pending[pending.key]
+        return [pending.entry for pending in ended if pending.entry is not None]
 
     def _clear_passed_marks(self, revision: int) -> None:
         passed: list[ObjectKey] = []

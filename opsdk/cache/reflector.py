@@ -112,12 +112,12 @@ class Rollback(msgspec.Struct, frozen=True):
     """The API server went back to older resource versions: it has lost the writes in between.
 
     Attributes:
-        seen: the highest resource version seen before.
-        listed: the resource version of the list that replaced everything.
+        revision_before: the highest resource version seen before.
+        revision: the resource version of the list that replaced everything.
     """
 
-    seen: int
-    listed: int
+    revision_before: int
+    revision: int
 
 
 class ReflectorStep(msgspec.Struct):
@@ -349,21 +349,23 @@ class Reflector:
             key = peek_key(data)
             self._problems.append(Problem(key, error))
             deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
-            deltas += self._advance(_bookmark_of(data).resource_version)
+            version = _bookmark_of(data).resource_version
+            deltas += self._advance(version, revision_of(version))
             return self._step(deltas)
+        revision = revision_of(entry.resource_version)
         if kind == "DELETED":
             # Its resource version may be older: servers before Kubernetes 1.9 send the last one of the object.
             deltas = self.store.remove(entry.key, entry)
         elif kind in ("ADDED", "MODIFIED"):
             deltas = self.store.put(entry, watched=True)
-            if (revision_of(entry.resource_version) or self.store.revision) < self.store.revision:
+            if revision is not None and revision < self.store.revision:
                 step = self.on_rollback(entry.resource_version, now=now)
                 step.deltas = deltas
                 return step
         else:
             self._problems.append(Problem(entry.key, DecodeError(f"unknown event type {kind!r}")))
             deltas = ()
-        lost = self._advance(entry.resource_version)
+        lost = self._advance(entry.resource_version, revision)
         return self._step((*deltas, *lost) if lost else deltas)
 
     def on_rollback(self, resource_version: str, *, now: float) -> ReflectorStep:
@@ -388,18 +390,19 @@ class Reflector:
             self.state = ReflectorState.WATCHING
             self.last_error = None
             return step
-        if (revision_of(bookmark.resource_version) or self.store.revision) < self.store.revision:
+        revision = revision_of(bookmark.resource_version)
+        if revision is not None and revision < self.store.revision:
             return self.on_rollback(bookmark.resource_version, now=now)
-        lost = self._advance(bookmark.resource_version)
+        lost = self._advance(bookmark.resource_version, revision)
         self.store.own.bookmark()
         return ReflectorStep(deltas=lost)
 
-    def _advance(self, resource_version: str) -> tuple[Delta, ...]:
+    def _advance(self, resource_version: str, revision: int | None) -> tuple[Delta, ...]:
         """The watch has shown everything up to `resource_version`. Returns deletions, see `InformerStore.advance`."""
         if not resource_version:
             return ()
         self.resource_version = resource_version
-        return self.store.advance(resource_version)
+        return self.store.advance(revision)
 
     def on_watch_closed(self, *, now: float) -> ReflectorStep:
         """The stream ended without an error, for example after its timeout."""

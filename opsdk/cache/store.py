@@ -273,30 +273,33 @@ class InformerStore:
         """Return the watched object with the highest resource version. It looks at all of them."""
         return max(self._tables.entries.values(), key=lambda e: revision_of(e.resource_version) or 0, default=None)
 
-    def advance(self, resource_version: str) -> tuple[Delta, ...]:
-        """The watch has shown everything up to `resource_version`.
+    def advance(self, revision: int | None) -> tuple[Delta, ...]:
+        """The watch has shown everything up to a resource version.
 
         Returns the deletions of objects that an own write created, and that the watch should have shown and did not.
         """
-        revision = revision_of(resource_version)
         if revision is None or revision <= self.revision:
             return ()
         self.revision = revision
-        if not self.own.has_passable:
+        if not (lost := self.own.passed(revision)):
             return ()
-        lost = [entry for entry in self.own.passed(revision) if entry.key not in self._tables.entries]
-        return tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in lost)
+        gone = [entry for entry in lost if entry.key not in self._tables.entries]
+        return tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in gone)
 
     def write(self, entry: StoreEntry, revision: int | None, *, after_rollback: bool = False) -> None:
         """Record an own write, or a fresh read, so that reads show at least this state. See `OwnWrites.record`."""
-        in_scope = self._selector.matches(entry.labels)
-        if self._shard is not None:
-            in_scope = in_scope and self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
+        in_scope = self.selects(entry)
         is_passed = revision is not None and revision <= self.revision
         if in_scope and is_passed and not after_rollback and not self.own.is_after_rollback(entry.key):
             self._check_passed(entry, revision or 0)
         else:
             self.own.record(entry, revision, passed=self.revision, in_scope=in_scope, after_rollback=after_rollback)
+
+    def selects(self, entry: StoreEntry) -> bool:
+        """Whether the informer's label selector and shard select an object."""
+        if not self._selector.matches(entry.labels):
+            return False
+        return self._shard is None or self._shard.contains(uid=entry.uid, namespace=entry.key.namespace)
 
     def _check_passed(self, entry: StoreEntry, revision: int) -> None:
         """Handle an object that the watch should have shown: with this state, with a later one, or as deleted.
@@ -304,8 +307,12 @@ class InformerStore:
         If it has not, the server went back, or another client has just deleted the object: the server is asked.
         """
         watched = self._tables.entries.get(entry.key)
-        shown = revision_of(watched.resource_version) or 0 if watched is not None and watched.uid == entry.uid else 0
-        if shown < revision and not self.own.is_deleted(entry.uid):
+        has_shown = (
+            watched is not None
+            and watched.uid == entry.uid
+            and (revision_of(watched.resource_version) or 0) >= revision
+        )
+        if not has_shown and not self.own.is_deleted(entry.uid):
             self.own.record_unknown(entry.key)
 
     def write_unknown(self, key: ObjectKey, resource_version: str = "") -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.codec import peek_key
@@ -22,6 +22,31 @@ log = SafeLogger(__name__)
 _MAX_GETS = 16
 
 
+class ReadStart(NamedTuple):
+    """What the store held when a read began.
+
+    Attributes:
+        revision: the resource version that the watch had passed.
+        watched: the object as the watch had shown it.
+        visible: the object as reads showed it.
+    """
+
+    revision: int
+    watched: StoreEntry | None
+    visible: StoreEntry | None
+
+    @property
+    def at_least(self) -> int:
+        """The lowest resource version that a server sends now, unless it went back."""
+        shown = [entry for entry in (self.watched, self.visible) if entry is not None]
+        return max((revision_of(entry.resource_version) or 0 for entry in shown), default=0)
+
+    def has_shown(self, entry: StoreEntry) -> bool:
+        """Whether the watch had shown exactly this state."""
+        watched = self.watched
+        return watched is not None and (watched.uid, watched.resource_version) == (entry.uid, entry.resource_version)
+
+
 class _Read:
     """A read that is under way. `error` is set when it has failed."""
 
@@ -37,7 +62,7 @@ class UnknownReads:
     Args:
         source: reads from the server.
         store: has the marks.
-        record: records a body that was read, and the lowest resource version that it must have, as `Informer.write`.
+        record: records a body that was read.
         tasks: owns the requests: a reader that is cancelled does not end the read of others.
         page_size: objects per page of a list.
         name: resource and scope, for messages.
@@ -48,7 +73,7 @@ class UnknownReads:
         source: ListerWatcher,
         store: InformerStore,
         *,
-        record: Callable[[bytes, int], object],
+        record: Callable[[bytes, ReadStart], object],
         tasks: TaskOwner,
         page_size: int,
         name: str,
@@ -105,14 +130,17 @@ class UnknownReads:
             raise read.error
 
     def _start(self, target: ObjectKey | None, mark: UnknownMark) -> _Read:
-        read = self._reads[target] = _Read(mark)
-        request: Coroutine[Any, Any, None] = self._read_all(mark) if target is None else self._read_one(target, mark)
-        read.task = self._tasks.start(self._run(target, read, request), name="read own write")
+        read = _Read(mark)
+        try:
+            read.task = self._tasks.start(self._run(target, read), name="read own write")
+        except RuntimeError as error:
+            raise CacheError(f"the informer for {self._name} is closed") from error
+        self._reads[target] = read
         return read
 
-    async def _run(self, target: ObjectKey | None, read: _Read, request: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, target: ObjectKey | None, read: _Read) -> None:
         try:
-            await request
+            await (self._read_all(read.mark) if target is None else self._read_one(target, read.mark))
         except OpsdkError as error:
             read.error = error
         finally:
@@ -120,13 +148,13 @@ class UnknownReads:
 
     async def _read_one(self, key: ObjectKey, mark: UnknownMark) -> None:
         store, own = self._store, self._store.own
-        before = (store.get(key, own_writes=False), store.get(key))
+        start = ReadStart(store.revision, store.get(key, own_writes=False), store.get(key))
         pending = own.pending().get(key)
         try:
             data = await self._source.get(key)
         except NotFoundError:
             own.resolve(key, mark, pending)
-            for entry in before:
+            for entry in (start.watched, start.visible):
                 if entry is not None:
                     store.write_deleted(key, entry.uid)
         except (ForbiddenError, MethodNotAllowedError) as error:
@@ -134,11 +162,13 @@ class UnknownReads:
             log.warning("cannot get %s %s after a write, so cached reads may be outdated: %s", self._name, key, error)
         else:
             own.resolve(key, mark, pending)
-            self._record(data, max(map(_revision, before)))
+            self._record(data, start)
 
     async def _read_all(self, mark: UnknownMark) -> None:
         store, own = self._store, self._store.own
-        before = {entry.key: entry for entry in store.entries()}
+        visible = {entry.key: entry for entry in store.entries()}
+        watched = {entry.key: entry for entry in store.entries(own_writes=False)}
+        revision = store.revision
         pending, marks = own.pending(), dict(own.unknown)
         listed: set[ObjectKey] = set()
         token = ""
@@ -148,20 +178,16 @@ class UnknownReads:
                 key = peek_key(item)
                 listed.add(key)
                 own.resolve(key, marks.get(key), pending.get(key))
-                self._record(item, _revision(before.get(key)))
+                self._record(item, ReadStart(revision, watched.get(key), visible.get(key)))
             if not (token := meta.continue_token):
                 break
         for key in marks.keys() | pending.keys():
             own.resolve(key, marks.get(key), pending.get(key))
-        for key, entry in before.items():
+        for key, entry in (*watched.items(), *visible.items()):
             if key not in listed:
                 store.write_deleted(key, entry.uid)
         if own.unknown_list is mark:
             own.unknown_list = None
-
-
-def _revision(entry: StoreEntry | None) -> int:
-    return 0 if entry is None else revision_of(entry.resource_version) or 0
 
 
 async def _ended(read: _Read) -> None:

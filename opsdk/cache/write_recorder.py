@@ -50,16 +50,20 @@ class _BodyFields(msgspec.Struct, rename="camel"):
     preconditions: _Preconditions = _Preconditions()
 
 
-class _SentWrite(msgspec.Struct, frozen=True, gc=False):
+class _SentWrite(msgspec.Struct, frozen=True):
     """What the informers had seen when a write was sent.
 
     Attributes:
+        informers: of all versions of the kind that may hold the object.
+        generation: `Cache.generation` then.
         newest: the highest resource version of the kind.
         entry: the object that is written, as reads showed it.
     """
 
-    newest: int
-    entry: StoreEntry | None
+    informers: list[tuple[CachedKind, Informer]]
+    generation: int
+    newest: int = 0
+    entry: StoreEntry | None = None
 
 
 class WriteRecorder:
@@ -78,20 +82,20 @@ class WriteRecorder:
             for informer in kind.informers_of(namespace if mapping.namespaced else "")
         ]
 
-    def sending(self, operation: Operation, mapping: RestMapping) -> _SentWrite | None:
-        """Return what the informers of the kind have seen until now; None without an informer."""
-        namespace, sent = operation.namespace, None
-        for _, informer in self._informers(mapping, namespace):
-            entry = None
-            if isinstance(operation, ObjectWrite) and (name := operation.obj.metadata.name):
-                entry = informer.store.get(ObjectKey(namespace if mapping.namespaced else "", name))
-            newest = informer.store.newest_revision
-            if sent is None or newest > sent.newest:
-                sent = _SentWrite(newest, entry)
-        return sent
+    def sending(self, operation: Operation, mapping: RestMapping) -> _SentWrite:
+        """Return what the informers of the kind have seen until now."""
+        namespace = operation.namespace
+        informers = self._informers(mapping, namespace)
+        newest, entry = 0, None
+        for _, informer in informers:
+            if informer.store.newest_revision >= newest:
+                newest = informer.store.newest_revision
+                if isinstance(operation, ObjectWrite) and (name := operation.obj.metadata.name):
+                    entry = informer.store.get(ObjectKey(namespace if mapping.namespaced else "", name))
+        return _SentWrite(informers, self._cache.generation, newest, entry)
 
     def written(
-        self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, sent: _SentWrite | None
+        self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes, sent: _SentWrite
     ) -> None:
         """Record a successful write.
 
@@ -104,7 +108,9 @@ class WriteRecorder:
         """
         if isinstance(operation, Get | List) or operation.options.dry_run:
             return
-        informers = self._informers(mapping, operation.namespace)
+        informers = sent.informers
+        if sent.generation != self._cache.generation:  # its first list may be older than the write
+            informers = self._informers(mapping, operation.namespace)
         if not informers:
             return
         try:
@@ -130,7 +136,7 @@ class WriteRecorder:
         *,
         request: bytes,
         response: bytes,
-        sent: _SentWrite | None,
+        sent: _SentWrite,
     ) -> None:
         namespace = operation.namespace if mapping.namespaced else ""
         # The server makes the name from generateName.
@@ -187,13 +193,11 @@ class WriteRecorder:
                 informer.store.write_unknown(key)
 
 
-def _least_revision(sent: _SentWrite | None, *, sole_change: bool) -> int:
+def _least_revision(sent: _SentWrite, *, sole_change: bool) -> int:
     """Return the lowest resource version that the response to a write has, unless the server went back meanwhile.
 
     A write that changes nothing returns the object's version. A change gets a version above all others of its kind.
     """
-    if sent is None:
-        return 0
     if sole_change:
         return sent.newest + 1
     return 0 if sent.entry is None else revision_of(sent.entry.resource_version) or 0

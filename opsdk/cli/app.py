@@ -50,7 +50,7 @@ class _OpsdkGroup(LazyGroup):
         "norman": LazyCommand(
             target="opsdk.cli.norman:norman",
             summary="Serve a REST API and a web page over the kinds of a cluster.",
-            epilog="Requires the extra norman: pip install opsdk[cli,envtest,norman]",
+            epilog="Requires the extra norman: pip install 'opsdk[cli,envtest,norman]'",
         ),
         "why": LazyCommand(
             target="opsdk.cli.why:why",

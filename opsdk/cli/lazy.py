@@ -6,12 +6,16 @@ Most commands import the operator stack, which takes longer than printing help o
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+# What Rich takes for a style tag, such as the list of extras in ``opsdk[cli]``: rich.markup.RE_TAGS.
+_MARKUP_TAG = re.compile(r"(\\*)(\[[a-z#/@][^\[]*?\])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,4 +60,18 @@ class LazyGroup(TyperGroup):
         single.command(name, help=lazy.help or None, epilog=lazy.epilog or None)(
             getattr(importlib.import_module(module), attribute)
         )
-        return typer.main.get_command(single)
+        return _without_markup(typer.main.get_command(single))
+
+
+def literal(text: str) -> str:
+    """Return `text` escaped, so that Rich shows its brackets as they are written."""
+    return _MARKUP_TAG.sub(r"\1\1\\\2", text)
+
+
+def _without_markup(command: Any) -> Any:
+    """Escape the texts of a command's help."""
+    for part in (command, *command.params):
+        for attribute in ("help", "epilog"):
+            if text := getattr(part, attribute, None):
+                setattr(part, attribute, literal(text))
+    return command

@@ -60,7 +60,8 @@ def import_module(name: str) -> ModuleType:
         place = place_of(error.__traceback__)
         if not place:
             raise UsageError(f"{name!r} cannot be loaded, write MODULE:NAME: {error}") from error
-        raise UsageError(f"{name!r} cannot be loaded: {place}{type(error).__name__}: {error}") from error
+        message = str(error).removeprefix(place)
+        raise UsageError(f"{name!r} cannot be loaded: {place}{type(error).__name__}: {message}") from error
 
 
 def place_of(traceback: TracebackType | None) -> str:
@@ -124,7 +125,8 @@ def load_operator(reference: str) -> Operator:
             raise
         except Exception as error:  # the user's own code may raise anything
             place = place_of(error.__traceback__)
-            raise UsageError(f"{reference!r} fails: {place}{type(error).__name__}: {error}") from error
+            message = str(error).removeprefix(place)
+            raise UsageError(f"{reference!r} fails: {place}{type(error).__name__}: {message}") from error
     if not isinstance(target, Operator):
         raise UsageError(f"{reference!r} is not an operator: name an Operator, or a function that returns one")
     return target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,8 @@ from opsdk.errors import UsageError
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
-from opsdk.http.server.server import ServeOptions, WebServer
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
+from opsdk.manager.address import is_loopback
 from opsdk.manager.process import run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.norman.cluster_api import cluster_api
@@ -47,6 +49,10 @@ def norman(
     ] = False,
     host: Annotated[str, typer.Option(help="bind address")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="TCP port; 0 selects a free one")] = 8080,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="PEM certificate chain: serve HTTPS")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="PEM private key")] = None,
     apply: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="YAML file to apply first, or a folder with YAML files")
     ] = None,
@@ -55,19 +61,34 @@ def norman(
 
     opsdk norman
 
-    opsdk norman --cluster --port 8443
+    opsdk norman --cluster --port 8443 --host 0.0.0.0 --tls-cert tls.crt --tls-key tls.key
     """
+    options = _serve_options(host, port, tls_cert, tls_key)
     documents = [document for path in apply or () for document in _documents(path)]
     if cluster:
-        run_program(_serve(load_config(), host, port, documents, admin=False))
+        run_program(_serve(load_config(), options, documents))
         return
     with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         with serving(kubeconfig, ["--port", "0", "--controllers", "cluster"]):
-            run_program(_serve(load_config(kubeconfig=kubeconfig), host, port, documents, admin=True))
+            config = load_config(kubeconfig=kubeconfig)
+            run_program(_serve(config, options, documents, token_file=Path(folder) / "token"))
 
 
-async def _serve(config: Config, host: str, port: int, documents: list[JsonObject], *, admin: bool) -> None:
+def _serve_options(host: str, port: int, tls_cert: Path | None, tls_key: Path | None) -> ServeOptions:
+    """Return the options of the server. Raises `UsageError` for a public address without TLS, and for half of TLS."""
+    if tls_cert is not None and tls_key is not None:
+        return ServeOptions(host=host, port=port, tls=Tls(cert_file=tls_cert, key_file=tls_key))
+    if tls_cert is not None or tls_key is not None:
+        raise UsageError("--tls-cert and --tls-key belong together")
+    if not is_loopback(f"{host}:{port}"):
+        raise UsageError(f"{host} is not a loopback address, and tokens are sent to it: add --tls-cert and --tls-key")
+    return ServeOptions(host=host, port=port)
+
+
+async def _serve(
+    config: Config, options: ServeOptions, documents: list[JsonObject], *, token_file: Path | None = None
+) -> None:
     stopped = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stop_on_signals(stopped.set))
@@ -83,10 +104,11 @@ async def _serve(config: Config, host: str, port: int, documents: list[JsonObjec
             of_steve = request.path.strip("/").partition("/")[0] in _STEVE_PATHS
             return await (steve.handle(request) if of_steve else server.handle(request))
 
-        web = await stack.enter_async_context(WebServer(asgi(handle), ServeOptions(host=host, port=port)))
+        web = await stack.enter_async_context(WebServer(asgi(handle), options))
         print(f"the API and its page are at {web.url}/v3; every type of the cluster is at {web.url}/v1")
-        if admin:
-            print(f"sign in with the token {await _admin_token(cluster.uncached)}", flush=True)
+        if token_file is not None:
+            _write_private(token_file, await _admin_token(cluster.uncached))
+            print(f"sign in with the token in {token_file}", flush=True)
         else:
             print("sign in with a cluster token: kubectl create token SERVICEACCOUNT", flush=True)
         await stopped.wait()
@@ -124,6 +146,12 @@ async def _admin_token(client: Client) -> str:
     request = TokenRequest(spec=TokenRequestSpec(audiences=[], expiration_seconds=24 * 3600))
     issued = await client.subresource("token").create(account, request)
     return issued.status.token or ""
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner can read. A token on the terminal would stay in logs and scrollback."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+        opened.write(f"{text}\n")
 
 
 async def _cancel_and_wait(task: asyncio.Task[None]) -> None:

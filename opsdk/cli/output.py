@@ -7,6 +7,7 @@ output, and nothing else; errors go to standard error in both forms.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,12 @@ from typing import Annotated
 
 import typer
 
+from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonValue
+
+with on_first_use:
+    from rich import console as rich_console
+    from rich import measure, table
 
 
 class OutputFormat(StrEnum):
@@ -64,3 +70,12 @@ def print_files(output: OutputFormat, actions: Mapping[Path, str]) -> None:
     names = {str(p.relative_to(here) if p.is_relative_to(here) else p): action for p, action in actions.items()}
     rows: list[JsonValue] = [{"path": name, "action": action} for name, action in names.items()]
     print_result(output, rows, (f"{action} {name}" for name, action in names.items()))
+
+
+def print_table(rows: table.Table) -> None:
+    """Print a table: as wide as the terminal, or as wide as its cells need when standard output is no terminal."""
+    console = rich_console.Console()
+    if not sys.stdout.isatty():
+        unlimited = console.options.update(width=sys.maxsize)
+        console = rich_console.Console(width=measure.Measurement.get(console, unlimited, rows).maximum)
+    console.print(rows)

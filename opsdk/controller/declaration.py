@@ -160,7 +160,8 @@ def _annotations(function: Any) -> dict[str, Any]:
 
 
 def _type_name(hint: Any) -> str:
-    return getattr(hint, "__name__", None) or str(hint)
+    # In Python 3.14 the name of Site | None is Union, and in older ones that of Optional[Site] is Optional.
+    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 
 def place_of(function: Any) -> str:

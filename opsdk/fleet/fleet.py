@@ -19,7 +19,7 @@ from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
-from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_options, declare
+from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.cluster.cluster import Cluster
 from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.controller import Controller
@@ -120,7 +120,7 @@ class Fleet:
         self._declared: list[_Declared] = []
         self._runner: FleetRunner | None = None
         operator.setup(self._add_to)
-        operator.rbac(RbacRule("get list watch create update delete", Lease), *provider.rules)
+        operator.rbac(RbacRule("get list watch create update delete", Lease), *provider.rules, implied=True)
 
     def reconciler(
         self,
@@ -139,15 +139,13 @@ class Fleet:
             controller_class: the cluster and the replicas that it runs for.
             options: as for `Operator.reconciler`.
         """
+        check_declaration(kind, options)
         if controller_class is not ControllerClass.USER:
             own = options.get("options") or self._operator.options.controller
             is_management = controller_class is ControllerClass.MANAGEMENT
             options["options"] = replace(own, needs_leader_election=is_management)
             return self._operator.reconciler(kind, **options)
-        check_options(options)
         token = kind_of(kind) if kind is not None else None
-        if token is None and not options.get("name"):
-            raise UsageError("a controller without a kind needs a name: pass name=...")
         return ReconcilerDecorator(token, lambda target: self._declared.append(_Declared(token, options, target)))
 
     # -------------------------------------------------------------- state

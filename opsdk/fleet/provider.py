@@ -27,6 +27,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger(__name__)
 
 _SUFFIXES = (".kubeconfig", ".yaml", ".yml", ".conf")
+_MAX_SHOWN = 10
 
 
 class ClusterEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,11 +122,11 @@ class StaticClusters(ClusterProvider):
 class KubeconfigDirectory(ClusterProvider):
     """One cluster for each kubeconfig file of a directory, named as the file without its suffix.
 
-    For mounted Secrets and ConfigMaps, and for tests. Files end in ``.kubeconfig``, ``.yaml``, ``.yml`` or ``.conf``;
-    names that begin with a dot are ignored.
+    For mounted Secrets and ConfigMaps, and for tests. Files end in ``.kubeconfig``, ``.yaml``, ``.yml`` or ``.conf``.
+    Files with other names are left out, and logged once as a warning. Names that begin with a dot are ignored.
 
     Args:
-        path: the directory. While it is missing, the fleet has no clusters.
+        path: the directory. While it is missing, the fleet has no clusters, and a warning is logged once.
         interval: seconds between two reads of the directory.
         clock: source of time.
     """
@@ -134,6 +135,7 @@ class KubeconfigDirectory(ClusterProvider):
         self._path = Path(path)
         self._interval = interval
         self._clock = clock
+        self._last_warning = ""
 
     async def start(
         self,
@@ -152,15 +154,18 @@ class KubeconfigDirectory(ClusterProvider):
 
     def _read(self) -> Clusters:
         try:
-            files = sorted(file for file in self._path.iterdir() if file.suffix in _SUFFIXES)
+            files = sorted(file for file in self._path.iterdir() if not file.name.startswith("."))
         except FileNotFoundError:
+            self._warn(f"{self._path} does not exist: the fleet has no clusters of this directory")
             return {}
         except OSError as error:
-            log.warning("cannot read the clusters in %s: %s", self._path, error)
+            self._warn(f"cannot read the clusters in {self._path}: {error}")
             return {}
+        others = [file.name for file in files if file.suffix not in _SUFFIXES]
+        self._warn(_left_out(self._path, others))
         clusters: dict[str, ClusterEntry] = {}
         for file in files:
-            if file.name.startswith("."):
+            if file.suffix not in _SUFFIXES:
                 continue
             if file.stem in clusters:
                 problem = f"several files in {self._path} have the name {file.stem}: rename one"
@@ -168,6 +173,12 @@ class KubeconfigDirectory(ClusterProvider):
                 continue
             clusters[file.stem] = self._entry(file)
         return clusters
+
+    def _warn(self, text: str) -> None:
+        """Log a warning unless the last read logged the same."""
+        if text and text != self._last_warning:
+            log.warning("%s", text)
+        self._last_warning = text
 
     def _entry(self, file: Path) -> ClusterEntry:
         try:
@@ -177,3 +188,11 @@ class KubeconfigDirectory(ClusterProvider):
 
     def __repr__(self) -> str:
         return f"<KubeconfigDirectory {self._path}>"
+
+
+def _left_out(path: Path, names: Sequence[str]) -> str:
+    """Return the warning about files that are not read; empty if there are none."""
+    if not names:
+        return ""
+    shown = ", ".join(names[:_MAX_SHOWN]) + (f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else "")
+    return f"files of {path} are left out: {shown}: the name of a kubeconfig ends in {', '.join(_SUFFIXES)}"

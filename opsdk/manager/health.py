@@ -32,6 +32,9 @@ class Checks:
     ``?verbose`` lists every check, ``?exclude=name`` skips one. Each check also has its own path, which shows the
     reason of a failure.
 
+    A failure is logged: at INFO until the check passed once, because caches are not filled at the start; then at
+    WARNING.
+
     Args:
         path: the path of the endpoint, such as ``/healthz``.
     """
@@ -39,9 +42,11 @@ class Checks:
     def __init__(self, path: str) -> None:
         self.path = path
         self._checks: dict[str, Check] = {}
+        self._passed: set[str] = set()
 
     def add(self, name: str, check: Check) -> None:
         """Add a check. It replaces a check with the same name."""
+        self._passed.discard(name)
         self._checks[name] = check
 
     async def handle(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
@@ -86,8 +91,10 @@ class Checks:
             await self._named_checks()[name]()
         except BaseException as error:  # noqa: BLE001 - any exception means that the check failed
             contain(error, task=task, cancelling=before)
-            log.warning("health check %s failed: %s", name, error)
+            report = log.warning if name in self._passed else log.info
+            report("health check %s failed: %s", name, error)
             return error
+        self._passed.add(name)
         return None
 
 

@@ -59,6 +59,7 @@ async def cluster_api(
     version: ApiVersion | None = None,
     kinds: Sequence[type[TypedObject]] = BUILT_IN_KINDS,
     page: PageRenderer | None = None,
+    trust_forwarded: bool = False,
 ) -> AsyncIterator[NormanServer]:
     """Yield a server of the kinds of a cluster, with the permissions of each user.
 
@@ -75,6 +76,7 @@ async def cluster_api(
         version: of the schemas; the default is served at ``/v3``.
         kinds: built-in kinds; definitions are followed as well.
         page: the web page for browsers.
+        trust_forwarded: see `NormanOptions`.
     """
     version = version or ApiVersion(group="opsdk.dev", version="v3", path="/v3")
     schemas = NormanSchemas.for_kubernetes(version)
@@ -99,7 +101,7 @@ async def cluster_api(
             schemas.import_class(version, kind, serve)
         await stack.enter_async_context(follow_definitions(schemas, cluster, version, serve))
         stack.push_async_callback(_close, stores)
-        options = NormanOptions(authenticate=access.authenticate, page=page)
+        options = NormanOptions(authenticate=access.authenticate, page=page, trust_forwarded=trust_forwarded)
         yield NormanServer(schemas, access=access, options=options)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -477,7 +477,7 @@ class ApiContext:
     sub_context: Mapping[str, str] = field(default_factory=dict)
     response_format: str = "json"
     user: UserInfo | None = None
-    attributes: dict[str, object] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
 
     def option(self, name: str) -> str:
         """Return the parameter ``_name`` of the query, or an empty text."""
@@ -584,7 +584,7 @@ class Schema:
     input_formatter: InputFormatter | None = None
     validator: Validator | None = None
     error_handler: ErrorHandler | None = None
-    attributes: dict[str, object] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def full_type(self) -> str:

@@ -8,9 +8,10 @@ where the collection is in the order of its ids.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opsdk.http.server.request import Query
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import (
     Modifier,
@@ -28,12 +29,19 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
 HTML_LIMIT = 100
+MAX_CONDITIONS = 100
+"""Filters in one request."""
+MAX_VALUES = 1000
+"""Values of all filters in one request; SQLite takes 32,766 parameters in a statement."""
 
 _MODIFIERS = {modifier.value: modifier for modifier in Modifier}
 
 
 def parse_query(schema: Schema, query: Query, *, default_limit: int = DEFAULT_LIMIT) -> QueryOptions:
     """Parse the query of a collection request. Filters and sort fields that the schema does not declare are ignored.
+
+    Raises:
+        NormanError: InvalidFormat; there are more than `MAX_CONDITIONS` filters, or `MAX_VALUES` values.
 
     >>> from opsdk.norman.model import ApiVersion, Filter
     >>> schema = Schema(id="book", version=ApiVersion(), collection_filters={"name": Filter()})
@@ -52,7 +60,8 @@ def parse_query(schema: Schema, query: Query, *, default_limit: int = DEFAULT_LI
 
 def apply_query(options: QueryOptions, items: Sequence[JsonObject]) -> ResourceList:
     """Filter, sort and page the objects of a store that does not do so itself."""
-    matching = [item for item in items if matches(options, item)]
+    holds = _test(options)
+    matching = [item for item in items if holds(item)]
     if options.sort is not None:
         matching = sort_items(options.sort, matching)
     return page_items(options, matching)
@@ -60,9 +69,20 @@ def apply_query(options: QueryOptions, items: Sequence[JsonObject]) -> ResourceL
 
 def matches(options: QueryOptions, item: JsonObject) -> bool:
     """Whether an object meets the conditions and namespaces of `options`."""
-    if options.namespaces is not None and namespace_of(item) not in options.namespaces:
-        return False
-    return all(condition_holds(condition, item) for condition in options.conditions)
+    return _test(options)(item)
+
+
+def _test(options: QueryOptions) -> Callable[[JsonObject], bool]:
+    """Return the test of an object. The sets of values are built once."""
+    tests = [condition_test(condition) for condition in options.conditions]
+    namespaces = None if options.namespaces is None else frozenset(options.namespaces)
+
+    def holds(item: JsonObject) -> bool:
+        if namespaces is not None and namespace_of(item) not in namespaces:
+            return False
+        return all(test(item) for test in tests)
+
+    return holds
 
 
 def namespace_of(item: Mapping[str, JsonValue]) -> str:
@@ -72,21 +92,33 @@ def namespace_of(item: Mapping[str, JsonValue]) -> str:
     ('a', 'b', 'c')
     """
     own = to_text(item.get("namespaceId")) or to_text(item.get("namespace"))
-    return own or to_text(item.get("id")).rpartition(":")[0]
+    return own or split_id(to_text(item.get("id")))[0]
 
 
-def condition_holds(condition: QueryCondition, item: Mapping[str, JsonValue]) -> bool:
-    """Whether an object meets a condition. A list meets EQ and IN if one of its values does."""
-    value: JsonValue = item
-    for name in condition.field.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    if condition.modifier is Modifier.NULL:
-        return value is None
-    if condition.modifier is Modifier.NOT_NULL:
-        return value is not None
-    texts = {to_text(element) for element in value} if isinstance(value, list) else {to_text(value)}
-    hit = not texts.isdisjoint(condition.values)
-    return hit if condition.modifier in (Modifier.EQ, Modifier.IN) else not hit
+def split_id(object_id: str) -> tuple[str, str]:
+    """Return namespace and name of the id of a namespaced object. A name may have colons, a namespace has none.
+
+    >>> split_id("kube-system:system:controller:token-cleaner"), split_id("a")
+    (('kube-system', 'system:controller:token-cleaner'), ('', 'a'))
+    """
+    namespace, colon, name = object_id.partition(":")
+    return (namespace, name) if colon else ("", object_id)
+
+
+def condition_test(condition: QueryCondition) -> Callable[[Mapping[str, JsonValue]], bool]:
+    """Return whether objects meet a condition. A list meets EQ and IN if one of its values does."""
+    modifier, names, values = condition.modifier, condition.field.split("."), frozenset(condition.values)
+
+    def holds(item: Mapping[str, JsonValue]) -> bool:
+        value: JsonValue = item
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        if modifier in (Modifier.NULL, Modifier.NOT_NULL):
+            return (value is None) == (modifier is Modifier.NULL)
+        texts = map(to_text, value) if isinstance(value, list) else (to_text(value),)
+        return any(text in values for text in texts) == (modifier in (Modifier.EQ, Modifier.IN))
+
+    return holds
 
 
 def sort_items(sort: Sort, items: Sequence[JsonObject]) -> list[JsonObject]:
@@ -146,7 +178,8 @@ def _limit(text: str, default: int) -> int:
 
 
 def _conditions(schema: Schema, query: Query) -> list[QueryCondition]:
-    conditions = []
+    conditions: list[QueryCondition] = []
+    count = 0
     for parameter in query.names():
         name, modifier = _parameter(schema, parameter)
         declared = schema.collection_filters.get(name)
@@ -157,6 +190,10 @@ def _conditions(schema: Schema, query: Query) -> list[QueryCondition]:
             texts = [part for text in texts for part in text.split(",")]
         elif modifier in (Modifier.NULL, Modifier.NOT_NULL):
             texts = []
+        count += len(texts)
+        if count > MAX_VALUES or len(conditions) >= MAX_CONDITIONS:
+            text = f"the filters of a request have at most {MAX_VALUES} values and {MAX_CONDITIONS} fields"
+            raise ErrorCode.INVALID_FORMAT.error(text, field_name=parameter)
         conditions.append(QueryCondition(field=name, modifier=modifier, values=tuple(texts)))
     return conditions
 

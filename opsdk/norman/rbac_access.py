@@ -18,7 +18,7 @@ from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, Schema, Scope
-from opsdk.norman.query import namespace_of
+from opsdk.norman.query import namespace_of, split_id
 from opsdk.norman.tokens import token_of
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
 from opsdk.rbac.user_namespaces import UserNamespaces
@@ -134,13 +134,13 @@ class RbacAccess(AllAccess):
         if RESOURCE not in schema.attributes:
             return items
         allowed: dict[str, bool] = {}
-        for namespace in {namespace_of(item) for item in items}:
+        keys = [(_namespace(context, schema, item), _name(context, schema, item)) for item in items]
+        for namespace in {namespace for namespace, _ in keys}:
             allowed[namespace] = await self._is_visible(context, schema, namespace)
         return [
             item
-            for item in items
-            if allowed[namespace_of(item)]
-            or await self._is_visible(context, schema, namespace_of(item), _name_of(item))
+            for item, (namespace, name) in zip(items, keys, strict=True)
+            if allowed[namespace] or await self._is_visible(context, schema, namespace, name)
         ]
 
     async def _allowing(
@@ -206,17 +206,14 @@ def _namespace(context: ApiContext, schema: Schema, data: JsonObject | None) -> 
     if data is not None:
         return namespace_of(data)
     if schema is context.schema and ":" in context.id:
-        return context.id.partition(":")[0]
+        return split_id(context.id)[0]
     # Also for schemas and links: a user with rights in one namespace sees there what they can do in it.
     query = context.request.query
     return query.get("namespaceId") or query.get("namespace")
 
 
 def _name(context: ApiContext, schema: Schema, data: JsonObject | None) -> str:
-    if data is not None:
-        return _name_of(data)
-    return context.id.rpartition(":")[2] if schema is context.schema else ""
-
-
-def _name_of(data: JsonObject) -> str:
-    return to_text(data.get("id")).rpartition(":")[2]
+    """Return the name of an object, or the one in the URL. Names of RBAC have colons, such as ``system:node``."""
+    own = context.id if schema is context.schema else ""
+    object_id = own if data is None else to_text(data.get("id"))
+    return split_id(object_id)[1] if schema.scope is Scope.NAMESPACE else object_id

@@ -1,8 +1,8 @@
 """The RBAC rules that the declarations of an operator imply. Pure.
 
-Only permissions that are surely used are implied: the informers of declared kinds, finalizers, owner references, the
-election, the authorization of metrics and the certificates of webhooks. The writes of a reconciler are declared beside
-it.
+Only permissions that every such declaration uses are implied: the informers of declared kinds, finalizers, owner
+references, the election, the authorization of metrics and the certificates of webhooks. The writes of a reconciler are
+declared beside it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -76,9 +76,13 @@ class RuleRecorder(TelemetryHook):
     A server-side apply or an update that creates its object counts as ``create`` too. Requests of `Cluster.http` pass
     no hook, and field selectors are not seen: a list of one object by its name counts as a list. After 1,000 names with
     the same verb and resource, requests for further names count as requests for every name.
+
+    Args:
+        implied: returns the permissions that opsdk declares itself. `unused` leaves them out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, implied: Callable[[], RuleSet] = RuleSet) -> None:
+        self._implied = implied
         self._requests: dict[Permission, ObservedRequest] = {}
         self._names: Counter[tuple[str, str, str]] = Counter()
 
@@ -121,7 +125,7 @@ class RuleRecorder(TelemetryHook):
     def rules(self, declared: RuleSet | None = None) -> RuleSet:
         """Return the smallest rules for the requests.
 
-        Names and namespaces of objects are accidents of a test, so a request becomes the permission of `declared` that
+        A test chooses names and namespaces freely, so a request becomes the permission of `declared` that
         covers it, the narrowest one. A request that `declared` does not cover becomes a permission for every name, in
         all namespaces unless `declared` holds namespaces only. An informer's watch stands for get, list and watch:
         which of them it sends depends on the server.
@@ -140,11 +144,13 @@ class RuleRecorder(TelemetryHook):
     def unused(self, declared: RuleSet) -> RuleSet:
         """Return the declared permissions that no request used.
 
-        Two are left out. Admission asks for ``update`` of the subresource ``finalizers``, so no request has it. Only
-        repeated Events are patched, so ``create`` of Events stands for both.
+        Three are left out. The implied permissions are opsdk's own, and many need more than a test does: a renewed
+        certificate, a second replica. Admission asks for ``update`` of the subresource ``finalizers``, so no request
+        has it. Only repeated Events are patched, so ``create`` of Events stands for both.
         """
         used = self.rules(declared)
         used |= RuleSet(p._replace(verb="patch") for p in used if p[:3] == _CREATE_EVENTS)
+        used |= self._implied()
         return RuleSet(p for p in declared if not used.covers(p) and not p.resource.endswith(_FINALIZERS))
 
     def _required_requests(self) -> dict[Permission, ObservedRequest]:

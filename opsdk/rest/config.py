@@ -115,6 +115,7 @@ class Config(Options, frozen=True, kw_only=True):
         timeout: seconds for each call that sets no timeout, retries included; None waits without limit. Watches are
             exempt. A server ends its own calls after 60 s (``--request-timeout``).
         namespace: the namespace of the context, else ``default``.
+        namespace_source: where `namespace` comes from, for messages.
         disable_compression: do not request gzip.
         app: an ASGI application to call in this process instead of opening sockets.
 
@@ -143,6 +144,7 @@ class Config(Options, frozen=True, kw_only=True):
     burst: int = 10
     timeout: float | None = 120.0
     namespace: str = "default"
+    namespace_source: str = "the default"
     disable_compression: bool = False
     app: Callable[..., Any] | None = None
 

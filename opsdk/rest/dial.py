@@ -74,7 +74,7 @@ class Dialer:
 
     async def _dial_proxy(self, proxy: ProxyServer, where: str) -> ClientConnection:
         # The proxy's own certificate is verified against the system, not against the cluster's CA.
-        context = ssl.create_default_context() if proxy.scheme == "https" else None
+        context = _proxy_context() if proxy.scheme == "https" else None
         connection = await connect(proxy.host, proxy.port, context, "", partial(ClientConnection, where))
         if self._endpoint.scheme == "http":
             return connection
@@ -106,3 +106,10 @@ class Dialer:
             raise ConnectError(str(error)) from error
         if not 200 <= connection.reader.status < 300:
             raise ConnectError(f"the proxy {proxy} refuses a tunnel to {target}: HTTP {connection.reader.status}")
+
+
+def _proxy_context() -> ssl.SSLContext:
+    # Not create_default_context, as in opsdk.rest.tls.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_default_certs()
+    return context

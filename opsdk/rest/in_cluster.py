@@ -37,6 +37,7 @@ def in_cluster_config(*, env: Mapping[str, str] | None = None, root: Path = SERV
         token_file=str(token_file),
         ca_file=str(ca_file) if ca_file.exists() else "",
         namespace=_read(root / "namespace") or "default",
+        namespace_source=f"{root / 'namespace'}",
     )
 
 

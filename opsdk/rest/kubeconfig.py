@@ -209,7 +209,9 @@ def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
     user = _resolve_reference(kubeconfig.users, chosen, "user")
     settings = _cluster_settings(cluster) | (_user_settings(user, cluster) if user else {})
     try:
-        return Config(host=server, namespace=chosen.text("namespace") or "default", **settings)
+        namespace, place = chosen.text("namespace"), f"the context {name} of {files}"
+        source = place if namespace else f"the default, because {place} has none"
+        return Config(host=server, namespace=namespace or "default", namespace_source=source, **settings)
     except ConfigError as error:
         raise chosen.fail(str(error)) from error
 

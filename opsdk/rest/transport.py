@@ -35,6 +35,8 @@ from opsdk.rest.tls import TlsContexts
 from opsdk.telemetry.records import NO_HEADERS, Hooks, Requested, RequestStarted, TelemetryHook
 from opsdk.telemetry.request_log import log_request, logs_requests
 
+# Statuses whose body is read as it arrives.
+_NONE, _SUCCESSES, _EVERY = range(0), range(200, 300), range(100, 600)
 _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -171,7 +173,7 @@ class Transport(Closing):
             DeadlineError: the timeout passed.
             TransportError: no response arrived.
         """
-        result = await self._with_timeout(timeout, request, whole=True, retry=retry)
+        result = await self._with_timeout(timeout, request, streamed=_NONE, retry=retry)
         assert isinstance(result, RestResponse)
         return result
 
@@ -183,6 +185,7 @@ class Transport(Closing):
         timeout: float | None = None,  # noqa: ASYNC109 - it ends with the head
         idle_timeout: float | None = None,
         retry: bool = True,
+        every_status: bool = False,
     ) -> AsyncIterator[Stream]:
         """Open a response whose body is read as it arrives. Leaving the block closes the connection.
 
@@ -191,12 +194,14 @@ class Transport(Closing):
             timeout: seconds until the head arrives, including retries; None waits without limit.
             idle_timeout: seconds without a byte before the stream raises `DeadlineError`; None for no limit.
             retry: repeat requests that were certainly not processed.
+            every_status: also yield responses whose status is not 2xx, as a proxy needs them.
 
         Raises:
-            ApiError: the status is not 2xx.
+            ApiError: the status is not 2xx, and `every_status` is off.
             TransportError: no response arrived.
         """
-        result = await self._with_timeout(timeout or 0.0, request, whole=False, retry=retry)
+        streamed = _EVERY if every_status else _SUCCESSES
+        result = await self._with_timeout(timeout or 0.0, request, streamed=streamed, retry=retry)
         if isinstance(result, RestResponse):
             raise_for_status(result, request, now=self._clock.wall())
             raise _with_request(request, TransportError(f"HTTP {result.status}: the response is not a stream"))
@@ -210,32 +215,34 @@ class Transport(Closing):
         timeout: float | None,  # noqa: ASYNC109 - turned into a timeout on the clock here
         request: RestRequest,
         *,
-        whole: bool,
+        streamed: range,
         retry: bool,
     ) -> RestResponse | ResponseStream:
         """Call `_send_with_retries` with a timeout; zero means no timeout."""
         seconds = (self.config.timeout if timeout is None else timeout) or None
         if seconds is None:
-            return await self._send_with_retries(request, whole=whole, retry=retry, until=None)
+            return await self._send_with_retries(request, streamed=streamed, retry=retry, until=None)
         try:
             with self._timeouts.timeout(seconds) as running:
-                return await self._send_with_retries(request, whole=whole, retry=retry, until=running.ends_at)
+                return await self._send_with_retries(request, streamed=streamed, retry=retry, until=running.ends_at)
         except TimeoutError as error:
             raise _with_request(request, DeadlineError(f"no response within {seconds:g} s")) from error
 
     async def _send_with_retries(
-        self, request: RestRequest, *, whole: bool, retry: bool, until: float | None
+        self, request: RestRequest, *, streamed: range, retry: bool, until: float | None
     ) -> RestResponse | ResponseStream:
         """Send the request, and send it again as the retry rules say."""
         repeats, renewed = count(), False
         for number in count():
-            outcome = await self._send_once(request, number, whole=whole)
+            outcome = await self._send_once(request, number, streamed=streamed)
             if not isinstance(outcome, TransportError):
-                if not isinstance(outcome, RestResponse) or outcome.ok:
-                    return outcome
                 if outcome.status == 401 and not renewed and self._credentials.invalidate():
                     renewed = True
+                    if not isinstance(outcome, RestResponse):
+                        await outcome.aclose()
                     continue
+                if not isinstance(outcome, RestResponse) or outcome.ok:
+                    return outcome
             elif isinstance(outcome, TlsError) and not renewed and self._tls and self._tls.refresh(force=True):
                 renewed = True
                 continue
@@ -248,7 +255,7 @@ class Transport(Closing):
         raise AssertionError  # `count` does not end
 
     async def _send_once(
-        self, request: RestRequest, number: int, *, whole: bool
+        self, request: RestRequest, number: int, *, streamed: range
     ) -> RestResponse | ResponseStream | TransportError:
         """Make one attempt, after client-side throttling."""
         throttled = await self._throttle(request) if self._bucket is not None else 0.0
@@ -257,7 +264,7 @@ class Transport(Closing):
         error: BaseException | None = None
         with self._hook_block(request) as headers:
             try:
-                outcome = await self._read_response(request, headers, whole=whole)
+                outcome = await self._read_response(request, headers, streamed=streamed)
             except TransportError as caught:
                 outcome = error = _with_request(request, caught)
             except asyncio.CancelledError as caught:
@@ -277,11 +284,11 @@ class Transport(Closing):
         return self._hook.request(RequestStarted(request=request.info, method=request.method, host=self._authority))
 
     async def _read_response(
-        self, request: RestRequest, headers: Mapping[str, str], *, whole: bool
+        self, request: RestRequest, headers: Mapping[str, str], *, streamed: range
     ) -> RestResponse | ResponseStream:
-        """Make one exchange and read its body, except that of a stream."""
+        """Make one exchange and read its body, except for the statuses of a stream."""
         exchange = await self.exchange(request, headers)
-        if not whole and 200 <= exchange.status < 300:
+        if exchange.status in streamed:
             return exchange
         try:
             decoder = decoder_for(exchange.headers)

@@ -1,4 +1,4 @@
-"""Errors as one line of text, and whether their traceback belongs into the log. Pure.
+"""Errors as one line of text, and whether their traceback belongs in the log. Pure.
 
 The traceback of an error response shows only opsdk's own calls. The traceback of a mistake in the author's code names
 the line to correct.

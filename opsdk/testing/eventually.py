@@ -68,11 +68,32 @@ async def _evaluate(probe: Callable[[], object], check: Callable[[Any], object] 
     return AssertionError(f"{name} returned {result!r}" + (f" for {value!r}" if check is not None else ""))
 
 
-# Two signatures: mypy infers no type for a lambda that may return a value or an awaitable.
+# Four signatures: mypy infers no type for a lambda that may return a value or an awaitable, and None passes only with a
+# check.
+@overload
+async def eventually(
+    probe: Callable[[], Awaitable[T | None]],
+    check: None = ...,
+    *,
+    within: float = ...,
+    interval: float = ...,
+    clock: Clock = ...,
+    pause: Pause | None = ...,
+) -> T: ...
+@overload
+async def eventually(
+    probe: Callable[[], T | None],
+    check: None = ...,
+    *,
+    within: float = ...,
+    interval: float = ...,
+    clock: Clock = ...,
+    pause: Pause | None = ...,
+) -> T: ...
 @overload
 async def eventually(
     probe: Callable[[], Awaitable[T]],
-    check: Callable[[T], object] | None = ...,
+    check: Callable[[T], object],
     *,
     within: float = ...,
     interval: float = ...,
@@ -82,7 +103,7 @@ async def eventually(
 @overload
 async def eventually(
     probe: Callable[[], T],
-    check: Callable[[T], object] | None = ...,
+    check: Callable[[T], object],
     *,
     within: float = ...,
     interval: float = ...,
@@ -90,14 +111,14 @@ async def eventually(
     pause: Pause | None = ...,
 ) -> T: ...
 async def eventually(
-    probe: Callable[[], Awaitable[T] | T],
-    check: Callable[[T], object] | None = None,
+    probe: Callable[[], object],
+    check: Callable[[Any], object] | None = None,
     *,
     within: float = 30.0,
     interval: float = 0.05,
     clock: Clock = LOOP_CLOCK,
     pause: Pause | None = None,
-) -> T:
+) -> Any:
     """Call `probe` until it passes, and return its value.
 
     It passes with a true value. A function that is declared to return None (``-> None``) asserts: it passes unless it
@@ -125,8 +146,7 @@ async def eventually(
         attempts += 1
         outcome = await _evaluate(probe, check)
         if isinstance(outcome, _Passed):
-            value: T = outcome.value
-            return value
+            return outcome.value
         remaining = deadline - clock.now()
         if remaining <= 0:
             reason = str(outcome) or type(outcome).__name__
@@ -135,8 +155,8 @@ async def eventually(
 
 
 async def consistently(
-    probe: Callable[[], Awaitable[T] | T],
-    check: Callable[[T], object] | None = None,
+    probe: Callable[[], object],
+    check: Callable[[Any], object] | None = None,
     *,
     during: float = 1.0,
     interval: float = 0.05,

@@ -29,7 +29,7 @@ def observed_rules(operator: Operator) -> Iterator[RuleRecorder]:
     Args:
         operator: an operator that is not started yet.
     """
-    recorder = RuleRecorder()
+    recorder = RuleRecorder(operator.implied_rules)
     operator.add_hook(recorder)
     yield recorder
 
@@ -40,7 +40,8 @@ def assert_rules(observed: RuleRecorder, declared: RuleSet, *, unused: bool = Fa
     Args:
         observed: the recorded requests.
         declared: usually `Operator.rules`, after the start.
-        unused: declared permissions that no request used are an error too.
+        unused: declared permissions that no request used are an error too, except those that opsdk implies, see
+            `Operator.implied_rules`.
     """
     problems = [f"not declared: {request}" for request in observed.missing(declared)]
     if unused:

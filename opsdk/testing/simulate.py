@@ -4,7 +4,7 @@ See docs/simulation.md.
 """
 
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, NETWORK_FAULTS, Fault, Step
-from opsdk.testing.simulation.report import Failure, Summary, minimize, simulate
+from opsdk.testing.simulation.report import Failure, SimulationSummary, minimize, simulate
 from opsdk.testing.simulation.runner import Action, Outcome, Simulation, World
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "Fault",
     "Outcome",
     "Simulation",
+    "SimulationSummary",
     "Step",
-    "Summary",
     "World",
     "minimize",
     "simulate",

@@ -159,3 +159,14 @@ def test_builders_collect() -> None:
         scheme = builder.add_to(Scheme())
         assert scheme.recognizes(GVK)
         assert scheme.recognizes(Pod.gvk)
+
+
+def test_a_kind_without_a_version_is_refused() -> None:
+    """Upstream panics: version is required on all types."""
+
+    class Bare(TypedObject):
+        gvk = GroupVersionKind("example.com", "", "Bare")
+
+    for add in (lambda: Scheme().add(Bare), lambda: Scheme().add_lazily({Bare.gvk: "somewhere:Bare"})):
+        with pytest.raises(SchemeError, match="has no version"):
+            add()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from flowkit import THING, WIDGET, World, owner
 
-from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
+from opsdk.builder.arguments import WatchSpec
+from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent

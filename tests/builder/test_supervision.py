@@ -16,7 +16,7 @@ from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
-from opsdk.builder.controller_builder import WatchSpec
+from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, assert_type
 
 import pytest
 
+from envtest import Environment
 from opsdk import (
+    ByObject,
+    CacheOptions,
+    Client,
     Context,
     ControllerBuilder,
     GroupVersionKind,
@@ -19,8 +24,15 @@ from opsdk import (
     unstructured,
 )
 from opsdk.api.apps.v1 import Deployment, DeploymentStatus
-from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.api.rbac.v1 import Role
+from opsdk.apimachinery.kinds import metadata_only
+from opsdk.builder.arguments import OwnsSpec
 from opsdk.controller.status import StatusPatch
+from opsdk.testing.eventually import eventually
+
+OWNED = [ConfigMap, Role]
+MIXED_OWNED = [ConfigMap, metadata_only(Secret), OwnsSpec(kind=Role)]
 
 
 class SiteStatus(Model):
@@ -97,12 +109,44 @@ async def of_context(ctx: Context, site: Site, deployment: Deployment, tree: Uns
         patch.status.readiness = 3  # type: ignore[attr-defined]
 
 
+async def of_tests(env: Environment, client: Client) -> None:
+    """A test gets the value that passed: it is not None unless a check accepts None."""
+
+    async def optional() -> ConfigMap | None:
+        return await client.get_or_none(ConfigMap, "default/a")
+
+    async def is_gone() -> None:
+        assert await optional() is None
+
+    assert_type(await env.eventually(lambda: client.get(ConfigMap, "default/a")), ConfigMap)
+    assert_type(await env.eventually(partial(client.get, ConfigMap, "default/a")), ConfigMap)
+    assert_type(await env.eventually(optional), ConfigMap)
+    assert_type(await eventually(optional), ConfigMap)
+    assert_type(await eventually(optional, bool), ConfigMap | None)
+    assert_type(await eventually(lambda: "a" in {"a": 1}), bool)
+    await env.eventually(is_gone)
+    await env.eventually(partial(is_gone))
+    await env.consistently(is_gone)
+    await env.consistently(lambda: client.get(ConfigMap, "default/a"), lambda current: current.data)
+
+
+def of_mappings() -> None:
+    """Classes and GroupVersionKinds are keys, in a mapping that has a name too."""
+    by_class = {ConfigMap: ByObject(), Deployment: ByObject()}
+    CacheOptions(by_kind=by_class)
+    CacheOptions(by_kind={ConfigMap: ByObject()})
+    CacheOptions(by_kind={ConfigMap.gvk: ByObject(), Deployment: ByObject()})
+
+
 def test_the_decorator_refuses_at_run_time_what_the_checker_refuses() -> None:
     """A reconciler of another kind is refused by both; the decorator returns its function."""
     operator = Operator("types")
     assert operator.reconciler(Site)(of_sites) is of_sites
     assert operator.reconciler(Site)(of_requests) is of_requests
     assert operator.reconciler(Site)(SiteReconciler) is SiteReconciler
+    operator.reconciler(Site, owns=OWNED)(of_sites)
+    with pytest.raises(UsageError, match=r"write owns=\[ConfigMap\]"):
+        operator.reconciler(Site, owns=ConfigMap)  # type: ignore[call-overload]
     with pytest.raises(UsageError):
         operator.reconciler(Site)(of_config_maps)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"reconciler\(\) does not take own: it takes owns, watches"):

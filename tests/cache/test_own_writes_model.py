@@ -41,6 +41,7 @@ from opsdk.cluster.delegating import Delegating
 from opsdk.errors import (
     AlreadyExistsError,
     ApiError,
+    CacheError,
     ConflictError,
     ConnectError,
     DecodeError,
@@ -356,6 +357,18 @@ async def test_a_cancelled_reader_does_not_end_the_read_of_others() -> None:
     assert (await second).data == {"x": "new"}
     assert first.cancelled()
     await ended(running)
+
+
+async def test_a_read_of_a_closed_informer_says_so() -> None:
+    """An unknown object cannot be read any more: the error is a CacheError, and no coroutine is left."""
+    harness, running = await started(1)
+    harness.server.write_fault = Fault.LOST_RESPONSE
+    with pytest.raises(TransportError):
+        await harness.client.delete(ConfigMap(metadata=ObjectMeta(name="o0", namespace=NAMESPACE)))
+    [informer] = harness.cache.kinds()[0].informers.values()
+    await ended(running)
+    with pytest.raises(CacheError, match="is closed"):
+        await informer.read_unknown()
 
 
 async def test_the_watch_ends_what_is_unknown() -> None:

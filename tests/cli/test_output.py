@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
 from opsdk.cli.__main__ import main
+from opsdk.cli.output import print_table
 
 
 def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
@@ -54,3 +57,17 @@ def test_text_has_a_line_for_each_file(
     *lines, last = capsys.readouterr().out.splitlines()
     assert "wrote here/operator.py" in lines
     assert last == "next: opsdk create api --group demo.example.com --version v1 --kind Widget && opsdk dev"
+
+
+def test_a_table_in_a_pipe_is_not_cut(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each row is one line with its whole cells, whatever the width of the terminal; brackets are not markup."""
+    monkeypatch.setenv("COLUMNS", "40")
+    cells = [f"{'word ' * 30}{n} in opsdk[cli]" for n in range(3)]
+    table = Table("", "check", box=None, pad_edge=False)
+    table.add_row(Text(cells[0]), Text(cells[1]))
+    table.add_row(Text("x" * 300), Text(cells[2]))
+    print_table(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(cell in lines[1] for cell in cells[:2])
+    assert "x" * 300 in lines[2]

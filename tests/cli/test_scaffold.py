@@ -58,12 +58,45 @@ def test_nothing_is_overwritten(
     project = new_project(tmp_path, monkeypatch)
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     assert main(API) == 1
-    assert "widget.py already exists: nothing was written" in capsys.readouterr().err
+    assert "widget.py already exists, and nothing was written: it declares demo.example.com/v1 Widget" in (
+        capsys.readouterr().err
+    )
     assert main(["create", "webhook", "--kind", "Gadget"]) == 1
     assert "run opsdk create api --kind Gadget first" in capsys.readouterr().err
     assert main(["init", "."]) == 1
     assert "pyproject.toml already exists" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("api", "words"),
+    [
+        (
+            ["demo.example.com", "v2"],
+            ['GroupVersionKind("demo.example.com", "v2", "Widget")', "with_converter", "Webhooks"],
+        ),
+        (["other.example.com", "v1"], ["Widget of the group demo.example.com", "in another module"]),
+    ],
+)
+def test_a_second_version_of_a_kind_gets_advice(
+    api: list[str],
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The error says which class to write, and which page describes it."""
+    new_project(tmp_path, monkeypatch)
+    assert main(["create", "api", "--group", api[0], "--version", api[1], "--kind", "Widget"]) == 1
+    error = capsys.readouterr().err
+    assert [word for word in words if word not in error] == []
+
+
+def test_a_project_links_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generated files have no URLs: the package index and a site may not have the page."""
+    project = new_project(tmp_path, monkeypatch)
+    assert main(["create", "webhook", "--kind", "Widget"]) == 0
+    assert [path for path in project.rglob("*") if path.is_file() and "://" in path.read_text()] == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from clientkit import Site
@@ -98,6 +98,8 @@ async def other_kind(config_map: ConfigMap, ctx: Context) -> None: ...
 async def unannotated(site, ctx) -> None: ...  # type: ignore[no-untyped-def]
 async def text(site: str) -> None: ...
 async def maybe(site: Site | None) -> None: ...
+async def optional(site: Optional[Site]) -> None: ...  # noqa: UP045 - the older form
+async def several(sites: list[Site]) -> None: ...
 async def wrong_context(site: Site, ctx: Operator) -> None: ...
 
 
@@ -112,6 +114,8 @@ async def wrong_context(site: Site, ctx: Operator) -> None: ...
         (unannotated, "annotate 'site' with Site"),
         (text, "takes a str, but the controller reconciles Site"),
         (maybe, r"declared as .*Site \| None: declare it as Request or as the object's class"),
+        (optional, r"declared as .*Site.*: declare it as Request or as the object's class"),
+        (several, r"list\[.*Site\]"),
         (wrong_context, "its second parameter 'ctx' gets the Context, but is declared as Operator"),
     ],
 )

@@ -14,7 +14,7 @@ import envtest
 from opsdk import Cluster, MergeFrom, ObjectMeta
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.core.v1 import ConfigMap, Secret, ServiceAccount
-from opsdk.builder.controller_builder import WatchSpec
+from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.controller.context import Context

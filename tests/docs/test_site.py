@@ -44,6 +44,7 @@ PROGRAMS = frozenset(
         "kubectl",
         "etcd",
         "etcdctl",
+        "openssl",
         "pip",
         "python",
         "pytest",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from documentation import DOCS, Command, blocks, commands
+from documentation import DOCS, Command, blocks, commands, matches
 
 from opsdk.testing.webhooks import free_port
 
@@ -19,13 +18,6 @@ PAGES = sorted((DOCS / "tutorial").glob("*.md"))
 PATIENCE = 60.0
 """Seconds in which the output of kubectl becomes what the page shows; `opsdk dev` reloads in between."""
 DEV = "opsdk dev"
-
-
-def matches(expected: tuple[str, ...], output: str) -> bool:
-    """Whether the output has the lines that the page shows, in order; ``...`` is any text, also of many lines."""
-    pattern = "\n".join(re.escape(line.rstrip()) for line in expected if line.strip())
-    lines = "\n".join(line.rstrip() for line in output.splitlines() if line.strip())
-    return re.fullmatch(pattern.replace(r"\.\.\.", ".*"), lines, re.DOTALL) is not None
 
 
 class Terminal:

@@ -372,3 +372,30 @@ async def test_what_cannot_work_is_refused() -> None:
         operator.prepare(Config(host="http://127.0.0.1:1"))
     with pytest.raises(UsageError, match="needs a name"):
         StaticClusters().join("", Config())
+
+
+async def test_a_directory_names_the_files_that_are_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning for each new set of other names, with the suffixes; none for hidden files; one for no directory."""
+    folder = tmp_path / "clusters"
+    provider = KubeconfigDirectory(folder, interval=1.0)
+    changes: list[list[str]] = []
+    async with environment.Environment() as env, Cluster(env.config) as cluster:
+        task = asyncio.create_task(provider.start(cluster, lambda clusters: changes.append(sorted(clusters))))
+        await asyncio.sleep(2.5)
+        folder.mkdir()
+        (folder / ".hidden").write_bytes(b"")
+        (folder / "eu").write_bytes(kubeconfig("https://eu"))
+        (folder / "us.kube").write_bytes(kubeconfig("https://us"))
+        await asyncio.sleep(3.5)
+        for n in range(12):
+            (folder / f"more-{n:02}.json").write_bytes(b"")
+        await asyncio.sleep(2.5)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert changes == [[]]
+    missing, two, many = [r.getMessage() for r in caplog.records if r.name == "opsdk.fleet.provider"]
+    assert missing == f"{folder} does not exist: the fleet has no clusters of this directory"
+    assert two.endswith("left out: eu, us.kube: the name of a kubeconfig ends in .kubeconfig, .yaml, .yml, .conf")
+    assert "more-07.json" not in two
+    assert " and 4 more: " in many

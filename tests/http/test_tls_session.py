@@ -126,7 +126,10 @@ def test_a_record_that_is_longer_than_tls_allows() -> None:
     """Its header alone ends the session."""
     _, server = sessions(contexts())
     server.receive(b"\x17\x03\x03\xff\xff")
-    assert (server.state, server.error and server.error.reason) == (TlsState.CLOSED, "PACKET_LENGTH_TOO_LONG")
+    assert server.state is TlsState.CLOSED
+    assert server.error is not None
+    # OpenSSL 3.5 has another word for it.
+    assert server.error.reason in ("PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 
 def test_bytes_that_are_written_early_wait() -> None:

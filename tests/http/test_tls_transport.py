@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from tlskit import NAME, contexts
+from tlskit import NAME, contexts, read_some
 
 from opsdk.http.client.checked_socket import open_socket
 from opsdk.http.tls_session import TlsSession, TlsState
@@ -61,6 +61,7 @@ class Upper(asyncio.Protocol):
     async def has(self, count: int) -> None:
         """Until so many bytes have come."""
         while len(self.data) < count:
+            assert not self.lost.done(), f"lost after {len(self.data)} of {count} bytes: {self.events}"
             await asyncio.sleep(0.001)
 
 
@@ -441,7 +442,7 @@ async def test_tls_inside_tls() -> None:
         far = TlsSession(contexts().server, server_side=True)
         far.start()
         while far.state is TlsState.HANDSHAKING:
-            far.receive(await reader.read(1 << 16))
+            far.receive(await read_some(reader))
             writer.write(far.outgoing.read())
         await starting
         far.write(b"through")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
 
-from opsdk.errors import ConfigError, UsageError
+from opsdk.errors import CacheError, ConfigError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.manager.address import is_enabled, parse_address
@@ -228,3 +229,18 @@ async def test_extra_endpoints_come_after_nothing() -> None:
     assert json.loads((await fetch(server.port, "/x"))[2]) == {"path": "/x"}
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_check_is_a_warning_only_after_it_passed(caplog: pytest.LogCaptureFixture) -> None:
+    """Caches are not filled at the start: a check that never passed is logged at INFO, later failures at WARNING."""
+    caplog.set_level(logging.INFO, "opsdk.manager.health")
+    results = iter([False, True, False])
+
+    async def cache() -> None:
+        if not next(results):
+            raise CacheError("services: has not synced")
+
+    readyz = checks(cache=cache)
+    statuses = [(await answer(readyz, "/healthz") or (0, ""))[0] for _ in range(3)]
+    assert statuses == [500, 200, 500]
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]

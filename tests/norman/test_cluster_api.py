@@ -15,9 +15,12 @@ import pytest
 from normankit import NormanKit
 
 from envtest import Environment
+from envtest.plane.certificates import Authority
 from opsdk import Client, Cluster
 from opsdk.api.rbac.v1 import PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.cli.app import app
+from opsdk.errors import UsageError
 from opsdk.norman.cluster_api import cluster_api
 from opsdk.testing.eventually import eventually
 
@@ -108,8 +111,28 @@ async def test_every_kind_with_the_rights_of_the_user(k8s_env: Environment, k8s_
 
 @pytest.mark.slow
 @pytest.mark.e2e
+def test_the_command_serves_https(tmp_path: Path) -> None:
+    """With a certificate any address may be bound."""
+    Authority.load_or_create(None).serving("localhost").write(tmp_path, "norman")
+    command = [sys.executable, "-m", "opsdk.cli", "norman", "--port", "0", "--host", "0.0.0.0"]
+    command += ["--tls-cert", str(tmp_path / "norman.crt"), "--tls-key", str(tmp_path / "norman.key")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            assert "https://" in process.stdout.readline()
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
 def test_one_command_serves_the_page(tmp_path: Path) -> None:
-    """``opsdk norman`` prints the URL and a token; ``opsdk generate norman-client`` makes a typed client of it."""
+    """``opsdk norman`` prints the URL and the file of a token, which only its owner can read.
+
+    ``opsdk generate norman-client`` makes a typed client of it.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     samples = ROOT / "samples" / "website" / "config"
     command = [sys.executable, "-m", "opsdk.cli", "norman", "--port", "0", "--apply", str(samples / "crd")]
@@ -118,7 +141,9 @@ def test_one_command_serves_the_page(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             url = re.search(r"http://\S+/v3", process.stdout.readline())[0]  # type: ignore[index]
-            token = process.stdout.readline().split()[-1]
+            file = Path(process.stdout.readline().split()[-1])
+            assert file.stat().st_mode & 0o777 == 0o600
+            token = file.read_text().strip()
             generate = [sys.executable, "-m", "opsdk.cli", "generate", "norman-client", "--url", url]
             generate += ["--token", token, "--class-name", "Cluster", "--out", str(tmp_path / "generated.py")]
             subprocess.run(generate, env=environment, check=True, timeout=60)
@@ -147,3 +172,19 @@ def test_one_command_serves_the_page(tmp_path: Path) -> None:
         finally:
             process.terminate()
             assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        (["--host", "0.0.0.0"], "--tls-cert and --tls-key"),
+        (["--host", "::"], "--tls-cert and --tls-key"),
+        (["--host", "192.0.2.1", "--cluster"], "--tls-cert and --tls-key"),
+        (["--tls-cert", "tls.crt"], "belong together"),
+        (["--host", "0.0.0.0", "--tls-key", "tls.key"], "belong together"),
+    ],
+)
+def test_tokens_are_not_sent_in_clear_text_over_a_network(options: list[str], remedy: str) -> None:
+    """A public address needs a certificate; nothing is started without one."""
+    with pytest.raises(UsageError, match=remedy):
+        app(["norman", *options], standalone_mode=False)

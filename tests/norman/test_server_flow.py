@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -11,8 +12,8 @@ import yaml
 from normankit import BROWSER, V3, NormanKit
 
 from opsdk.errors import ConfigError, ConflictError, ConnectError
-from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
+from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import (
     Action,
@@ -506,6 +507,24 @@ async def test_edit_and_export() -> None:
     assert (await served.get("/v3/books/a?_export=true")).body == {"name": "a", "pages": 3}
 
 
+async def test_a_link_handler_may_call_the_next_one() -> None:
+    """The default handler of a link serves the objects that refer to this one, or is a 404."""
+
+    async def link(context: ApiContext, next_handler: NextHandler) -> RequestResult:
+        result = await next_handler(context)
+        assert isinstance(result, GenericCollection)
+        result.data = result.data[:1]
+        return result
+
+    author = schema("author", {"name": Field(type="string")}, link_handler=link)
+    served = kit(author, schema("book", {"authorId": Field(type="reference[author]")}))
+    await served.post("/v3/authors", {"name": "ada"})
+    for _ in range(2):
+        await served.post("/v3/books", {"authorId": "ada"})
+    assert len((await served.get("/v3/authors/ada/books")).data) == 1
+    assert (await served.get("/v3/authors/ada/nothing")).error == (404, "NotFound", None)
+
+
 async def test_a_link_handler_runs_after_the_object_is_found() -> None:
     """An object that does not exist has no links."""
 
@@ -571,8 +590,8 @@ async def test_a_page_for_browsers() -> None:
     """The page gets the result; scripts of clients that only look like browsers can ask for JSON."""
 
     class Plain:
-        async def before(self, request: HttpRequest) -> HttpResponse | None:
-            return HttpResponse(200, [], b"file") if request.path == "/file" else None
+        async def before(self, context: ApiContext) -> HttpResponse | None:
+            return HttpResponse(200, [], b"file") if context.request.path == "/file" else None
 
         async def handle(self, context: ApiContext) -> HttpResponse | None:
             return HttpResponse(200, [], b"form") if context.option("form") else None
@@ -623,47 +642,215 @@ async def test_links_for_clients_with_a_field_named_actions() -> None:
     ],
 )
 async def test_links_behind_proxies(headers: dict[str, str], base: str) -> None:
-    """Forwarded headers build the links; what is not a host, a protocol or a path is ignored."""
-    served = library()
+    """Headers of a trusted proxy build the links; what is not a host, a protocol or a path is ignored."""
+    served = kit(schema("book", {}), options=NormanOptions(trust_forwarded=True))
     response = await served.raw("GET", "/v3/books", headers=headers)
     assert msgspec.json.decode(response.body)["links"]["self"] == f"{base}/v3/books"
 
 
-async def test_forwarded_headers_can_be_ignored() -> None:
-    """A server that clients reach directly builds links from the Host header alone."""
-    served = kit(schema("book", {}), options=NormanOptions(trust_forwarded=False))
-    response = await served.raw("GET", "/v3/books", headers={"x-forwarded-host": "evil.example"})
+async def test_a_forwarded_host_needs_a_trusted_proxy() -> None:
+    """By default links have the host of the request."""
+    served = library()
+    forged = {"x-forwarded-host": "evil.example", "x-api-host": "evil.example", "x-api-url-prefix": "/evil"}
+    response = await served.raw("GET", "/v3/books", headers=forged)
     assert msgspec.json.decode(response.body)["links"]["self"] == "http://example.com/v3/books"
+
+
+async def csrf_cookie(served: NormanKit, **headers: str) -> str:
+    """Return the CSRF token that a browser gets."""
+    first = await served.get("/v3/books", **{"user_agent": "Mozilla/5.0", "accept": "application/json", **headers})
+    cookie = first.headers["set-cookie"]
+    assert "SameSite=Lax" in cookie
+    return cookie.partition("=")[2].partition(";")[0]
 
 
 async def test_a_browser_needs_its_token_for_a_write() -> None:
     """The cookie must be repeated in the header or the query; other clients need no token."""
     served = library()
-    first = await served.get("/v3/books", user_agent="Mozilla/5.0", accept="application/json")
-    cookie = first.headers["set-cookie"]
-    token = cookie.partition("=")[2].partition(";")[0]
-    assert "SameSite=Lax" in cookie
-    assert len(token) == 32
-    agent = {"user_agent": "Mozilla/5.0", "cookie": f"CSRF={token}"}
-    forged = [{}, {"x_api_csrf": "0" * 32}, {"x_api_csrf": ""}, {"x_api_csrf": "\u00e9"}]
+    token = await csrf_cookie(served)
+    agent = {"user_agent": "Mozilla/5.0", "cookie": f"a=b; CSRF={token}"}
+    forged = [{}, {"x_api_csrf": "0" * 96}, {"x_api_csrf": ""}, {"x_api_csrf": "\u00e9"}]
     for headers in forged:
         answer = await served.post("/v3/books", {"name": "a"}, **agent, **headers)
         assert answer.error == (422, "InvalidCSRFToken", None)
     no_cookie = await served.post("/v3/books", {"name": "a"}, user_agent="Mozilla/5.0", x_api_csrf="")
     assert no_cookie.error == (422, "InvalidCSRFToken", None)
-    hidden = await served.get("/v3/books/a?_method=DELETE", **agent)
+    hidden = await served.post("/v3/books/a?_method=DELETE", **agent)
     assert hidden.error == (422, "InvalidCSRFToken", None)
     assert (await served.post("/v3/books", {"name": "a"}, **agent, x_api_csrf=token)).status == 201
     assert (await served.post(f"/v3/books?CSRF={token}", {"name": "b"}, **agent)).status == 201
     assert (await served.post("/v3/books", {"name": "c"})).status == 201
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"cookie": "norman-token=ada"},
+        {"cookie": "CSRF=x; norman-token=ada", "x_api_csrf": "x"},
+        {"origin": "http://example.com"},
+        {"sec_fetch_site": "same-origin"},
+        {"sec_fetch_site": "same-origin", "authorization": "Basic eDp5"},
+    ],
+)
+async def test_the_user_agent_decides_nothing_about_csrf(headers: dict[str, str]) -> None:
+    """A session's cookie, and each header that only browsers send, require the token, whatever the agent's name."""
+    for agent in ("Mozilla/5.0", "curl/8", ""):
+        answer = await library().post("/v3/books", {"name": "a"}, user_agent=agent, **headers)
+        assert answer.error == (422, "InvalidCSRFToken", None)
+
+
+async def test_a_csrf_token_belongs_to_its_session() -> None:
+    """The token of one session is refused in another, which gets one of its own; a bearer token needs none."""
+    served = library()
+    ada, bob = "norman-token=ada", "norman-token=bob"
+    token = await csrf_cookie(served, cookie=ada)
+    stolen = await served.post("/v3/books", {"name": "a"}, cookie=f"{bob}; CSRF={token}", x_api_csrf=token)
+    assert stolen.error == (422, "InvalidCSRFToken", None)
+    own = await csrf_cookie(served, cookie=f"{bob}; CSRF={token}")
+    assert (await served.post("/v3/books", {"name": "a"}, cookie=f"{bob}; CSRF={own}", x_api_csrf=own)).status == 201
+    again = await served.get("/v3/books", cookie=f"{bob}; CSRF={own}", user_agent="Mozilla/5.0")
+    assert "set-cookie" not in again.headers
+    bearer = await served.post("/v3/books", {"name": "b"}, authorization="Bearer x", cookie=ada, origin="http://x")
+    assert bearer.status == 201
+
+
+@pytest.mark.parametrize(
+    ("origin", "headers", "status"),
+    [
+        ("http://example.com", {}, 201),
+        ("https://example.com", {}, 201),  # behind a proxy that sends no header
+        ("https://example.com", {"x-forwarded-proto": "https"}, 201),
+        ("http://example.com", {"x-forwarded-proto": "https"}, 403),
+        ("http://example.com:8080", {}, 403),
+        ("http://evil.example", {}, 403),
+        ("null", {}, 403),
+    ],
+)
+async def test_a_write_comes_from_a_page_of_this_origin(origin: str, headers: dict[str, str], status: int) -> None:
+    """Even with the right token; a page without TLS is another origin than one with TLS."""
+    served = library()
+    token = await csrf_cookie(served)
+    own = {"origin": origin, "cookie": f"CSRF={token}", "x-api-csrf": token, **headers}
+    assert (await served.raw("POST", "/v3/books", b'{"name": "a"}', own)).status == status
+
+
+@pytest.mark.parametrize("query", ["_method=DELETE", "_method=PUT", "action=remove"])
+async def test_a_get_is_never_a_write(query: str) -> None:
+    """An image of another page is a GET without Origin; only a POST can stand for another method."""
+    served = library()
+    await served.post("/v3/books", {"name": "a"})
+    await served.get(f"/v3/books/a?{query}")
+    assert (await served.get("/v3/books/a")).body["id"] == "a"
+
+
 async def test_the_cookie_is_secure_over_https() -> None:
-    """Also where a proxy ends TLS."""
+    """Also where a proxy ends TLS, which the server need not trust."""
     served = library()
     for headers, scheme in (({}, "https"), ({"x-forwarded-proto": "https"}, "http")):
         response = await served.raw("GET", "/v3/books", headers={"user-agent": "Mozilla", **headers}, scheme=scheme)
         assert dict(response.headers)["set-cookie"].endswith("; Secure")
+
+
+async def test_no_cache_keeps_a_response() -> None:
+    """Objects, errors and responses of handlers are no-store, and their type is not guessed."""
+
+    async def page(context: ApiContext, next_handler: NextHandler) -> RequestResult:
+        return HttpResponse(200, [("content-type", "text/html")], b"<script>")
+
+    served = library(link_handler=page)
+    await served.post("/v3/books", {"name": "a"})
+    for url in ("/v3/books", "/v3/books/a", "/v3/books/b", "/v3/books/a/page", "/", "/v9"):
+        headers = (await served.raw("GET", url)).headers
+        assert {("cache-control", "no-store"), ("x-content-type-options", "nosniff")} <= set(headers)
+
+
+async def test_the_content_of_a_handler_has_no_power_over_the_page() -> None:
+    """A response of a link handler is sandboxed, unless it has a policy of its own."""
+    policies: list[tuple[str, str]] = []
+
+    async def page(context: ApiContext, next_handler: NextHandler) -> RequestResult:
+        return HttpResponse(200, [("content-type", "text/html"), *policies], b"<script>")
+
+    served = library(link_handler=page)
+    await served.post("/v3/books", {"name": "a"})
+    for policy in ("sandbox", "default-src 'self'"):
+        response = await served.raw("GET", "/v3/books/a/page")
+        assert [value for name, value in response.headers if name.lower() == "content-security-policy"] == [policy]
+        policies = [("Content-Security-Policy", "default-src 'self'")]
+
+
+# ------------------------------------------------------------------ budgets
+FORM_PART = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\nb\r\n'
+
+
+async def test_a_form_has_at_most_a_thousand_fields() -> None:
+    """Of both types; a body of 1.7 MB takes no longer than its bytes."""
+    served = library()
+    part = b'--x\r\nContent-Disposition: form-data; name="tags"\r\n\r\nb\r\n'
+    for count, status in ((999, 201), (1001, 422), (28_000, 422)):
+        body = b'--x\r\nContent-Disposition: form-data; name="name"\r\n\r\n%d\r\n' % count + part * count + b"--x--"
+        response = await served.raw("POST", "/v3/books", body, {"content-type": "multipart/form-data; boundary=x"})
+        assert response.status == status
+        form = {"content-type": "application/x-www-form-urlencoded"}
+        response = await served.raw("POST", "/v3/books", b"name=f%d" % count + b"&tags=b" * count, form)
+        assert response.status == status
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (FORM_PART * 33_000 + b"--x--", "multipart/form-data; boundary=x"),
+        (b"--x\r\nContent-Disposition: x; " + b"a=b; " * 340_000 + b"\r\n\r\n--x--", "multipart/form-data; boundary=x"),
+        (b"--x\r\n" + b"a: b\r\n" * 280_000 + b"\r\nx\r\n--x--", "multipart/form-data; boundary=x"),
+        (FORM_PART.strip() + b"\r\n" * 800_000 + b"--x--", "multipart/form-data; boundary=x"),
+        (b"k: " + b"1:" * 100_000 + b"1", "application/yaml"),
+        (b"k: !!int " + b"1:" * 100_000 + b"1", "application/yaml"),
+    ],
+)
+async def test_a_body_costs_no_more_than_its_bytes(body: bytes, content_type: str) -> None:
+    """Parts, parameters, lines and numbers to the base 60 are no work that grows with their square."""
+    served = library()
+    started = time.process_time()
+    await served.raw("POST", "/v3/books", body, {"content-type": content_type})
+    assert time.process_time() - started < 0.4
+
+
+async def test_a_refused_create_does_not_parse_the_body() -> None:
+    """Of a cluster-scoped type; for a namespaced one the body names the namespace."""
+
+    class Refusing(AllAccess):
+        async def can_create(self, context: ApiContext, schema: Schema, data: Any = None) -> None:
+            raise ErrorCode.PERMISSION_DENIED.error("no")
+
+    served = kit(schema("book", {}), access=Refusing())
+    response = await served.raw("POST", "/v3/books", b"{", {"content-type": "application/json"})
+    assert response.status == 403
+
+
+async def test_the_filters_of_a_request_have_a_budget() -> None:
+    """Forty thousand alternatives are an error, not work for each object; a thousand are allowed."""
+    served = await shelf(3)
+    assert (await served.get("/v3/books?name_in=" + ",".join(["b000"] * 1000))).data[0]["id"] == "b000"
+    for query in ("name_in=" + "a," * 40_000, "name_in=" + "a," * 600 + "&name_notin=" + "b," * 600, "name=a&" * 1001):
+        assert (await served.get(f"/v3/books?{query}")).error[:2] == (422, "InvalidFormat")
+
+
+async def test_a_body_refers_to_a_limited_number_of_objects() -> None:
+    """Each reference is a read; equal ones are read once."""
+    reads: list[str] = []
+
+    class Counting(MemoryStore):
+        async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> Any:
+            reads.append(object_id)
+            return await super().by_id(context, schema, object_id)
+
+    authors = schema("author", {"name": Field(type="string")}, store=Counting())
+    served = kit(schema("book", {"authors": Field(type="array[reference[author]]")}), authors)
+    await served.post("/v3/authors", {"name": "ada"})
+    assert (await served.post("/v3/books", {"authors": ["ada"] * 500})).status == 201
+    assert reads == ["ada"]
+    answer = await served.post("/v3/books", {"authors": [f"a{number}" for number in range(101)]})
+    assert answer.error == (422, "InvalidBodyContent", None)
 
 
 # ----------------------------------------------------------- authentication

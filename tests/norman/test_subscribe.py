@@ -17,7 +17,7 @@ from opsdk.http.server.server import WebServer
 from opsdk.norman.access import AllAccess
 from opsdk.norman.model import ApiContext, Field, RawResource, Schema
 from opsdk.norman.registry import SchemaRegistry
-from opsdk.norman.server.server import NormanServer
+from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.broadcast import QUEUE_SIZE
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.structured_merge.value import JsonObject
@@ -53,14 +53,14 @@ class NoSecrets(AllAccess):
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[NormanKit, str]]:
+async def served(**options: Any) -> AsyncIterator[tuple[NormanKit, str]]:
     """A server of books and films; films cannot be listed."""
     schemas = SchemaRegistry()
     schemas.add(schema("book", formatter=secret_format))
     schemas.add(schema("author"))
     film = schemas.add(schema("film"))
     film.collection_methods = ("POST",)
-    server = NormanServer(schemas, access=NoSecrets())
+    server = NormanServer(schemas, access=NoSecrets(), options=NormanOptions(**options))
     async with WebServer(server.app) as web:
         yield NormanKit(server), web.url.replace("http", "ws")
 
@@ -155,14 +155,30 @@ async def test_a_subscriber_that_does_not_read_is_dropped() -> None:
 
 
 async def test_a_page_of_another_origin_may_not_subscribe() -> None:
-    """Browsers send cookies with WebSockets of any page; a proxy may name another host."""
-    async with served() as (_, url):
+    """Browsers send cookies with WebSockets of any page; a trusted proxy may name another host."""
+    async with served(trust_forwarded=True) as (_, url):
         host = url.partition("://")[2]
         path = f"{url}/v3/subscribe?resourceTypes=book"
-        for headers in ({"Origin": "https://evil.example"}, {"Origin": f"https://evil.example/{host}"}):
+        other_scheme = {"Origin": f"http://{host}", "X-Forwarded-Proto": "https"}
+        for headers in ({"Origin": "https://evil.example"}, {"Origin": f"https://evil.example/{host}"}, other_scheme):
             with pytest.raises(InvalidStatus) as raised:
                 await connect(path, additional_headers=headers, proxy=None)
             assert raised.value.response.status_code == 403
         proxied = {"Origin": "https://library.example", "X-Forwarded-Host": "library.example"}
         for headers in ({"Origin": f"http://{host}"}, proxied):
             await (await connect(path, additional_headers=headers, proxy=None)).close()
+
+
+async def test_a_user_has_a_limit_of_open_subscriptions() -> None:
+    """One more is a 429; one that ends makes room."""
+    async with served(max_subscriptions=1) as (_, url):
+        path = f"{url}/v3/subscribe?resourceTypes=book"
+        async with connect(path, proxy=None):
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(path, proxy=None)
+            assert refused.value.response.status_code == 429
+        async with asyncio.timeout(20):
+            while True:
+                with suppress(InvalidStatus):
+                    await (await connect(path, proxy=None)).close()
+                    break

@@ -18,6 +18,8 @@ from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.errors import ForbiddenError, NotFoundError, RequestInfo
+from opsdk.fleet import Fleet, KubeconfigSecrets
+from opsdk.manager.options import ManagerOptions
 from opsdk.patch import merge_patch
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.observed import RuleRecorder
@@ -26,6 +28,8 @@ from opsdk.rbac.rules import RbacRule, reads, records_events
 from opsdk.telemetry.records import Requested
 from opsdk.testing.rules import RulesError, assert_rules, observed_manifests, observed_rules
 from opsdk.testing.running import running
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.options import WebhookServerOptions
 
 LINES = Path(__file__).read_text().splitlines()
 
@@ -141,6 +145,29 @@ def test_what_no_request_used_is_reported_on_demand() -> None:
     assert_rules(recorder, declared)
     with pytest.raises(RulesError, match=r"^declared but not used: delete pods$"):
         assert_rules(recorder, declared, unused=True)
+
+
+async def test_a_rule_that_opsdk_declares_is_never_unused() -> None:
+    """Finalizers, election, metrics, certificates and a fleet imply rules; only the operator's own rule is reported."""
+    webhook = WebhookServerOptions(port=0, certificates=SelfSigned(service="x"))
+    manager = ManagerOptions(metrics_bind_address="127.0.0.1:0", metrics_authentication=True)
+    operator = Operator("x", OperatorOptions(leader_election=True, webhook=webhook, manager=manager))
+    Fleet(operator, KubeconfigSecrets(namespace="clusters"))
+
+    async def clean_up(config: ConfigMap, ctx: Context) -> None:
+        """Do nothing."""
+
+    @operator.reconciler(ConfigMap, owns=[Secret], finalizers={"a.example.com/b": clean_up}, rbac=[reads(Pod)])
+    async def reconcile(config: ConfigMap) -> None:
+        """Do nothing."""
+
+    operator.webhook_for(ConfigMap).with_defaulter(lambda obj, ctx: None)
+    with observed_rules(operator) as recorder:
+        pass
+    assert len(operator.implied_rules()) > 10
+    with pytest.raises(RulesError) as error:
+        assert_rules(recorder, operator.rules(), unused=True)
+    assert str(error.value).splitlines() == [f"declared but not used: {verb} pods" for verb in ("get", "list", "watch")]
 
 
 async def test_an_informer_needs_all_three_verbs() -> None:

@@ -7,11 +7,13 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rbackit import install, rbac_server, service_account, until
 
 from envtest.testing.effects import Delay, Fail
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.api.rbac.v1 import ClusterRoleBinding
+from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cache.options import CacheOptions
@@ -28,6 +30,8 @@ from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
 from opsdk.testing.loop import VirtualLoop
 from opsdk.testing.running import running
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.options import WebhookServerOptions
 
 NAMES = RbacNames(name="x", namespace="system")
 REVIEWS = "selfsubjectaccessreviews"
@@ -92,6 +96,41 @@ async def test_everything_missing_is_named_at_once() -> None:
         "get secrets in namespace shop (add it to Role x in namespace shop)"
     )
     assert len(raised.value.missing) == 4
+
+
+async def test_permissions_are_reviewed_before_certificates_need_them() -> None:
+    """An operator with webhooks names every missing permission, not only the first one of its certificates."""
+    operator = operator_with(RbacCheck.ERROR)
+    certificates = SelfSigned(service="x")
+    operator.options = replace(operator.options, webhook=WebhookServerOptions(port=0, certificates=certificates))
+    operator.webhook_for(ConfigMap).with_defaulter(lambda obj, ctx: None)
+    async with rbac_server() as (env, client):
+        await install(client, RuleSet(), NAMES)
+        config = await service_account(env, client, NAMES)
+        with pytest.raises(MissingPermissionsError) as error:
+            async with running(operator, config):
+                pass
+    assert any("secrets" in text for text in error.value.missing)
+    assert any("configmaps" in text for text in error.value.missing)
+
+
+async def test_the_own_namespace_has_lease_and_certificate() -> None:
+    """--namespace sets the namespace of the Lease and the Secret, and an error names it and the flag."""
+    operator = operator_with(RbacCheck.OFF)
+    certificates = SelfSigned(service="x")
+    webhook = WebhookServerOptions(port=0, certificates=certificates)
+    options = replace(operator.options, webhook=webhook, leader_election=True)
+    operator.options, _ = parse_flags("x", options, ["--namespace", "system"], {})
+    operator.webhook_for(ConfigMap).with_defaulter(lambda obj, ctx: None)
+    rules = operator.rules()
+    own = {p.namespace for p in rules if p.resource in ("secrets", "leases")}
+    assert own == {"system"}
+    async with rbac_server() as (env, client):
+        await install(client, RuleSet(p for p in rules if p.resource != "secrets"), NAMES)
+        config = await service_account(env, client, NAMES)
+        with pytest.raises(ForbiddenError, match=r"x-tls is in the namespace system \(--namespace\): run with"):
+            async with running(operator, config):
+                pass
 
 
 async def test_a_warning_does_not_wait(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,8 @@ from clientkit import Site
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Node, Pod, Secret
 from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
-from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchSpec
+from opsdk.builder.arguments import OwnsSpec, WatchSpec
+from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions

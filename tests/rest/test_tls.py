@@ -40,6 +40,16 @@ async def test_a_trusted_server_responds(tmp_path: Path) -> None:
         assert server.accepted == 1
 
 
+async def test_a_ca_with_basic_constraints_only_is_trusted(tmp_path: Path) -> None:
+    """Go's clients accept the CA of EKS; Python 3.13's default context requires key identifiers."""
+    authority = make_ca(minimal=True)
+    async with (
+        _server(tmp_path, authority.issue("server", "127.0.0.1")) as server,
+        Transport(Config(host=server.host, ca_data=authority.cert)) as transport,
+    ):
+        assert (await transport.send(GET)).body == b"ok"
+
+
 @pytest.mark.parametrize(
     "settings", [{"ca_data": make_ca("other").cert}, {"ca_data": b""}, {"tls_server_name": "other"}]
 )

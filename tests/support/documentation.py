@@ -20,11 +20,12 @@ _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A code block: its language, the file that it shows (empty if none), and its text."""
+    """A code block: its language, the file that it shows (empty if none), its text, and the line above."""
 
     language: str
     title: str
     text: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,15 @@ def name_of(page: Path) -> str:
 
 def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page in order."""
+    source = page.read_text()
     return [
-        Block(fence["language"], title[1] if (title := _TITLE.search(fence["rest"])) else "", fence["text"])
-        for fence in _FENCE.finditer(page.read_text())
+        Block(
+            language=fence["language"],
+            title=title[1] if (title := _TITLE.search(fence["rest"])) else "",
+            text=fence["text"],
+            line=source.count("\n", 0, fence.start("text")),
+        )
+        for fence in _FENCE.finditer(source)
     ]
 
 
@@ -67,6 +74,13 @@ def commands(block: Block) -> Iterator[Command]:
             output.append(text)
     if line:
         yield Command(line, tuple(output))
+
+
+def matches(expected: tuple[str, ...], output: str) -> bool:
+    """Whether the output has the lines that the page shows, in order; ``...`` is any text, also of many lines."""
+    pattern = "\n".join(re.escape(line.rstrip()) for line in expected if line.strip())
+    lines = "\n".join(line.rstrip() for line in output.splitlines() if line.strip())
+    return re.fullmatch(pattern.replace(r"\.\.\.", ".*"), lines, re.DOTALL) is not None
 
 
 def links(page: Path) -> list[str]:

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 import urllib.request
+from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +19,22 @@ import pytest
 BINARY = shutil.which("etcd")
 needs_etcd = pytest.mark.skipif(BINARY is None, reason="etcd is not installed: apt-get install etcd-server")
 _PATIENCE = 60.0
+
+
+def progress_flag(text: str) -> str:
+    """Return the flag for the interval of progress notifications, by the output of ``etcd --help``.
+
+    Up to 3.5 it is experimental, 3.6 has both, 3.7 drops the experimental one.
+    """
+    flag = "--watch-progress-notify-interval"
+    return flag if flag in text else "--experimental-watch-progress-notify-interval"
+
+
+@cache
+def _help() -> str:
+    assert BINARY is not None
+    done = subprocess.run([BINARY, "--help"], capture_output=True, text=True, timeout=_PATIENCE, check=True)
+    return done.stdout + done.stderr
 
 
 class Member:
@@ -46,7 +63,7 @@ class Member:
                     f"--listen-peer-urls={self.peer_url}",
                     f"--initial-advertise-peer-urls={self.peer_url}",
                     f"--initial-cluster={cluster}",
-                    "--experimental-watch-progress-notify-interval=200ms",
+                    f"{progress_flag(_help())}=200ms",
                     *self._arguments,
                 ],
                 stdout=log,

@@ -151,6 +151,7 @@ class Pair:
     key: bytes
     _cert: x509.Certificate = field(repr=False)
     _key: ec.EllipticCurvePrivateKey = field(repr=False)
+    minimal: bool = False
 
     def files(self, folder: Path, name: str) -> tuple[Path, Path]:
         """Written to disk."""
@@ -161,7 +162,7 @@ class Pair:
 
     def issue(self, name: str, *sans: str) -> Pair:
         """A certificate signed by this one."""
-        return _make(name, sans, self)
+        return _make(name, sans, self, minimal=self.minimal)
 
     def server_context(self, folder: Path, *, clients: Pair | None = None) -> ssl.SSLContext:
         """A server's TLS; `clients` is the CA of the certificates it asks for."""
@@ -173,9 +174,9 @@ class Pair:
         return context
 
 
-def make_ca(name: str = "test-ca") -> Pair:
-    """A self-signed CA."""
-    return _make(name, (), None)
+def make_ca(name: str = "test-ca", *, minimal: bool = False) -> Pair:
+    """A self-signed CA. A minimal one, and what it issues, has basic constraints only, as EKS's cluster CA."""
+    return _make(name, (), None, minimal=minimal)
 
 
 def _san(text: str) -> x509.GeneralName:
@@ -185,7 +186,24 @@ def _san(text: str) -> x509.GeneralName:
         return x509.DNSName(text)
 
 
-def _make(name: str, sans: tuple[str, ...], issuer: Pair | None) -> Pair:
+def _identifiers(
+    builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, issuer: Pair | None
+) -> x509.CertificateBuilder:
+    """Add what RFC 5280 requires, and ``ssl.create_default_context`` since Python 3.13."""
+    usage = x509.KeyUsage(
+        digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=issuer is None, crl_sign=issuer is None, encipher_only=False,
+        decipher_only=False,
+    )  # fmt: skip
+    issuer_key = (issuer._key if issuer else key).public_key()
+    return (
+        builder.add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
+    )
+
+
+def _make(name: str, sans: tuple[str, ...], issuer: Pair | None, *, minimal: bool) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -199,6 +217,8 @@ def _make(name: str, sans: tuple[str, ...], issuer: Pair | None) -> Pair:
         .not_valid_after(now + timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
     )
+    if not minimal:
+        builder = _identifiers(builder, key, issuer)
     if sans:
         builder = builder.add_extension(x509.SubjectAlternativeName([_san(san) for san in sans]), critical=False)
     cert = builder.sign(issuer._key if issuer else key, hashes.SHA256())
@@ -207,4 +227,5 @@ def _make(name: str, sans: tuple[str, ...], issuer: Pair | None) -> Pair:
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
         cert,
         key,
+        minimal,
     )

@@ -14,6 +14,10 @@ import msgspec
 
 _ATOMS = (str, bytes, int, float, type(None), type, ModuleType)
 _LEFT_OUT = ("envtest", "opsdk.apiserver", "fake_server", "logging", "_pytest")
+# Other libraries keep nothing by the names of objects, and reading their attributes has effects.
+_WALKED = frozenset(
+    {"opsdk", "builtins", "collections", "functools", "asyncio", "_asyncio", "types", "heapq", "weakref"}
+)
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque, Mapping)
 
 
@@ -69,10 +73,18 @@ def _parts(obj: Any, label: str) -> Iterator[tuple[object, str]]:
             fields += [slots] if isinstance(slots, str) else slots
         if isinstance(obj, msgspec.Struct):
             fields += obj.__struct_fields__
+        if type(obj).__module__.split(".")[0] not in _WALKED and not _is_of_test(obj):
+            return
         for field in fields:
             # The names of private slots are mangled in the class only.
             if (value := getattr(obj, field, None)) is not None:
                 yield value, f"{type(obj).__name__}.{field}"
+
+
+def _is_of_test(obj: object) -> bool:
+    """Whether a class is defined in a test: its module is not part of an installed package."""
+    file = getattr(sys.modules.get(type(obj).__module__), "__file__", None) or ""
+    return "site-packages" not in file and "lib/python" not in file and bool(file)
 
 
 def _is_filled(cell: CellType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import tempfile
 from dataclasses import dataclass
@@ -53,3 +54,11 @@ def exchange(client: TlsSession, server: TlsSession) -> tuple[bytes, bytes]:
         read[1].extend(server.receive(client.outgoing.read()))
         read[0].extend(client.receive(server.outgoing.read()))
     return bytes(read[0]), bytes(read[1])
+
+
+async def read_some(reader: asyncio.StreamReader) -> bytes:
+    """The next bytes. A loop that gets none at the end would never let another task run."""
+    data = await reader.read(1 << 16)
+    if not data:
+        raise EOFError("the client has closed the connection")
+    return data

@@ -453,7 +453,11 @@ async def test_a_missing_right_ends_the_start_in_words(verb: str) -> None:
                 await CertificateManager(cluster.uncached, OPTIONS).start()
         text = str(refused.value)
         assert f"{verb} secrets default/hooks-tls: 403 Forbidden" in text
-        assert "webhook certificates need this permission, see docs/webhooks.md" in text
+        assert (
+            "webhook certificates need this permission. Their Secret hooks-tls is in the namespace default "
+            "(SelfSigned.namespace): run with --namespace for another one, or apply the roles that opsdk generate rbac "
+            "prints; see docs/webhooks.md"
+        ) in text
 
 
 async def test_a_check_raises_the_conflict() -> None:

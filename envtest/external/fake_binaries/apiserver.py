@@ -170,7 +170,11 @@ async def _kept(flags: Flags) -> Path:
 
 
 PROGRAM = FakeProgram(
-    name="kube-apiserver", version=f"Kubernetes {VERSION['gitVersion']}", switches=_SWITCHES, serve=serve
+    name="kube-apiserver",
+    version=f"Kubernetes {VERSION['gitVersion']}",
+    switches=_SWITCHES,
+    options=_HEEDED | _SILENT,
+    serve=serve,
 )
 
 if __name__ == "__main__":

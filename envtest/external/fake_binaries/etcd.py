@@ -17,7 +17,10 @@ from opsdk.http.server.server import ServeOptions, Tls, WebServer
 
 KEEP = "/envtest/data-dir"
 """The path at which the fake kube-apiserver reads the data directory."""
-_SWITCHES = frozenset({"unsafe-no-fsync", "client-cert-auth", "auto-tls", "peer-auto-tls", "version"})
+_SWITCHES = frozenset({"unsafe-no-fsync", "client-cert-auth", "auto-tls", "peer-auto-tls", "version", "help"})
+_OPTIONS = frozenset({
+    "advertise-client-urls", "cert-file", "data-dir", "key-file", "listen-client-urls", "listen-peer-urls", "name",
+})  # fmt: skip
 _VERSION = {"etcdserver": "3.6.6", "etcdcluster": "3.6.0", "storage": "3.6.0"}
 
 
@@ -61,7 +64,13 @@ def _directory(flags: Flags) -> Path:
     return directory
 
 
-PROGRAM = FakeProgram(name="etcd", version=f"etcd Version: {_VERSION['etcdserver']}", switches=_SWITCHES, serve=serve)
+PROGRAM = FakeProgram(
+    name="etcd",
+    version=f"etcd Version: {_VERSION['etcdserver']}",
+    switches=_SWITCHES,
+    options=_OPTIONS,
+    serve=serve,
+)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

@@ -15,6 +15,8 @@ from envtest.external.fake_binaries.flags import Flags, parse
 from opsdk.errors import ConfigError
 from opsdk.extras import RequiredExtra
 
+_HELP = frozenset({"--help", "-h", "--help=true"})
+
 
 class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
     """A fake of another program.
@@ -23,12 +25,14 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
         name: the name of the real program.
         version: the output of ``--version``.
         switches: the flags without a value.
+        options: the other flags that have an effect here.
         serve: starts the program and pushes its cleanup on the stack. Returns the message to print when it serves.
     """
 
     name: str
     version: str
     switches: frozenset[str]
+    options: frozenset[str]
     serve: Callable[[Flags, AsyncExitStack], Awaitable[str]]
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
@@ -37,11 +41,23 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
         if "--version" in words:
             print(f"{self.version}\n(stood in for by envtest)")
             return 0
+        if not _HELP.isdisjoint(words):
+            print(self.help())
+            return 0
 
         async def begin(stack: AsyncExitStack) -> str:
             return await self.serve(parse(words, switches=self.switches), stack)
 
         return run(begin, name=self.name, said_on=sys.stderr)
+
+    def help(self) -> str:
+        """Return the output of ``--help``: one line for each flag, which Go's envtest looks for at the start of a line.
+
+        Upstream: sigs.k8s.io/controller-runtime/pkg/internal/testing/process/process.go (CheckFlag)
+        """
+        flags = dict.fromkeys(self.switches, "") | dict.fromkeys(self.options - self.switches, " string")
+        lines = [f"      --{name}{kind}" for name, kind in sorted(flags.items())]
+        return "\n".join([f"{self.name}, stood in for by envtest", "", "Usage:", f"  {self.name} [flags]", "", *lines])
 
 
 def run(start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", said_on: TextIO | None = None) -> int:

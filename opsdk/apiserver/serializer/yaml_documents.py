@@ -123,7 +123,7 @@ class _Documents:
     def _value(self, event: Any, depth: int) -> JsonValue:
         """Return the value that begins with an event; `_MERGE` for a plain ``<<``."""
         kind = type(event)
-        left = self._left
+        budget = self._left
         self._count(1, depth)
         if kind is yaml.ScalarEvent and event.anchor is None:
             return self._scalar(event)
@@ -139,7 +139,7 @@ class _Documents:
         if anchor is not None:
             self._open.discard(anchor)
             self._anchors[anchor] = value
-            self._weights[anchor] = left - self._left
+            self._weights[anchor] = budget - self._left
         return value
 
     def _count(self, values: int, depth: int) -> None:

@@ -114,7 +114,8 @@ def _controllers(view: View) -> Table:
     table = _table("controller", "state", "queued>r", "running>r", "reconciles>r", "errors>r")
     for row in view.controllers:
         counts = (str(row.queued), str(row.running), str(row.reconciles))
-        table.add_row(row.name, row.state, *counts, Text(str(row.errors), style="red" if row.errors else ""))
+        errors = Text(str(row.errors), style="red" if row.errors else "")
+        table.add_row(Text(row.name), row.state, *counts, errors)
     return table
 
 
@@ -123,7 +124,7 @@ def _informers(view: View) -> Table:
     for health in view.informers:
         age = "" if health.seconds_since_contact is None else f"{health.seconds_since_contact:.0f} s"
         error = _truncate(str(health.last_error)) if health.last_error is not None else ""
-        table.add_row(health.name, health.state.value, str(health.objects), age, Text(error, style="red"))
+        table.add_row(Text(health.name), health.state.value, str(health.objects), age, Text(error, style="red"))
     return table
 
 
@@ -134,8 +135,8 @@ def _records(view: View) -> Table:
         result = f"{record.result}: {_truncate(record.detail)}" if record.detail else record.result
         table.add_row(
             f"{record.started_at:%H:%M:%S}",
-            f"{record.controller} {key}",
-            str(record.causes[-1]) if record.causes else "",
+            Text(f"{record.controller} {key}"),
+            Text(str(record.causes[-1])) if record.causes else "",
             str(len(record.requests) + record.more_requests),
             f"{record.seconds * 1e3:.1f}",
             Text(result, style="red" if record.result == "error" else ""),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +16,7 @@ from opsdk.cli.doctor.examine import clean, examine
 from opsdk.cli.doctor.finalizers import removals_of, remove_finalizers
 from opsdk.cli.doctor.findings import Finding, Level, worst
 from opsdk.cli.loading import load_operator
-from opsdk.cli.output import Output, OutputFormat, print_json, print_result
+from opsdk.cli.output import Output, OutputFormat, print_json, print_result, print_table
 from opsdk.cli.project import find_project
 from opsdk.errors import UsageError
 from opsdk.lifecycle.orphans import DrainResult
@@ -130,5 +129,6 @@ def _print(findings: list[Finding]) -> None:
         text = Text(finding.message)
         if finding.advice:
             text.append(f"\n{finding.advice}", style="dim")
-        table.add_row(Text(finding.level.value, style=_STYLES[finding.level]), finding.check, finding.subject, text)
-    Console().print(table)
+        level = Text(finding.level.value, style=_STYLES[finding.level])
+        table.add_row(level, Text(finding.check), Text(finding.subject), text)
+    print_table(table)

@@ -11,7 +11,13 @@ import typer
 from opsdk.cli.output import Output, OutputFormat, print_files
 from opsdk.cli.project import Project, current_project
 from opsdk.cli.scaffold import templates
-from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
+from opsdk.cli.scaffold.files import (
+    add_module,
+    check_group_version,
+    existing_api_advice,
+    module_of,
+    package_of,
+)
 from opsdk.errors import UsageError
 
 
@@ -78,6 +84,11 @@ def create_api(
         f"{project.package}/{module}.py": templates.API.substitute(values),
         f"tests/test_{module}.py": templates.TEST.substitute(values),
     }
+    api = project.folder / project.package / f"{module}.py"
+    if api.is_file():
+        advice = existing_api_advice(api.read_text(encoding="utf-8"), group=group, version=version, kind=kind)
+        if advice:
+            raise UsageError(f"{api} already exists, and nothing was written: {advice}")
     _add(project, module, files, output)
 
 
@@ -130,7 +141,10 @@ def _write_new(folder: Path, files: Mapping[str, str]) -> dict[Path, str]:
     """Write files that do not exist yet: all of them, or none. Return ``wrote`` for each path."""
     existing = [name for name in files if (folder / name).exists()]
     if existing:
-        raise UsageError(f"{folder / existing[0]} already exists: nothing was written")
+        raise UsageError(
+            f"{folder / existing[0]} already exists: nothing was written; "
+            "remove or rename the file to have it written again"
+        )
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,29 @@ def check_group_version(group: str, version: str) -> None:
         raise UsageError(f"{version!r} is not a valid version: write v1, v1beta1 or v1alpha1")
 
 
+def existing_api_advice(source: str, *, group: str, version: str, kind: str) -> str:
+    """Return what to do if the module with `source` has the kind already; empty if it does not declare the kind.
+
+    >>> source = 'gvk = GroupVersionKind("demo.example.com", "v1", "Widget")'
+    >>> print(existing_api_advice(source, group="demo.example.com", version="v1", kind="Widget"))
+    it declares demo.example.com/v1 Widget: change that class
+    """
+    declared = re.findall(r'GroupVersionKind\(\s*"([^"]*)",\s*"([^"]*)",\s*"([^"]*)"', source)
+    versions = [v for g, v, k in declared if (g, k) == (group, kind)]
+    if version in versions:
+        return f"it declares {group}/{version} {kind}: change that class"
+    if versions:
+        return (
+            f"it declares {group}/{versions[0]} {kind}. For {version}, add to it a second class with "
+            f'`gvk = GroupVersionKind("{group}", "{version}", "{kind}")`, and a converter: '
+            f"`operator.webhook_for({kind}).with_converter(...)`. Then run opsdk generate all. "
+            "The page Webhooks of the documentation describes it under Conversion"
+        )
+    if other := [g for g, _, k in declared if k == kind]:
+        return f"it declares {kind} of the group {other[0]}: declare {kind} of {group} by hand, in another module"
+    return ""
+
+
 def add_module(source: str, package: str, module: str) -> str:
     """Return the source of ``operator.py`` with ``module.add_to(operator)`` before the return of ``make_operator``.
 

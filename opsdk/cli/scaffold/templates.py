@@ -42,7 +42,7 @@ lint.select = ["E", "F", "I", "B", "UP"]
 
 README = Template("""# $name
 
-A Kubernetes operator in Python, built with [opsdk](https://pypi.org/project/opsdk/).
+A Kubernetes operator in Python, built with opsdk.
 
     pip install -e '.[dev]'
     opsdk create api --group demo.example.com --version v1 --kind Widget

@@ -18,6 +18,9 @@ from opsdk.norman.server.reading import read_body
 from opsdk.norman.stores.wrapper import StoreWrapper, sub_context_fields
 from opsdk.structured_merge.value import JsonObject
 
+_MAX_REFERENCES = 100
+"""The most objects that a body refers to: each is read."""
+
 
 async def list_handler(context: ApiContext) -> RequestResult:
     """Return a collection, an object, or the result of the link handler."""
@@ -33,7 +36,11 @@ async def list_handler(context: ApiContext) -> RequestResult:
         return await resource_of(context, schema, data)
     if schema.link_handler is None:
         return await _reference_link(context, schema, data)
-    return await schema.link_handler(context, list_handler)
+
+    async def next_handler(inner: ApiContext) -> RequestResult:
+        return await _reference_link(inner, schema, data)
+
+    return await schema.link_handler(context, next_handler)
 
 
 async def create_handler(context: ApiContext) -> RequestResult:
@@ -106,7 +113,10 @@ async def read_and_check(context: ApiContext, schema: Schema, *, create: bool) -
 async def _build(context: ApiContext, schema: Schema, data: JsonObject, operation: Operation) -> JsonObject:
     builder = BodyBuilder(context.schemas, schema.version)
     built = builder.build(schema, data, operation)
-    for reference in builder.references:
+    references = {(reference.schema, reference.id): reference for reference in builder.references}
+    if len(references) > _MAX_REFERENCES:
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"a body refers to at most {_MAX_REFERENCES} objects")
+    for reference in references.values():
         target = context.schemas.schema(schema.version, reference.schema)
         if target is None or target.store is None:
             continue

@@ -5,9 +5,8 @@ Upstream: github.com/rancher/norman/parse/read_input.go, parse/parse.go
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
-from email.parser import BytesParser
-from email.policy import HTTP
 
 import msgspec
 import yaml
@@ -25,6 +24,17 @@ MAX_BODY_BYTES = 2 << 20
 MAX_YAML_BYTES = 256 << 10
 """The largest body in YAML: parsing 1 MiB of YAML blocks all other requests for seconds."""
 
+_YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
+# Larger ones are parsed in a thread: 256 KiB take a second.
+_SMALL_YAML_BYTES = 8 << 10
+_MAX_PART_HEAD_BYTES = 8 << 10
+# What precedes the first boundary, and what follows it.
+_FEWEST_PARTS = 2
+
+# PyYAML multiplies the parts of a number to the base 60, such as 1:30:00, in quadratic time.
+_MAX_SEXAGESIMAL = 1000
+_DIGITS = frozenset("0123456789_:.+-")
+
 # The C parser is five times faster, but not available on all platforms.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -32,34 +42,59 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_YAML_VALUES = 100_000
 
 
-async def read_body(request: HttpRequest) -> JsonObject:
+MAX_FORM_FIELDS = 1000
+"""The most fields of a form."""
+
+
+async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES) -> JsonObject:
     """Return the body as an object; an empty one is ``{}``.
+
+    Args:
+        request: the request.
+        limit: most bytes of the body.
 
     Raises:
         NormanError: InvalidBodyContent; the body is too large, does not parse or is not an object.
     """
     try:
-        raw = await request.body(limit=MAX_BODY_BYTES)
+        raw = await request.body(limit=limit)
     except TooLargeError as error:
-        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body has more than {MAX_BODY_BYTES >> 20} MiB") from error
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body has more than {limit >> 10} KiB") from error
     except BadRequestError as error:
         raise ErrorCode.INVALID_BODY_CONTENT.error(str(error)) from error
     if not raw.strip():
         return {}
-    data = _parse(raw, request.header("content-type"))
+    data = await parse_body(raw, request.header("content-type"))
     if not isinstance(data, dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("Failed to parse body: it must be an object")
     return data
 
 
+def is_yaml(content_type: str) -> bool:
+    """Whether a body with this ``Content-Type`` is YAML."""
+    return _media_type(content_type) in _YAML_TYPES
+
+
+async def parse_body(raw: bytes, content_type: str) -> JsonValue:
+    """Return the value of a body in JSON, YAML or a form. Raises `NormanError` InvalidBodyContent."""
+    if len(raw) > _SMALL_YAML_BYTES and is_yaml(content_type):
+        return await asyncio.to_thread(_parse, raw, content_type)
+    return _parse(raw, content_type)
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
 def _parse(raw: bytes, content_type: str) -> JsonValue:
-    media_type = content_type.partition(";")[0].strip().lower()
+    media_type = _media_type(content_type)
     try:
         if media_type == "application/x-www-form-urlencoded":
+            _check_fields(raw.count(b"&"))
             return _values(query_pairs(raw.decode()))
         if media_type == "multipart/form-data":
-            return _multipart(raw, content_type)
-        if media_type in ("application/yaml", "text/yaml", "application/x-yaml"):
+            return _values(_multipart(raw, content_type))
+        if is_yaml(content_type):
             return _yaml(raw)
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
@@ -75,13 +110,46 @@ def _values(pairs: Iterable[tuple[str, str]]) -> JsonObject:
     return values
 
 
-def _multipart(raw: bytes, content_type: str) -> JsonObject:
-    head = f"Content-Type: {content_type}\r\n\r\n".encode()
-    message = BytesParser(policy=HTTP).parsebytes(head + raw)
-    if not message.is_multipart():
+def _check_fields(count: int) -> None:
+    if count > MAX_FORM_FIELDS:
+        raise ValueError(f"a form has at most {MAX_FORM_FIELDS} fields")
+
+
+def _multipart(raw: bytes, content_type: str) -> list[tuple[str, str]]:
+    """Return the fields of a form. The parser of ``email`` needs seconds for a megabyte of short lines.
+
+    Upstream: RFC 7578; https://html.spec.whatwg.org/multipage/form-control-infrastructure.html (multipart/form-data)
+    """
+    boundary = _parameter(content_type, "boundary")
+    delimiter = b"\r\n--" + boundary.encode()
+    body = b"\r\n" + raw
+    _check_fields(body.count(delimiter) - 1)  # the last one ends the form
+    parts = body.split(delimiter)
+    if not boundary or len(parts) < _FEWEST_PARTS:
         raise ValueError("the multipart form cannot be split: check the boundary in Content-Type")
-    parts = [(part.get_param("name", header="content-disposition"), part) for part in message.iter_parts()]
-    return _values((str(name), str(part.get_content()).removesuffix("\n")) for name, part in parts if name)
+    fields = []
+    for part in parts[1:]:
+        if part.startswith(b"--"):
+            break
+        head, _, content = part.partition(b"\r\n\r\n")
+        lines = head[:_MAX_PART_HEAD_BYTES].decode("utf-8", "replace").split("\r\n")
+        disposition = next((line for line in lines if line.lower().startswith("content-disposition:")), "")
+        if name := _parameter(disposition, "name"):
+            fields.append((name, content.decode("utf-8", "replace")))
+    return fields
+
+
+def _parameter(header: str, name: str) -> str:
+    """Return a parameter of a header, or an empty text. Browsers escape quotes in names as ``%22``.
+
+    >>> _parameter('form-data; name="a;b"; filename=c', "name"), _parameter("text/plain;boundary=x", "boundary")
+    ('a;b', 'x')
+    """
+    _, separator, value = f";{header.replace('; ', ';')}".partition(f";{name}=")
+    if not separator:
+        return ""
+    quoted = value.startswith('"')
+    return value[1:].partition('"')[0].replace("%22", '"') if quoted else value.partition(";")[0].strip()
 
 
 def _yaml(raw: bytes) -> JsonValue:
@@ -109,6 +177,8 @@ def _check_yaml_size(raw: bytes) -> None:
             anchor, before = open_collections.pop()
             sizes[anchor] = total - before
         elif isinstance(event, yaml.ScalarEvent):
+            if len(event.value) > _MAX_SEXAGESIMAL and ":" in event.value and _DIGITS.issuperset(event.value):
+                raise ValueError("a number has too many digits")
             total += 1
             sizes[anchor] = 1
         if total > _MAX_YAML_VALUES or len(open_collections) > MAX_DEPTH:

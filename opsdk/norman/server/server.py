@@ -14,15 +14,16 @@ from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
-from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.response import HttpResponse, StreamResponse, UpgradeResponse
 from opsdk.norman.access import AllAccess, NoAccess
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import AccessControl, Action, ApiContext, RequestHandler, RequestResult, Schema
+from opsdk.norman.model import AccessControl, Action, ApiContext, RequestHandler, RequestResult, Schema, Scope
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server import handlers
 from opsdk.norman.server.csrf import check_csrf
 from opsdk.norman.server.meta_schemas import META, meta_schemas
 from opsdk.norman.server.reading import read_body
+from opsdk.norman.server.response_headers import protect
 from opsdk.norman.server.subscribe import subscribe_handler
 from opsdk.norman.server.url_parsing import parse_url
 from opsdk.norman.server.urls import RequestUrls
@@ -34,6 +35,7 @@ from opsdk.norman.server.writing import (
     response_format,
     write,
 )
+from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
 from opsdk.norman.stores.wrapper import sub_context_fields
 from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -52,14 +54,17 @@ class NormanOptions(Options, frozen=True, kw_only=True):
     Attributes:
         authenticate: returns the user of a request, or None for 401. None disables authentication.
         page: renders the web page for browsers; None sends JSON.
-        trust_forwarded: build links from the headers of proxies; switch it off where clients reach the server directly.
+        trust_forwarded: build links from ``X-Forwarded-Host`` and its like, where a proxy sets all of them. Without it
+            links have the host of the request.
         roots: paths of other APIs of this server, for the list at ``/``.
+        max_subscriptions: open subscriptions of one user, live tables included; further ones are 429.
     """
 
     authenticate: Authenticator | None = None
     page: PageRenderer | None = None
-    trust_forwarded: bool = True
+    trust_forwarded: bool = False
     roots: tuple[str, ...] = ()
+    max_subscriptions: int = MAX_SESSIONS
 
 
 class NormanServer:
@@ -94,6 +99,7 @@ class NormanServer:
         self.access: AccessControl = access or AllAccess()
         self.options = options or NormanOptions()
         self._clock = clock
+        self._sessions = SessionLimit(self.options.max_subscriptions)
         for schema in meta_schemas(self.options.roots):
             schemas.add(schema)
         schemas.raise_errors()
@@ -109,8 +115,8 @@ class NormanServer:
         context = self._context(request)
         cookie = ""
         try:
-            if page is not None and (early := await page.before(request)) is not None:
-                return early
+            if page is not None and (early := await page.before(context)) is not None:
+                return protect(early)
             await self._authenticate(context)
             cookie = self._parse(context)
             result: RequestResult = None
@@ -119,12 +125,12 @@ class NormanServer:
             if result is None:
                 result = await self._dispatch(context)
             status = 201 if context.method == "POST" and not context.action else 200
-            response = await self._write(context, status, result)
+            response = self._counted(context, await self._write(context, status, result))
         except Exception as error:  # noqa: BLE001 - handlers, formatters and stores may raise anything
             response = await self._error(context, error)
         if cookie:
             response.add_header("set-cookie", cookie)
-        return response
+        return protect(response)
 
     async def _authenticate(self, context: ApiContext) -> None:
         if self.options.authenticate is None:
@@ -150,13 +156,10 @@ class NormanServer:
         """Fill the context from the URL, and check method and CSRF token. Returns a ``Set-Cookie`` header, or ""."""
         request = context.request
         url = parse_url(self.schemas, request.path)
-        context.method = (request.query.get("_method") or request.method).upper()
-        context.action = request.query.get("action")
-        if context.action == "remove":
-            context.method, context.action = "DELETE", ""
+        context.method, context.action = _method_and_action(request)
         context.version, context.sub_context = url.version, url.sub_context
         context.id, context.link = url.id, url.link
-        context.urls = RequestUrls(
+        context.urls = urls = RequestUrls(
             request, url.version, prefix=url.sub_context_prefix, trust_forwarded=self.options.trust_forwarded
         )
         if url.version is None or not url.type:
@@ -167,7 +170,7 @@ class NormanServer:
                 raise ErrorCode.NOT_FOUND.error(f"no API version is served at {request.path}")
         elif url.type != "subscribe":
             context.schema = self._schema(context, url.type)
-        cookie = check_csrf(request, context.method, secure=context.urls.current().startswith("https:"))
+        cookie = check_csrf(request, context.method, urls.host)
         _check_method(context)
         return cookie
 
@@ -198,6 +201,8 @@ class NormanServer:
             await (access.can_get(context, schema) if context.id else access.can_list(context, schema))
             handler, default = schema.list_handler, handlers.list_handler
         elif context.method == "POST":
+            if schema.scope is not Scope.NAMESPACE:  # else the body names the namespace
+                await access.can_create(context, schema)
             body = await read_body(context.request)
             await access.can_create(context, schema, {**body, **sub_context_fields(context, schema)})
             handler, default = schema.create_handler, handlers.create_handler
@@ -214,6 +219,13 @@ class NormanServer:
         schema = self.schemas.schema(META, "schema")
         url = context.urls.collection(schema) if schema is not None and context.version is not None else ""
         return await write(context, status, result, page=self.options.page, schemas_url=url)
+
+    def _counted(self, context: ApiContext, response: HttpResponse) -> HttpResponse:
+        """Count the subscriptions of the user. Raises `NormanError` TooManyRequests."""
+        if isinstance(response, StreamResponse | UpgradeResponse):
+            user = context.user.username if context.user is not None else None
+            self._sessions.count(response, user or context.request.client)
+        return response
 
     async def _error(self, context: ApiContext, error: Exception) -> HttpResponse:
         request = context.request
@@ -232,6 +244,19 @@ class NormanServer:
         # Browsers log every 4xx as an error of the page, so the page reads the status in the body.
         status = 200 if request.header(PAGE_HEADER) else norman.status
         return await self._write(context, status, error_to_wire(norman))
+
+
+def _method_and_action(request: HttpRequest) -> tuple[str, str]:
+    """Return the method and the action of a request.
+
+    Only a POST can be another method: pages of other origins make browsers send GET without a trace of their origin.
+    """
+    method, action = request.method.upper(), request.query.get("action")
+    if method != "POST":
+        return method, action
+    if action == "remove":
+        return "DELETE", ""
+    return (request.query.get("_method") or method).upper(), action
 
 
 def _check_method(context: ApiContext) -> None:

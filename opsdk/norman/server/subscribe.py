@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from opsdk.aio.clock import Clock
+from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import ConnectionLostError, NormanError
 from opsdk.http.server.response import HttpResponse
@@ -22,10 +23,11 @@ from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_webso
 from opsdk.norman.access import is_allowed
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, Schema
+from opsdk.norman.origin import check_origin
 from opsdk.norman.query import parse_query
-from opsdk.norman.server.csrf import check_origin
 from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.output import resource_of, resource_to_wire
+from opsdk.norman.sessions import SEND_SECONDS
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -49,7 +51,7 @@ async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpRespons
         raise ErrorCode.NOT_FOUND.error("subscribe needs a WebSocket: send Connection: Upgrade and Upgrade: websocket")
 
     # Behind a proxy, clients use another host name.
-    check_origin(context.request, context.request.header("host"), urlsplit(context.urls.current()).netloc)
+    check_origin(context.request, urlsplit(context.urls.current()).netloc)
 
     async def run(socket: WebSocket, _: str) -> None:
         await _Session(context, schemas, socket, clock).run()
@@ -81,7 +83,8 @@ class _Session:
             for error in errors:
                 if error is not None and not isinstance(error, ConnectionLostError):
                     log.error("a subscription failed: %s", error, exc_info=error)
-            await self._socket.close()
+            if not any(isinstance(error, ConnectionLostError) for error in errors):
+                await self._socket.close()
 
     async def _read(self) -> None:
         # Clients send no data; reading detects a disconnect, and responds to pings.
@@ -117,7 +120,11 @@ class _Session:
 
     async def _send(self, frame: JsonObject) -> None:
         async with self._sending:
-            await self._socket.send(msgspec.json.encode(frame).decode())
+            try:
+                async with timeout(self._clock, SEND_SECONDS):
+                    await self._socket.send(msgspec.json.encode(frame).decode())
+            except ClockTimeoutError as error:
+                raise ConnectionLostError(f"the client has read nothing for {SEND_SECONDS:.0f} s") from error
 
 
 async def _matching(context: ApiContext) -> list[Schema]:

@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.norman.model import ApiVersion, Schema
+from opsdk.norman.origin import forwarded_scheme
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")
-_SCHEMES = {"http": "http", "ws": "http", "https": "https", "wss": "https"}
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 class RequestUrls:
     """Builds URLs that the client of a request can use.
 
-    Honours ``X-API-Host``, ``X-Forwarded-Host``, ``X-Forwarded-Proto``, ``X-Forwarded-Port`` and ``X-API-URL-Prefix``.
+    Honours ``X-Forwarded-Proto``, and behind a trusted proxy ``X-API-Host``, ``X-Forwarded-Host``, ``X-Forwarded-Port``
+    and ``X-API-URL-Prefix``.
 
     Args:
         request: the request.
         version: of the URL, for schemas of no version.
         prefix: the part of the URL between a version and a type that names the sub-context.
-        trust_forwarded: honour the headers; switch it off where no proxy sets them.
+        trust_forwarded: honour the headers, because a proxy sets all of them.
     """
 
     def __init__(
@@ -38,13 +39,20 @@ class RequestUrls:
         version: ApiVersion | None = None,
         *,
         prefix: str = "",
-        trust_forwarded: bool = True,
+        trust_forwarded: bool = False,
     ) -> None:
-        self._base = _base(request) if trust_forwarded else f"{request.scheme}://{_host(request.header('host'))}"
+        self._base = (
+            _base(request) if trust_forwarded else f"{forwarded_scheme(request)}://{_host(request.header('host'))}"
+        )
         self._path = request.path
         self._pairs = list(query_pairs(request.query.raw))
         self._version = version
         self._prefix = prefix
+
+    @property
+    def host(self) -> str:
+        """The host of the links, with its port."""
+        return urlsplit(self._base).netloc
 
     def current(self) -> str:
         """Return the URL of the request without its query."""
@@ -101,8 +109,7 @@ class RequestUrls:
 
 
 def _base(request: HttpRequest) -> str:
-    scheme = _SCHEMES.get(_first(request, "x-forwarded-proto"), request.scheme)
-    scheme = _SCHEMES.get(scheme, "http")
+    scheme = forwarded_scheme(request)
     host = next((h for name in ("x-api-host", "x-forwarded-host") if (h := _host(_first(request, name)))), "")
     port = _first(request, "x-forwarded-port")
     if not host:

@@ -19,6 +19,7 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ApiContext, GenericCollection, RawResource, RequestResult
 from opsdk.norman.server.csrf import is_browser
 from opsdk.norman.server.output import collection_to_wire, resource_to_wire
+from opsdk.norman.server.response_headers import protect_foreign
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 PAGE_HEADER = "x-norman-page"
@@ -28,8 +29,11 @@ PAGE_HEADER = "x-norman-page"
 class PageRenderer(Protocol):
     """The web page of a server; `opsdk.norman.web.page.WebPage` is one."""
 
-    async def before(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the response to a request that needs no authentication, such as for a static file; None to go on."""
+    async def before(self, context: ApiContext) -> HttpResponse | None:
+        """Return the response to a request that needs no authentication, such as for a static file; None to go on.
+
+        The context has the request and its URLs.
+        """
         ...
 
     async def handle(self, context: ApiContext) -> HttpResponse | None:
@@ -44,7 +48,7 @@ class PageRenderer(Protocol):
         ...
 
 
-# Every response depends on permissions and on the current state.
+# For caches of HTTP/1.0.
 _EXPIRED = "Wed, 24 Feb 1982 18:42:00 GMT"
 
 
@@ -71,8 +75,8 @@ async def write(
         schemas_url: the URL of the schemas, or empty.
     """
     if isinstance(result, HttpResponse):
-        return result
-    headers = [("expires", _EXPIRED), ("x-content-type-options", "nosniff")]
+        return protect_foreign(result)
+    headers = [("expires", _EXPIRED)]
     if schemas_url:
         headers.append(("x-api-schemas", schemas_url))
     if result is None:

@@ -5,6 +5,7 @@ Upstream: github.com/rancher/steve/pkg/server/router/router.go, pkg/proxy/proxy.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from urllib.parse import quote
@@ -14,7 +15,7 @@ import msgspec
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import ApiError, BadRequestError, ForbiddenError, OpsdkError
+from opsdk.errors import ApiError, BadRequestError, ForbiddenError, NormanError, OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
@@ -22,8 +23,12 @@ from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, StreamResponse, json_response
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.origin import check_origin, forwarded_scheme
 from opsdk.norman.rbac_access import RbacAccess
-from opsdk.norman.server.csrf import check_csrf, check_origin
+from opsdk.norman.server.csrf import check_csrf
+from opsdk.norman.server.reading import is_yaml, parse_body
+from opsdk.norman.server.response_headers import protect, protect_proxied
+from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
 from opsdk.norman.steve.api import SteveApi, SteveRequest
 from opsdk.norman.steve.resources import SteveUrls, error_body
 from opsdk.norman.steve.subscription import SubscribeSession
@@ -42,7 +47,10 @@ _MAX_BODY = 3 << 20
 _PATH_SAFE = "/!$&'()*+,;=:@~"
 _KUBERNETES_API_PATHS = ("/api", "/apis", "/openapi", "/version")
 _REQUEST_HEADERS = ("accept", "content-type")
+# Requests whose response has no end.
 _STREAMS = ("watch", "follow")
+_BODILESS = (204, 304)
+_HEAD_SECONDS = 60.0
 _RESPONSE_HEADERS = ("content-type", "warning", "retry-after", "audit-id")
 
 
@@ -67,37 +75,60 @@ class SteveApp:
     with the permissions of the user. Every request needs credentials. A browser without a bearer token repeats its
     cookie ``CSRF`` in the header ``X-API-CSRF`` of each write.
 
+    The paths of the cluster include what Pods and Services serve. So no cookie counts there, and browsers get what they
+    serve as a file, in a sandbox.
+
     Args:
         api: a started API.
         authenticate: returns the user; see `token_review`.
         prefix: of the API.
+        max_subscriptions: open subscriptions, watches and followed logs of one user; further ones are 429.
     """
 
-    def __init__(self, api: SteveApi, authenticate: Authenticate, *, prefix: str = "/v1") -> None:
+    def __init__(
+        self,
+        api: SteveApi,
+        authenticate: Authenticate,
+        *,
+        prefix: str = "/v1",
+        max_subscriptions: int = MAX_SESSIONS,
+    ) -> None:
         self._api = api
+        self._sessions = SessionLimit(max_subscriptions)
         self._authenticate = authenticate
         self._prefix = prefix.rstrip("/")
         self.app: App = asgi(self.handle)
 
     async def handle(self, request: HttpRequest) -> HttpResponse:
         """Return the response of a request."""
+        is_api = _is_below(request.path, self._prefix)
         try:
-            user = await self._authenticate(request)
-            if user is None:
-                raise ErrorCode.UNAUTHORIZED.error("send a valid token: 'Authorization: Bearer <token>'")
-            cookie = _check_csrf(request)
-            response = await self._route(request, user)
+            user = await self._user_of(request if is_api else _without_cookies(request))
+            cookie = check_csrf(request, request.method)
+            response = await self._route(request, user, is_api=is_api)
         except OpsdkError as error:
             body = error_body(error)
-            return json_response(body, status=int(body["status"]))
+            return protect(json_response(body, status=int(body["status"])))
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            body = error_body(ErrorCode.SERVER_ERROR.error("internal error; see the server log"))
+            return protect(json_response(body, status=int(body["status"])))
+        if not is_api:
+            return protect_proxied(response)
         if cookie:
             response.add_header("set-cookie", cookie)
-        return response
+        return protect(response)
 
-    async def _route(self, request: HttpRequest, user: User) -> HttpResponse:
-        if request.path == self._prefix or request.path.startswith(f"{self._prefix}/"):
+    async def _user_of(self, request: HttpRequest) -> User:
+        user = await self._authenticate(request)
+        if user is None:
+            raise ErrorCode.UNAUTHORIZED.error("send a valid token: 'Authorization: Bearer <token>'")
+        return user
+
+    async def _route(self, request: HttpRequest, user: User, *, is_api: bool) -> HttpResponse:
+        if is_api:
             return await self._on_api(request, user)
-        if any(request.path == path or request.path.startswith(f"{path}/") for path in _KUBERNETES_API_PATHS):
+        if any(_is_below(request.path, path) for path in _KUBERNETES_API_PATHS):
             return await self._proxy_to_cluster(request, user)
         raise ErrorCode.NOT_FOUND.error(f"{request.path} does not exist: see {self._prefix}")
 
@@ -107,6 +138,9 @@ class SteveApp:
         urls = self._urls(request)
         if path == ["subscribe"]:
             return self._subscribe(request, user, urls)
+        body = await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b""
+        if request.method != "PATCH" and body and is_yaml(request.header("content-type")):
+            body = msgspec.json.encode(await parse_body(body, request.header("content-type")))
         response = await self._api.handle(
             SteveRequest(
                 method=request.method,
@@ -115,7 +149,7 @@ class SteveApp:
                 urls=urls,
                 query=_pairs(request),
                 content_type=request.header("content-type"),
-                body=await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b"",
+                body=body,
             )
         )
         answer = HttpResponse(response.status, body=response.body)
@@ -126,33 +160,35 @@ class SteveApp:
         return answer
 
     def _urls(self, request: HttpRequest) -> SteveUrls:
-        """Return the URLs for the host of the request. Forwarded headers are ignored: any client can send them."""
-        root = f"{request.scheme}://{request.header('host')}"
+        """Return the URLs for the host of the request. A forwarded host is ignored: any client can send it."""
+        root = f"{forwarded_scheme(request)}://{request.header('host')}"
         query = f"?{request.query.raw}" if request.query.raw else ""
         return SteveUrls(root, self._prefix, f"{root}{quote(request.path, safe=_PATH_SAFE)}{query}")
 
     def _subscribe(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
         if not wants_websocket(request):
             raise ErrorCode.INVALID_ACTION.error("subscribe needs a WebSocket")
-        check_origin(request, request.header("host"))
+        check_origin(request)
 
         async def run(socket: WebSocket, _: str) -> None:
             session = SubscribeSession(
                 UserWatches(self._api, user, urls),
-                lambda message: socket.send(msgspec.json.encode(message).decode()),
+                lambda message: socket.send(message.decode()),
                 version=VERSION,
                 clock=self._api.clock,
             )
             await session.run(socket.receive)
 
         try:
-            return accept_websocket(request, ("",), run)
+            response = accept_websocket(request, ("",), run)
         except (BadRequestError, ForbiddenError) as error:
             raise ErrorCode.INVALID_FORMAT.error(str(error)) from error
+        self._sessions.count(response, user.name)
+        return response
 
     # -------------------------------------------------------------- the cluster
     async def _proxy_to_cluster(self, request: HttpRequest, user: User) -> HttpResponse:
-        """Send a request to the cluster as the user. Watches and followed logs are streamed."""
+        """Send a request to the cluster as the user. The response is sent on as it arrives."""
         if {".", ".."} & set(request.path.split("/")):
             raise ErrorCode.NOT_FOUND.error(
                 "the path must not have the segments . and .."
@@ -164,10 +200,6 @@ class SteveApp:
             headers={name: request.header(name) for name in _REQUEST_HEADERS if request.header(name)},
             body=await request.body(_MAX_BODY),
         )
-        if not any(name in _STREAMS and value not in ("", "0", "false") for name, value in sent.query):
-            async with self._api.transports.transport(user) as transport:
-                response = await transport.send(sent, retry=False)
-            return HttpResponse(response.status, _headers(response.headers), response.body)
         heads: list[tuple[int, Mapping[str, str]]] = []
         chunks = self._stream_response(sent, user, heads)
         try:
@@ -175,13 +207,26 @@ class SteveApp:
         except ApiError as error:
             return json_response(_status(error), status=error.code)
         status, headers = heads[0]
-        return StreamResponse(status, _headers(headers), chunks=chunks)
+        if request.method == "HEAD" or status in _BODILESS:
+            await chunks.aclose()
+            return HttpResponse(status, _headers(headers))
+        response = StreamResponse(status, _headers(headers), chunks=chunks)
+        if any(name in _STREAMS and value not in ("", "0", "false") for name, value in sent.query):
+            try:
+                self._sessions.count(response, user.name)
+            except NormanError:
+                await chunks.aclose()
+                raise
+        return response
 
     async def _stream_response(
         self, sent: RestRequest, user: User, heads: list[tuple[int, Mapping[str, str]]]
     ) -> AsyncGenerator[bytes, None]:
         """Append the head to `heads` before the first item, which is empty; then yield the body as it arrives."""
-        async with self._api.transports.transport(user) as transport, transport.stream(sent, retry=False) as stream:
+        async with (
+            self._api.transports.transport(user) as transport,
+            transport.stream(sent, timeout=_HEAD_SECONDS, retry=False, every_status=True) as stream,
+        ):
             heads.append((stream.status, stream.headers))
             yield b""
             async for chunk in stream:
@@ -191,11 +236,13 @@ class SteveApp:
         return f"<SteveApp {self._prefix} of {self._api!r}>"
 
 
-def _check_csrf(request: HttpRequest) -> str:
-    """Return a ``Set-Cookie`` header, or an empty text. Raises `NormanError` InvalidCSRFToken."""
-    if request.header("authorization").lower().startswith("bearer "):
-        return ""  # pages of other origins cannot send this header, unlike the password in a URL
-    return check_csrf(request, request.method, secure=request.scheme == "https")
+def _is_below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}/")
+
+
+def _without_cookies(request: HttpRequest) -> HttpRequest:
+    headers = {name: value for name, value in request.headers.items() if name != "cookie"}
+    return dataclasses.replace(request, headers=headers)
 
 
 def _pairs(request: HttpRequest) -> list[tuple[str, str]]:

@@ -23,6 +23,10 @@ Cell = Scalar | tuple[Scalar, ...] | None
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAPS = (("metadata", "labels"), ("metadata", "annotations"))
 _LABEL = 2
+MAX_NAMES = 64
+"""The most names in a path, and lists inside of lists that it goes through."""
+# Digits of an index in a path.
+_MAX_INDEX_DIGITS = 9
 # Texts of numbers sort before those of words. They are numbers of millionths, never negative, with a fixed width.
 _MILLION = 10**6
 _LARGEST = 10**30
@@ -42,6 +46,8 @@ def parse_path(text: str) -> FieldPath:
     names: list[str] = []
     position = 0
     while position < len(text) or not names:
+        if len(names) >= MAX_NAMES:
+            raise ValueError(f"the path has more than {MAX_NAMES} names")
         if tuple(names) in _MAPS and position < len(text) and text[position - 1] == ".":
             if "[" in text[position:] or "]" in text[position:]:
                 raise ValueError(f"the label at {position} has a bracket: write metadata.labels[name]")
@@ -86,21 +92,21 @@ def cell_at(tree: JsonObject, path: FieldPath) -> Cell:
     >>> cell_at({"spec": {"containers": [{"image": "a"}, {"image": "b"}]}}, ("spec", "containers", "image"))
     ('a', 'b')
     """
-    values = tuple(_walk(tree, path))
+    values = tuple(_walk(tree, path, MAX_NAMES))
     return values[0] if len(values) == 1 else values or None
 
 
-def _walk(value: JsonValue, path: FieldPath) -> Iterator[Scalar]:
+def _walk(value: JsonValue, path: FieldPath, depth: int) -> Iterator[Scalar]:
     if isinstance(value, list):
         if path and path[0].isdecimal():
-            index = int(path[0])
-            yield from _walk(value[index], path[1:]) if index < len(value) else ()
+            index = int(path[0]) if len(path[0]) <= _MAX_INDEX_DIGITS else len(value)
+            yield from _walk(value[index], path[1:], depth) if index < len(value) else ()
             return
-        for item in value:
-            yield from _walk(item, path)
+        for item in value if depth else ():
+            yield from _walk(item, path, depth - 1)
     elif path:
         if isinstance(value, dict) and path[0] in value:
-            yield from _walk(value[path[0]], path[1:])
+            yield from _walk(value[path[0]], path[1:], depth)
     elif isinstance(value, (str, int, float)):
         yield value
 
@@ -131,7 +137,7 @@ def order_text(cell: Cell) -> str:
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, (int, float)):
-        millionths = min(max(int(cell * _MILLION), -_LARGEST), _LARGEST)
+        millionths = int(min(max(cell, -_LARGEST // _MILLION), _LARGEST // _MILLION) * _MILLION)
         return f"\0{millionths + _LARGEST:032d}"
     return "|".join(texts(cell))
 

@@ -8,6 +8,7 @@ fractions. A field without value fulfils every negative condition, as in label s
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from enum import Enum
 
@@ -156,24 +157,31 @@ def query_error(parameter: str, position: int, reason: str) -> NormanError:
     return NormanError(message, status=400, code="InvalidFormat", field_name=parameter)
 
 
-def parse_filter(text: str) -> OrFilter:
+def parse_filter(text: str, *, conditions: int = sys.maxsize, values: int = sys.maxsize) -> OrFilter:
     """Read one value of the parameter ``filter``.
 
     >>> str(parse_filter("metadata.name in (b, a), !metadata.labels[example.org/x]"))
     'metadata.name in (a,b),!metadata.labels[example.org/x]'
 
+    Args:
+        text: the filter.
+        conditions: most conditions.
+        values: most values of all conditions.
+
     Raises:
-        NormanError: the text is not valid, with status 400 and the position.
+        NormanError: the text is not valid or has too many of them, with status 400 and the position.
     """
-    return _Parser(text).parse()
+    return _Parser(text, conditions, values).parse()
 
 
 class _Parser:
     """Reads one filter from left to right."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, conditions: int, values: int) -> None:
         self._text = text
         self._position = 0
+        self._conditions_left = conditions
+        self._values_left = values
 
     def parse(self) -> OrFilter:
         """Read all alternatives."""
@@ -186,6 +194,9 @@ class _Parser:
         return OrFilter(conditions)
 
     def _condition(self) -> FilterCondition:
+        self._conditions_left -= 1
+        if self._conditions_left < 0:
+            raise self._error("the filters of the request have too many conditions: use 'in' with several values")
         if self._accept("!"):
             return FilterCondition(self._field(), FilterOperator.NOT_EXISTS)
         path = self._field()
@@ -227,6 +238,9 @@ class _Parser:
         return tuple(sorted(values))
 
     def _value(self) -> str:
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise self._error("the filters of the request have too many values")
         self._skip_space()
         if self._text[self._position : self._position + 1] in ("'", '"'):
             return self._quoted_value()
@@ -261,8 +275,8 @@ class _Parser:
         self._position = match.end()
 
     def _expected(self, symbol: str) -> NormanError:
-        rest = self._text[self._position :]
-        return self._error(f"expected {symbol}, not {repr(rest[:20]) if rest else 'the end'}")
+        rest = self._text[self._position : self._position + 20]
+        return self._error(f"expected {symbol}, not {repr(rest) if rest else 'the end'}")
 
     def _error(self, reason: str) -> NormanError:
         return query_error("filter", self._position, reason)

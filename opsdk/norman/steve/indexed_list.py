@@ -7,7 +7,7 @@ sorted list took SQLite 430 ms, a filter with the order of another field 150 to 
 page after an event takes 1 to 3 ms, also by fields for which no index was declared.
 
 Upstream: github.com/rancher/steve/pkg/sqlcache/informer/listoption_indexer.go
-Deviates: `revision` returns the list as it was at that revision, or fails; steve takes it as the least revision.
+Deviates: `revision` returns the list as it was at that revision while it is kept; steve takes it as the least revision.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class IndexedList:
         """Compute the data of `page` for the same arguments. Yields after each slice, so that other tasks can run."""
         self._check_fields(query)
         selection = self._selection(query, visible, namespace, project_of)
-        if self._find_snapshot(selection, self._revision_of(query)) is None:
+        if self._find_snapshot(selection, self._revision_of(query, selection)) is None:
             yield from complete_all(self._parts(query, selection))
 
     def _check_fields(self, query: SteveQuery) -> None:
@@ -243,13 +243,14 @@ class IndexedList:
             project_of: returns the project of a namespace, or an empty text.
 
         Raises:
-            NormanError: the revision or the continue token is expired (410) or not valid (400), or the
-                query reads too many fields (400).
+            NormanError: the continue token is expired (410), it or the revision is not valid (400), or the query
+                reads too many fields (400).
         """
         self._check_fields(query)
         token = _token(query)
-        revision = self._revision_of(query)
-        snapshot = self._snapshot(query, self._selection(query, visible, namespace, project_of), revision)
+        selection = self._selection(query, visible, namespace, project_of)
+        revision = self._revision_of(query, selection)
+        snapshot = self._snapshot(query, selection, revision)
         count = len(snapshot.slots)
         start = token.offset if token is not None else 0
         size = min(filter(None, (query.page_size, query.limit)), default=0)
@@ -265,10 +266,15 @@ class IndexedList:
             summary=snapshot.summary,
         )
 
-    def _revision_of(self, query: SteveQuery) -> int:
+    def _revision_of(self, query: SteveQuery, selection: _Selection) -> int:
         token = _token(query)
-        revision = token.revision if token is not None else query.revision
-        return self.revision if revision is None else revision
+        if token is not None:
+            return token.revision
+        if query.revision is None:
+            return self.revision
+        # A list that is not kept is replaced by the newest one; parts that a token continues must not be.
+        is_kept = query.revision > self.revision or self._find_snapshot(selection, query.revision) is not None
+        return query.revision if is_kept else self.revision
 
     def _entries_at(self, snapshot: _Snapshot, slots: Sequence[int]) -> list[StoreEntry]:
         entries = [snapshot.old.get(slot) or self._entries[slot] for slot in slots]

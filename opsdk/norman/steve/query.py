@@ -17,6 +17,14 @@ from opsdk.norman.steve.filter import OrFilter, parse_filter, query_error
 DEFAULT_LIMIT = 100_000
 """Objects in one response, unless the request sets a limit."""
 
+MAX_CONDITIONS = 200
+"""Conditions of all filters in one request: each is tested for each object."""
+MAX_VALUES = 10_000
+"""Values of all conditions in one request."""
+MAX_SORT_KEYS = 10
+MAX_SUMMARY_FIELDS = 32
+_MAX_DIGITS = 20
+
 _EXCLUDE = "projectsornamespaces!"
 
 
@@ -145,7 +153,7 @@ def parse_query(parameters: str | Iterable[tuple[str, str]]) -> SteveQuery:
     if "summaryonly" in last and not summary:
         raise query_error("summaryonly", 0, "requires the parameter 'summary' with the fields to count")
     return SteveQuery(
-        filters=tuple(parse_filter(text) for text in values.get("filter", ()) if text),
+        filters=_filters(values.get("filter", ())),
         sort=_sort(last.get("sort", "")),
         page=_number(last, "page", 1, least=1),
         page_size=_number(last, "pagesize", 0, least=0),
@@ -158,16 +166,28 @@ def parse_query(parameters: str | Iterable[tuple[str, str]]) -> SteveQuery:
     )
 
 
+def _filters(texts: Iterable[str]) -> tuple[OrFilter, ...]:
+    conditions, values = MAX_CONDITIONS, MAX_VALUES
+    filters = []
+    for text in texts:
+        if text:
+            parsed = parse_filter(text, conditions=conditions, values=values)
+            conditions -= len(parsed)
+            values -= sum(len(condition.values) for condition in parsed)
+            filters.append(parsed)
+    return tuple(filters)
+
+
 def _number(last: Mapping[str, str], parameter: str, default: int, *, least: int) -> int:
     text = last.get(parameter, "")
     if not text:
         return default
     try:
-        number = int(text)
+        number = int(text) if len(text) <= _MAX_DIGITS else least - 1
     except ValueError:
         number = least - 1
     if number < least or not text.isascii():
-        raise query_error(parameter, 0, f"{text!r} is not a whole number of at least {least}")
+        raise query_error(parameter, 0, f"{text[:_MAX_DIGITS]!r} is not a whole number of at least {least}")
     return number
 
 
@@ -181,7 +201,14 @@ def _flag(last: Mapping[str, str], parameter: str) -> bool:
 def _fields(last: Mapping[str, str], parameter: str) -> tuple[FieldPath, ...]:
     if parameter not in last:
         return ()
-    return tuple(_path(parameter, text, position) for text, position in _split(last[parameter]))
+    parts = list(_split(last[parameter]))
+    _check_count(parameter, len(parts), MAX_SUMMARY_FIELDS)
+    return tuple(_path(parameter, text, position) for text, position in parts)
+
+
+def _check_count(parameter: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise query_error(parameter, 0, f"{count} fields: use at most {limit}")
 
 
 def _split(text: str) -> Iterable[tuple[str, int]]:
@@ -201,6 +228,7 @@ def _path(parameter: str, text: str, position: int) -> FieldPath:
 
 def _sort(text: str) -> tuple[SortKey, ...]:
     keys = []
+    _check_count("sort", text.count(",") + 1, MAX_SORT_KEYS)
     for part, position in _split(text):
         as_ip = part.startswith("ip(") and part.endswith(")")
         field = part[3:-1] if as_ip else part

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from opsdk.apimachinery.validation import path_segment
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import NormanError
 from opsdk.norman.steve.cluster_schemas import SteveSchema, generate_name_prefix
@@ -100,6 +101,8 @@ class ClusterStore:
         namespace = metadata.get("namespace") or target.namespace if target.schema.namespaced else ""
         if target.schema.namespaced and not namespace:
             raise NormanError("", status=422, code="MissingRequired", field_name="metadata.namespace")
+        if not isinstance(namespace, str) or path_segment(namespace):
+            raise NormanError("not a namespace", status=422, code="InvalidFormat", field_name="metadata.namespace")
         if not metadata.get("name") and not metadata.get("generateName"):
             metadata["generateName"] = generate_name_prefix(target.schema.kind)
         body = {**_typed(target.schema, tree), "metadata": metadata}
@@ -139,6 +142,8 @@ class ClusterStore:
         self, method: str, verb: str, target: Target, body: bytes = b"", *, content_type: str = "application/json"
     ) -> JsonObject:
         schema = target.schema
+        if path_segment(target.namespace) or path_segment(target.name):
+            raise NormanError("a namespace or name that cannot exist", status=404, code="NotFound")
         headers: Mapping[str, str] = {"Accept": "application/json", **({"Content-Type": content_type} if body else {})}
         request = RestRequest(
             method,

@@ -1,12 +1,14 @@
 """A session of ``/v1/subscribe``: frames of the client start and stop watches. Without sockets.
 
 Upstream: github.com/rancher/apiserver/pkg/subscribe/watcher.go, handler.go, debouncer.go
-Deviates: a client that reads slowly waits; steve ends its watch after 10 ms. One session has at most 500 watches.
+Deviates: a client that reads slowly waits; steve ends its watch after 10 ms. One session has at most 500 watches,
+frames of 8 KiB and 1 MiB of messages that wait. It ends if its client reads nothing for a minute.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Protocol
@@ -14,17 +16,23 @@ from typing import Protocol
 import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.errors import ConnectionLostError, NormanError, OpsdkError
+from opsdk.norman.sessions import SEND_SECONDS
 from opsdk.structured_merge.value import JsonObject
+
+log = logging.getLogger(__name__)
 
 NOTIFICATIONS = "resource.changes"
 """The mode that sends the revision of changes without objects."""
 
 _PING_SECONDS = 30.0
 _DEBOUNCE_MS = 5000
+_LEAST_DEBOUNCE_MS = 10
 _MAX_WATCHES = 500
-# Maximum number of queued objects for a slow client.
-_MAX_WAITING = 100
+# Bytes that wait for a slow client. More than that, and the session reads neither its watches nor the client.
+_MAX_WAITING = 1 << 20
+_MAX_FRAME = 8 << 10
 
 
 class SubscribeFrame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -96,7 +104,7 @@ class SubscribeSession:
 
     Args:
         source: the watches of the user.
-        send: sends a message; it waits while the client does not read.
+        send: sends a message as JSON; it waits while the client does not read.
         version: of the server, for the pings.
         clock: source of time.
     """
@@ -104,7 +112,7 @@ class SubscribeSession:
     def __init__(
         self,
         source: WatchSource,
-        send: Callable[[JsonObject], Awaitable[None]],
+        send: Callable[[bytes], Awaitable[None]],
         *,
         version: str = "",
         clock: Clock = LOOP_CLOCK,
@@ -113,12 +121,14 @@ class SubscribeSession:
         self._send = send
         self._version = version
         self._clock = clock
-        self._outgoing: asyncio.Queue[tuple[JsonObject, bool]] = asyncio.Queue()
-        self._queue_slots = asyncio.Semaphore(_MAX_WAITING)
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self._waiting = 0
+        self._room = asyncio.Event()
+        self._room.set()
         self._watches: dict[tuple[str, ...], tuple[SubscribeFrame, asyncio.Task[None]]] = {}
 
     async def run(self, receive: Callable[[], Awaitable[bytes | str | None]]) -> None:
-        """Serve the client until `receive` returns None. Every watch ends with the session."""
+        """Serve the client until `receive` returns None, or it reads nothing. Every watch ends with the session."""
         remove = self._source.on_access_change(self._stop_all)
         try:
             async with asyncio.TaskGroup() as group:
@@ -128,15 +138,22 @@ class SubscribeSession:
                 ]
                 while (message := await receive()) is not None:
                     self._on_message(message, group)
+                    await self._wait_for_room()
                 for task in (*background, *(task for _, task in self._watches.values())):
                     task.cancel()
+        except* ConnectionLostError as lost:
+            log.debug("a subscription ended: %s", lost.exceptions[0])
         finally:
             remove()
 
     def _on_message(self, message: bytes | str, group: asyncio.TaskGroup) -> None:
+        if len(message) > _MAX_FRAME:
+            reason = f"a frame has at most {_MAX_FRAME >> 10} KiB"
+            self._control(SubscribeFrame().message("resource.error", data={"error": reason}))
+            return
         try:
             frame = msgspec.json.decode(message, type=SubscribeFrame)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._control(SubscribeFrame().message("resource.error", data={"error": f"not a subscription: {error}"}))
             return
         if frame.stop:
@@ -196,7 +213,7 @@ class SubscribeSession:
                 await changed.wait()
                 await self._clock.sleep(seconds)
                 changed.clear()
-                seconds = (frame.debounce_ms or _DEBOUNCE_MS) / 1000
+                seconds = max(frame.debounce_ms or _DEBOUNCE_MS, _LEAST_DEBOUNCE_MS) / 1000
                 await self._put(frame.message(NOTIFICATIONS, revision=revision))
                 if reader.done():
                     break
@@ -209,25 +226,37 @@ class SubscribeSession:
     async def _ping(self) -> None:
         while True:
             await self._clock.sleep(_PING_SECONDS)
-            self._control({"name": "ping", "data": {"version": self._version}})
+            if self._outgoing.empty():  # any message shows that the connection is alive
+                self._control({"name": "ping", "data": {"version": self._version}})
 
     def _control(self, message: JsonObject) -> None:
-        """Append a control message, which does not count against the queue limit."""
-        self._outgoing.put_nowait((message, False))
+        """Append a control message without a wait: the session reads the next frame when there is room."""
+        raw = msgspec.json.encode(message)
+        self._outgoing.put_nowait(raw)
+        self._waiting += len(raw)
+        if self._waiting > _MAX_WAITING:
+            self._room.clear()
 
     async def _put(self, message: JsonObject) -> None:
-        await self._queue_slots.acquire()
-        self._outgoing.put_nowait((message, True))
+        await self._wait_for_room()
+        self._control(message)
+
+    async def _wait_for_room(self) -> None:
+        while not self._room.is_set():  # another task may have used the room
+            await self._room.wait()
 
     async def _write(self) -> None:
+        """Send the messages. Raises `ConnectionLostError` at the end of the connection."""
         while True:
-            message, counted = await self._outgoing.get()
+            raw = await self._outgoing.get()
             try:
-                await self._send(message)
-            except ConnectionLostError:
-                return  # `receive` returns None
-            if counted:
-                self._queue_slots.release()
+                async with timeout(self._clock, SEND_SECONDS):
+                    await self._send(raw)
+            except ClockTimeoutError as error:
+                raise ConnectionLostError(f"the client has read nothing for {SEND_SECONDS:.0f} s") from error
+            self._waiting -= len(raw)
+            if self._waiting <= _MAX_WAITING:
+                self._room.set()
 
     def __repr__(self) -> str:
         return f"<SubscribeSession with {len(self._watches)} watches>"

@@ -63,6 +63,7 @@ async def assign_stores(
 
     >>> async def start(cluster: Cluster, registry: SchemaRegistry, version: ApiVersion) -> None:
     ...     sites = registry.schema(version, "sites")
+    ...     assert sites is not None
     ...     await assign_stores(cluster.uncached, registry, [sites])
 
     Args:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, unstructured
 from opsdk.apimachinery.object import AnyObject, Unstructured, to_tree
+from opsdk.apimachinery.validation import path_segment
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.client import Client
 from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError, NotFoundError
@@ -30,6 +31,7 @@ from opsdk.norman.model import (
     Schema,
     Scope,
 )
+from opsdk.norman.query import split_id
 from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 
@@ -92,9 +94,12 @@ class ProxyStore:
         """
         tree = self._internal(schema, data)
         metadata = tree.setdefault("metadata", {})
-        if schema.scope is Scope.NAMESPACE and not metadata.get("namespace"):
-            name = "namespaceId" if "namespaceId" in schema.resource_fields else "namespace"
-            raise ErrorCode.MISSING_REQUIRED.error(field_name=name)
+        if schema.scope is Scope.NAMESPACE:
+            field = "namespaceId" if "namespaceId" in schema.resource_fields else "namespace"
+            if not metadata.get("namespace"):
+                raise ErrorCode.MISSING_REQUIRED.error(field_name=field)
+            if reasons := path_segment(metadata["namespace"]):
+                raise ErrorCode.INVALID_FORMAT.error("; ".join(reasons), field_name=field)
         for name in ("labels", "annotations"):
             metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
         if context.user is not None and context.user.username:
@@ -218,10 +223,9 @@ def external_form(schema: Schema, tree: JsonObject) -> JsonObject:
 
 def object_key(schema: Schema, object_id: str) -> ObjectKey:
     """Return namespace and name of an id. Raises `NormanError` NotFound for an id of the wrong form."""
-    namespace, colon, name = object_id.partition(":")
-    if not colon:
-        namespace, name = "", object_id
-    if not name or bool(namespace) != (schema.scope is Scope.NAMESPACE):
+    namespaced = schema.scope is Scope.NAMESPACE
+    namespace, name = split_id(object_id) if namespaced else ("", object_id)
+    if not name or bool(namespace) != namespaced or path_segment(name) or path_segment(namespace):
         raise not_found(object_id)
     return ObjectKey(namespace, name)
 
@@ -232,7 +236,7 @@ def namespaces_of(schema: Schema, options: QueryOptions) -> list[str] | None:
         return None
     for condition in options.conditions:
         if condition.field in ("namespaceId", "namespace") and condition.modifier is Modifier.EQ and condition.values:
-            return list(condition.values[:1])
+            return [name for name in condition.values[:1] if not path_segment(name)]
     return list(options.namespaces) if options.namespaces is not None else None
 
 

@@ -18,7 +18,7 @@ from opsdk.norman.model import PageMarkers, QueryOptions, ResourceEventType
 from opsdk.norman.query import apply_query
 from opsdk.norman.stores.sql_query import Anchor, Query, SqlSelection
 from opsdk.norman.stores.sql_tables import changes, collections, digests, fields, objects, order_keys
-from opsdk.norman.stores.sql_values import encode_text, field_values
+from opsdk.norman.stores.sql_values import MAX_ELEMENTS, count_elements, encode_text, field_values
 from opsdk.structured_merge.value import JsonObject
 
 AnyRow: TypeAlias = Row[*tuple[Any, ...]]
@@ -228,14 +228,14 @@ class SqlCollection:
         elif row is None:
             values = {"collection": self._number, "id": encode_text(object_id), "revision": revision, "data": raw}
             number = connection.execute(insert(objects).returning(objects.c.number), values).scalar_one()
-            self._index(connection, {number: data}, self._fields(connection))
+            self._index(connection, {number: data}, _indexable(data, self._fields(connection)))
         else:
             connection.execute(
                 update(objects).where(objects.c.number == row.number).values(revision=revision, data=raw)
             )
             for table in (order_keys, digests):
                 connection.execute(delete(table).where(table.c.object == row.number))
-            self._index(connection, {row.number: data}, self._fields(connection))
+            self._index(connection, {row.number: data}, _indexable(data, self._fields(connection)))
         self._log(connection, verb, revision, log_revision, raw)
         return SqlObject(data, log_revision)
 
@@ -304,6 +304,15 @@ class SqlCollection:
         if row is not None:
             return Anchor(row[0], row[1])
         return Anchor(encode_text(marker)) if selection.by_ascending_id else None
+
+
+def _indexable(data: JsonObject, names: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the fields. Raises `NormanError` InvalidFormat for a list that would have too many rows."""
+    for name in names:
+        if count_elements(data, name) > MAX_ELEMENTS:
+            text = f"a list that filters use has at most {MAX_ELEMENTS} elements"
+            raise ErrorCode.INVALID_FORMAT.error(text, field_name=name)
+    return names
 
 
 def _rows(connection: Connection, queries: Sequence[Query], limit: int | None = None) -> list[AnyRow]:

@@ -18,6 +18,9 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 NULL_KEY: Final = b"\x00"
 """The order key of a field without a value."""
 
+MAX_ELEMENTS: Final = 1000
+"""The most elements of a list in a field with filters: a body of 2 MiB has half a million."""
+
 # Integers of 64 bits differ from the nearest float by less than this.
 _RESIDUE: Final = 1 << 15
 _MAX_KEY_BYTES: Final = 512
@@ -57,11 +60,22 @@ def field_values(data: JsonObject, name: str) -> FieldValues:
     >>> values.digests == {digest_of("a"), digest_of("b")}
     True
     """
+    value = _value_at(data, name)
+    elements = value if isinstance(value, list) else [value]
+    return FieldValues(order_key(value), frozenset(digest_of(to_text(element)) for element in elements))
+
+
+def count_elements(data: JsonObject, name: str) -> int:
+    """Return the number of elements of a field that is a list; each is a row."""
+    value = _value_at(data, name)
+    return len(value) if isinstance(value, list) else 1
+
+
+def _value_at(data: JsonObject, name: str) -> JsonValue:
     value: JsonValue = data
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
-    elements = value if isinstance(value, list) else [value]
-    return FieldValues(order_key(value), frozenset(digest_of(to_text(element)) for element in elements))
+    return value
 
 
 def order_key(value: JsonValue) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import lru_cache
 from importlib.resources import files
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import jinja2
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
 from opsdk.norman.access import is_allowed
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import (
     ApiContext,
@@ -25,14 +26,14 @@ from opsdk.norman.model import (
     ResourceEventType,
     Schema,
 )
+from opsdk.norman.origin import check_origin
 from opsdk.norman.query import matches, parse_query
 from opsdk.norman.server.csrf import COOKIE
 from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.meta_schemas import META
 from opsdk.norman.server.output import resource_of, resource_to_wire
 from opsdk.norman.server.reading import read_body
-from opsdk.norman.server.urls import RequestUrls
-from opsdk.norman.tokens import TOKEN_COOKIE
+from opsdk.norman.tokens import login_cookie
 from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, inputs_of, to_yaml
 from opsdk.structured_merge.value import JsonObject
 
@@ -51,6 +52,8 @@ _PAGE_HEADERS = [
     ("x-frame-options", "SAMEORIGIN"),
     ("cache-control", "no-store"),
 ]
+# A token of a cluster has at most some KiB; everyone may send this form.
+_MAX_LOGIN_BYTES = 64 << 10
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -70,16 +73,16 @@ class WebPage:
         )
         self._templates.globals.update(cell_of=cell_of, columns_of=columns_of, to_text=to_text, quote=quote)
 
-    async def before(self, request: HttpRequest) -> HttpResponse | None:
+    async def before(self, context: ApiContext) -> HttpResponse | None:
         """Return static files and responses of the login form; None for every other path."""
+        request = context.request
         if not request.path.startswith(PREFIX):
             return None
         name = request.path.removeprefix(PREFIX)
         if name == "login" and self._login:
-            return await self._set_token(request) if request.method == "POST" else self._login_form(request)
+            return await _sign_in(context) if request.method == "POST" else self._login_form(context)
         if name == "logout":
-            expired = f"{TOKEN_COOKIE}=; Path=/; Max-Age=0"
-            return HttpResponse(303, [("location", _return_path(request)), ("set-cookie", expired)])
+            return _sign_out(context)
         data = _static(name)
         if data is None:
             return text_response("not found\n", status=404)
@@ -196,7 +199,7 @@ class WebPage:
                     yield f"{head}data: {msgspec.json.encode(data).decode()}\n\n".encode()
 
         return StreamResponse(
-            200, [("content-type", "text/event-stream"), ("cache-control", "no-cache")], chunks=chunks()
+            200, [("content-type", "text/event-stream"), ("cache-control", "no-store")], chunks=chunks()
         )
 
     def _row(self, context: ApiContext, resource: RawResource) -> str:
@@ -236,25 +239,34 @@ class WebPage:
                 types.append((version.path, sorted(schemas, key=lambda schema: schema.plural_name.lower())))
         return types
 
-    def _login_form(self, request: HttpRequest) -> HttpResponse:
+    def _login_form(self, context: ApiContext) -> HttpResponse:
         template = self._templates.get_template("login.html")
         text = template.render(
-            urls=RequestUrls(request),
+            urls=context.urls,
             title=self._title,
             prefix=PREFIX,
             csrf=COOKIE,
-            back=_return_path(request),
+            back=_return_path(context.request),
             types=[],
         )
         return HttpResponse(200, list(_PAGE_HEADERS), text.encode())
 
-    async def _set_token(self, request: HttpRequest) -> HttpResponse:
-        if request.header("sec-fetch-site") == "cross-site":
-            return text_response("sign in on the page of this server\n", status=403)
-        token = to_text((await read_body(request)).get("token")).strip()
-        secure = "; Secure" if request.scheme == "https" else ""
-        cookie = f"{TOKEN_COOKIE}={quote(token, safe='')}; Path=/; HttpOnly; SameSite=Strict{secure}"
-        return HttpResponse(303, [("location", _return_path(request)), ("set-cookie", cookie)])
+
+async def _sign_in(context: ApiContext) -> HttpResponse:
+    check_origin(context.request, urlsplit(context.urls.current()).netloc)
+    token = to_text((await read_body(context.request, limit=_MAX_LOGIN_BYTES)).get("token")).strip()
+    return _to_page(context, login_cookie(context.request, token))
+
+
+def _sign_out(context: ApiContext) -> HttpResponse:
+    if context.request.method != "POST":  # an image of another page would sign the user out
+        raise ErrorCode.METHOD_NOT_ALLOWED.error("sign out with POST")
+    check_origin(context.request, urlsplit(context.urls.current()).netloc)
+    return _to_page(context, login_cookie(context.request, ""))
+
+
+def _to_page(context: ApiContext, cookie: str) -> HttpResponse:
+    return HttpResponse(303, [("location", _return_path(context.request)), ("set-cookie", cookie)])
 
 
 def _columns(collection: object) -> list[str]:

@@ -49,7 +49,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class SimulationSummary:
     """What `simulate` has tried.
 
     Attributes:
@@ -98,7 +98,7 @@ def minimize(simulation: Simulation, outcome: Outcome, *, name: str = "SIMULATIO
 
 def simulate(
     simulation: Simulation, seeds: Iterable[int] = range(100), *, name: str = "SIMULATION", time_limit: float = 300.0
-) -> Summary:
+) -> SimulationSummary:
     """Run the plans of some seeds. Call it from a plain test function, outside of any event loop.
 
     It prints a line with the number of seeds and the time, which pytest shows with ``-s`` and in failures.
@@ -123,6 +123,6 @@ def simulate(
         if outcome.violations:
             failure = minimize(simulation, outcome, name=name)
             raise AssertionError(f"{failure}\n{count} of {len(planned)} seeds were run.")
-    summary = Summary(seeds=count, of=len(planned), seconds=time.monotonic() - began, reconciles=reconciles)
+    summary = SimulationSummary(seeds=count, of=len(planned), seconds=time.monotonic() - began, reconciles=reconciles)
     print(f"simulate {name}: {summary}")  # noqa: T201 - for the reader of a test run
     return summary

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, ho
 from opsdk.testing.simulation.link import Exchange
 from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
 from opsdk.testing.simulation.replica import Observer, Replica, seeded
-from opsdk.testing.simulation.webhooks import AUTHORITY, WebhookService, install_webhooks, without_sockets
+from opsdk.testing.simulation.webhooks import AUTHORITY, ReplicaWebhooks, install_webhooks, without_sockets
 
 # Seconds until a new leader is elected and has reconciled everything once.
 _GRACE = 45.0
@@ -200,7 +199,7 @@ class _Run:
                 for number in range(s.replicas)
             ]
             if (operator := s.operator()).has_webhooks:
-                env.local_apps[AUTHORITY] = WebhookService(self._replicas)
+                env.local_apps[AUTHORITY] = ReplicaWebhooks(self._replicas)
                 await install_webhooks(cluster.uncached, operator)
             for replica in self._replicas:
                 replica.start()
@@ -262,8 +261,10 @@ class _Run:
         """Return the last reconciles of the objects that the violations name, or of all if they name none."""
         records = [record for replica in self._replicas for journal in replica.journals for record in journal.find()]
         records.sort(key=lambda record: record.started_at)
-        named = [record for record in records if re.search(rf"(?<![\w-]){re.escape(record.name)}(?![\w-])", text)]
-        return "\n".join(str(record) for record in (named or records)[-_JOURNAL_RECORDS:])
+        words = "".join(char if char.isalnum() or char in "-." else " " for char in text).split()
+        names = {word.strip(".") for word in words}
+        matching = [record for record in records if record.name in names]
+        return "\n".join(str(record) for record in (matching or records)[-_JOURNAL_RECORDS:])
 
     def _world(self, seed: int) -> World:
         return World(client=self._client, rng=seeded(seed), env=self._env, exchanges=self._observer.exchanges)
@@ -294,11 +295,11 @@ class _Run:
 
     async def _act(self, action: Action, step: Step) -> None:
         """Call an action. While no replica serves a webhook, the server answers with 500: then it is tried again."""
-        for left in reversed(range(_ACTION_TRIES)):
+        for attempts_left in reversed(range(_ACTION_TRIES)):
             try:
                 await action(self._world(step.seed))
             except InternalServerError as error:
-                if "failed calling webhook" not in str(error) or not left:
+                if "failed calling webhook" not in str(error) or not attempts_left:
                     raise
                 await asyncio.sleep(_ACTION_PAUSE)
             else:

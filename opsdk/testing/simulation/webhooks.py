@@ -33,7 +33,7 @@ async def install_webhooks(client: Client, operator: Operator) -> None:
         await client.apply(Unstructured.from_tree(configuration), field_owner=_FIELD_OWNER, force=True)
 
 
-class WebhookService:
+class ReplicaWebhooks:
     """An ASGI application that passes each request to the next replica that serves webhooks.
 
     Without one, the connection breaks, and the failure policy of the webhook decides.

@@ -83,8 +83,9 @@ class CertificateManager:
         manager.add(server)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)
 
-    All replicas use one Secret. Each write has the resource version that was read, so of two writers one reads again.
-    The ``caBundle`` of the targets is patched only where they call this server, and only when it differs.
+    All replicas use one Secret. Each write has the resource version that was read, so one of two concurrent writers
+    gets a conflict and reads again. The ``caBundle`` of the targets is patched only where they call this server, and
+    only when it differs.
 
     Args:
         client: reads and writes; it must not read from a cache.
@@ -94,6 +95,7 @@ class CertificateManager:
         client_ca_file: see `IssuedServingCertificate`.
         clock: source of time.
         hook: receives a record of each certificate that is loaded; pass the manager's.
+        namespace_source: where the namespace of `options` comes from, for messages.
 
     Raises:
         UsageError: `options` has no namespace.
@@ -108,6 +110,7 @@ class CertificateManager:
         client_ca_file: Path | None = None,
         clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
+        namespace_source: str = "SelfSigned.namespace",
     ) -> None:
         if not options.namespace:
             raise UsageError("the Secret has no namespace: set SelfSigned.namespace")
@@ -119,6 +122,7 @@ class CertificateManager:
         self._client_config = options.client_config()
         self._client_ca_file = client_ca_file
         self._clock = clock
+        self._namespace_source = namespace_source
         self._hook = hook or TelemetryHook()
         self._publication = Publication()
         self._missing_targets: set[InjectionTarget] = set()
@@ -160,7 +164,11 @@ class CertificateManager:
     def _report(self, error: OpsdkError | TimeoutError, tries: int) -> None:
         """Log the failure of a check. Raise errors that no retry can repair, unless this replica is already serving."""
         if isinstance(error, ForbiddenError) and not self._ready.is_set():
-            message = f"{error.message}; webhook certificates need this permission, see docs/webhooks.md"
+            message = (
+                f"{error.message}; webhook certificates need this permission. Their Secret {self.options.secret} is in "
+                f"the namespace {self.options.namespace} ({self._namespace_source}): run with --namespace for another "
+                "one, or apply the roles that opsdk generate rbac prints; see docs/webhooks.md"
+            )
             raise ForbiddenError(message, details=error.details, request=error.request) from error
         if isinstance(error, ConfigError) and not self._ready.is_set():
             raise error

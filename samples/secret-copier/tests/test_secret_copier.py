@@ -90,7 +90,7 @@ async def test_a_copy_that_was_changed_is_repaired(
         await k8s_client.delete(Secret, "shop-1/login")
         await wait_copies(k8s_client, names)
         managers = {entry.manager for entry in (await k8s_client.get(Secret, "shop-1/login")).metadata.managed_fields}
-        assert managers == {"secret-copier"}
+        assert managers == {"secret-copier/copies"}
 
 
 async def test_a_foreign_secret_is_not_overwritten(k8s_env: Environment, k8s_client: Client) -> None:

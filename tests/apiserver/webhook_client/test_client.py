@@ -50,6 +50,16 @@ async def test_a_bundle_may_hold_the_servers_own_certificate(tmp_path: Path) -> 
         await client.aclose()
 
 
+async def test_a_ca_with_basic_constraints_only_is_trusted(tmp_path: Path) -> None:
+    """Go's API server accepts such a ``caBundle``; Python 3.13's default context requires key identifiers."""
+    ca = make_ca(minimal=True)
+    tls = ca.issue("hook", "127.0.0.1").server_context(tmp_path)
+    async with Server(always(OK), tls) as server, WebhookClient() as client:
+        target = target_of({"url": server.host, "caBundle": bundle(ca)})
+        assert await client.post(target, {}, timeout=5) == {"ok": True}
+        await client.aclose()
+
+
 async def test_a_connection_that_was_closed_meanwhile_is_no_failure(tmp_path: Path) -> None:
     """A kept connection that the server ends is replaced by a fresh one."""
     ca = make_ca()

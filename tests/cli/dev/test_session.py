@@ -145,7 +145,7 @@ async def test_an_operator_that_ends_at_once_is_not_shown_as_started(module: Pat
         assert str(ended).endswith("change a file to restart it: broken")
 
 
-async def test_a_setup_function_that_fails_leaves_the_old_code_at_work(module: Path) -> None:
+async def test_a_setup_function_that_fails_keeps_the_old_code_running(module: Path) -> None:
     """The error has its place; the old cluster and its informers go on, and a mended file is loaded."""
     setup = (
         "\n@operator.setup\ndef add(operator):\n    operator.cluster.cache.index_field(Site, 'text', lambda s: [])\n"

@@ -7,7 +7,7 @@ import socket
 import struct
 
 import pytest
-from tlskit import NAME, contexts
+from tlskit import NAME, contexts, read_some
 
 from opsdk.errors import ConnectionLostError, TlsError
 from opsdk.http.client.connection import ClientConnection, connect
@@ -32,7 +32,7 @@ class Ending:
         else:
             request = b""
             while not request:
-                request = self._tls.receive(await reader.read(1 << 16))
+                request = self._tls.receive(await read_some(reader))
                 writer.write(self._tls.outgoing.read())
             self._tls.write(body)
             if self._ending == "closed":
@@ -94,7 +94,7 @@ async def test_a_client_certificate_that_the_server_requires() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while tls.state is not TlsState.CLOSED:
-            tls.receive(await reader.read(1 << 16))
+            tls.receive(await read_some(reader))
             writer.write(tls.outgoing.read())
         await reader.read()
         writer.close()

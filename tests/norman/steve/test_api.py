@@ -281,3 +281,15 @@ async def test_templates_change_schemas_resources_actions_and_stores() -> None:
         assert (await admin("GET", "/v1/nodes/x"))[1]["answer"] == 42
         assert await admin.ids("/v1/nodes?sort=-id") == ["y", "x"]
         assert (await admin("DELETE", "/v1/nodes/x"))[0] == 204
+
+
+async def test_a_name_that_cannot_stand_in_a_path_does_not_exist() -> None:
+    """Neither in the URL nor in the body is it an error of the server, or of the connection to the cluster."""
+    async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
+        admin = Caller(api, ADMIN)
+        for path in ("default/..", "../a", "./.", "default/%2e", "default/a%2fb"):
+            for method in ("GET", "DELETE"):
+                assert (await admin(method, f"/v1/configmaps/{path}"))[0] == 404
+        for namespace in ("..", ".", "a/b", {"a": 1}, ["default"], 7):
+            status, body = await admin("POST", "/v1/configmaps", {"metadata": {"name": "a", "namespace": namespace}})
+            assert (status, body["fieldName"]) == (422, "metadata.namespace")

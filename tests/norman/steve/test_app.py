@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -14,19 +15,28 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 import envtest
+from envtest.groups.core.rest.responders import Proxied
+from opsdk.api.core.v1 import Container, Pod, PodSpec
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.client.client import Client
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.app import SteveApp, token_review
+from opsdk.structured_merge.value import JsonObject
 
 pytestmark = pytest.mark.realtime
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[tuple[httpx.AsyncClient, httpx.AsyncClient, Client]]:
+async def served(
+    proxied: Proxied | None = None, **options: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, httpx.AsyncClient, Client]]:
     """HTTP clients of an admin and of ann, and the admin's client of the cluster."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
-        app = SteveApp(api, token_review(cluster))
+        env.responders.proxied = proxied
+        app = SteveApp(api, token_review(cluster), **options)
         async with WebServer(app.app, ServeOptions(port=0)) as server:
             users = (env.add_user("root", groups=["system:masters"]), env.add_user("ann"))
             admin, ann = (
@@ -37,6 +47,12 @@ async def served() -> AsyncIterator[tuple[httpx.AsyncClient, httpx.AsyncClient, 
             )
             async with admin, ann:
                 yield admin, ann, cluster.uncached
+
+
+async def pod(client: Client, name: str) -> None:
+    """Create a Pod."""
+    spec = PodSpec(containers=[Container(name="web", image="web")])
+    await client.create(Pod(metadata=ObjectMeta(name=name, namespace="default"), spec=spec))
 
 
 async def test_requests_need_a_token_that_the_cluster_knows() -> None:
@@ -74,6 +90,12 @@ async def test_the_api_is_served_with_links_of_its_host() -> None:
         assert [item["id"] for item in (await ann.get("/v1/configmaps")).json()["data"]] == ["default/a"]
         assert (await admin.delete("/v1/configmaps/default/a")).status_code == 204
         assert (await admin.post("/v1/configmaps", content=b"x" * (4 << 20))).status_code == 413
+        yaml = {"Content-Type": "application/yaml"}
+        body = b"metadata: {name: y, namespace: default}\ndata:\n  x: '2'\n"
+        assert (await admin.post("/v1/configmaps", content=body, headers=yaml)).json()["data"] == {"x": "2"}
+        for broken in (b"- a", b"a: [", b"a: &a [*a]"):
+            refused = await admin.post("/v1/configmaps", content=broken, headers=yaml)
+            assert (refused.status_code, refused.json()["code"]) == (422, "InvalidBodyContent")
 
 
 async def test_the_api_of_the_cluster_is_served_with_the_rights_of_the_user() -> None:
@@ -116,7 +138,7 @@ async def test_subscribe_is_a_web_socket() -> None:
 
 
 async def test_a_browser_that_signed_in_uses_its_cookie() -> None:
-    """The cookie of the login authenticates. Writes of a browser repeat the CSRF token, below every path."""
+    """The cookie of the login authenticates. Writes of a browser repeat the CSRF token."""
     async with served() as (admin, _, _client):
         token = admin.headers["authorization"].removeprefix("Bearer ")
         browser = {"User-Agent": "Mozilla/5.0", "Cookie": f"norman-token={token}"}
@@ -126,16 +148,94 @@ async def test_a_browser_that_signed_in_uses_its_cookie() -> None:
             csrf = first.cookies["CSRF"]
             page.cookies.clear()
             both = {"Cookie": f"{browser['Cookie']}; CSRF={csrf}"}
-            objects = {"/v1/configmaps": "a", "/api/v1/namespaces/default/configmaps": "b"}
-            for path, name in objects.items():
-                body = {"metadata": {"name": name, "namespace": "default"}}
-                for headers in ({}, both, {**both, "X-API-CSRF": "wrong"}, {**both, "Authorization": "Basic eDp5"}):
-                    forged = await page.post(path, json=body, headers=headers)
-                    assert (forged.status_code, forged.json()["code"]) == (422, "InvalidCSRFToken")
-                created = await page.post(path, json=body, headers={**both, "X-API-CSRF": csrf})
-                assert created.status_code == 201
-                assert "set-cookie" not in created.headers
+            body = {"metadata": {"name": "a", "namespace": "default"}}
+            for headers in ({}, both, {**both, "X-API-CSRF": "wrong"}, {**both, "Authorization": "Basic eDp5"}):
+                forged = await page.post("/v1/configmaps", json=body, headers=headers)
+                assert (forged.status_code, forged.json()["code"]) == (422, "InvalidCSRFToken")
+            created = await page.post("/v1/configmaps", json=body, headers={**both, "X-API-CSRF": csrf})
+            assert created.status_code == 201
+            assert "set-cookie" not in created.headers
             bearer = await admin.delete("/v1/configmaps/default/a", headers={"User-Agent": "Mozilla/5.0"})
             assert bearer.status_code == 204
         wrong = await admin.get("/v1/configmaps", headers={"Authorization": "", "Cookie": "norman-token=wrong"})
         assert wrong.status_code == 401
+
+
+async def test_a_pod_that_is_opened_in_a_browser_has_no_power_over_the_api() -> None:
+    """No cookie counts where Pods answer, whatever the browser repeats; what they send is a sandboxed file."""
+
+    def hostile(_: JsonObject, path: str, request: HttpRequest) -> HttpResponse:
+        headers = [("content-type", "text/html"), ("set-cookie", "norman-token=evil; Path=/"), ("refresh", "0; url=/")]
+        return HttpResponse(404 if path == "missing" else 200, headers, b"<script>alert(1)</script>")
+
+    async with served(hostile) as (admin, _, client):
+        await pod(client, "shop")
+        path = "/api/v1/namespaces/default/pods/shop/proxy/"
+        token = admin.headers["authorization"].removeprefix("Bearer ")
+        for name in ("norman-token", "__Host-norman-token"):
+            cookies = {"Authorization": "", "Cookie": f"{name}={token}", "User-Agent": "Mozilla/5.0"}
+            for below in (path, "/version", "/openapi/v3", "/apis"):
+                refused = await admin.get(below, headers=cookies)
+                assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
+        for page, status in ((path, 200), (f"{path}missing", 404), (f"{path}?follow=1", 200)):
+            opened = await admin.get(page)
+            assert (opened.status_code, opened.text) == (status, "<script>alert(1)</script>")
+            assert opened.headers["content-security-policy"] == "sandbox"
+            assert opened.headers["content-disposition"] == "attachment"
+            assert opened.headers["x-content-type-options"] == "nosniff"
+            assert opened.headers["cache-control"] == "no-store"
+            assert not {"set-cookie", "refresh"} & set(opened.headers)
+
+
+async def test_a_long_response_of_the_cluster_is_sent_as_it_arrives() -> None:
+    """The proxy holds a piece of it, not the whole; the source waits for the client."""
+    sent, total, piece = 0, 1000, b"x" * (1 << 20)
+
+    def endless(_: JsonObject, path: str, request: HttpRequest) -> HttpResponse:
+        async def chunks() -> AsyncGenerator[bytes, None]:
+            nonlocal sent
+            for _ in range(total):
+                sent += 1
+                yield piece
+
+        return StreamResponse(200, [("content-type", "text/plain")], chunks=chunks())
+
+    async with served(endless) as (admin, _, client):
+        await pod(client, "big")
+        async with admin.stream("GET", "/api/v1/namespaces/default/pods/big/proxy/") as stream:
+            assert len(await anext(stream.aiter_raw())) > 0
+            assert sent < total
+
+
+async def test_a_user_has_a_limit_of_open_watches() -> None:
+    """Subscriptions, watches and followed logs are counted together; one that ends makes room."""
+    async with served(max_subscriptions=2) as (admin, _, _client):
+        url = f"{admin.base_url}/v1/subscribe".replace("http", "ws", 1)
+        headers = {"Authorization": admin.headers["authorization"]}
+        watch = "/api/v1/namespaces/default/configmaps"
+        async with connect(url, additional_headers=headers, proxy=None):
+            async with admin.stream("GET", watch, params={"watch": "1"}) as stream:
+                assert stream.status_code == 200
+                with pytest.raises(InvalidStatus) as refused:
+                    await connect(url, additional_headers=headers, proxy=None)
+                assert refused.value.response.status_code == 429
+                assert (await admin.get(watch, params={"watch": "1"})).status_code == 429
+                assert (await admin.get(watch)).status_code == 200
+            async with asyncio.timeout(20):
+                while True:
+                    async with admin.stream("GET", watch, params={"watch": "1"}) as stream:
+                        if stream.status_code == 200:
+                            break
+
+
+async def test_an_unexpected_error_tells_the_client_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has it, the response does not."""
+
+    async def authenticate(request: HttpRequest) -> None:
+        raise KeyError("secret")
+
+    async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
+        request = HttpRequest("GET", "/v1/pods", Query(), {"host": "x"}, receive=asyncio.Event().wait)  # type: ignore[arg-type]
+        response = await SteveApp(api, authenticate).handle(request)
+    assert (response.status, b"secret" in response.body, b"KeyError" in response.body) == (500, False, False)
+    assert "secret" in caplog.text

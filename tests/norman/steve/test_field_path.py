@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,3 +49,16 @@ def test_a_path_through_a_list_has_the_values_of_all_items_or_of_one() -> None:
 def test_numbers_sort_by_value(numbers: list[float]) -> None:
     """The texts of numbers sort as the numbers do."""
     assert sorted(numbers, key=order_text) == sorted(numbers)
+
+
+def test_what_an_object_holds_cannot_break_a_list() -> None:
+    """Any owner of an object decides its values: an index of 5,000 digits, deep lists and huge numbers have cells."""
+    deep: Any = "x"
+    for _ in range(100_000):
+        deep = [deep]
+    assert cell_at({"a": deep}, ("a",)) is None
+    assert cell_at({"a": ["x"]}, ("a", "9" * 5000)) is None
+    numbers = [-(10**400), -1e308, -1, 0, 1, 1e308, 10**400]
+    assert sorted(numbers, key=order_text) == numbers
+    while isinstance(deep, list):  # freed from the outside: a deep list is freed recursively
+        deep = deep.pop()

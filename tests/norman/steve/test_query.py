@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.errors import NormanError
 from opsdk.norman.steve.filter import FilterCondition, FilterOperator, OrFilter
-from opsdk.norman.steve.query import ProjectsOrNamespaces, SortKey, SteveQuery, parse_query
+from opsdk.norman.steve.query import (
+    MAX_CONDITIONS,
+    ProjectsOrNamespaces,
+    SortKey,
+    SteveQuery,
+    parse_query,
+)
 
 # Names in a comma-separated parameter have no comma, and a leading minus reverses the order.
 names = st.text(st.characters(codec="utf-8", exclude_characters="[],"), min_size=1, max_size=6)
@@ -92,3 +100,35 @@ def test_a_malformed_parameter_is_refused_by_name(text: str, parameter: str) -> 
     with pytest.raises(NormanError, match=r"position \d+") as caught:
         parse_query(text)
     assert (caught.value.status, caught.value.field_name) == (400, parameter)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "text"),
+    [
+        ("filter", "a=b," * 40_000 + "a=b"),
+        ("filter", "a in (" + "b," * 40_000 + "b)"),
+        ("filter", "a." * 200_000 + "a=1"),
+        ("filter", "[a]" * 130_000 + "=1"),
+        ("sort", "a," * 190_000),
+        ("sort", "a." * 200_000 + "a"),
+        ("summary", "a," * 190_000),
+        ("page", "9" * 5000),
+        ("limit", "-" * 400_000),
+    ],
+)
+def test_a_parameter_has_a_budget(parameter: str, text: str) -> None:
+    """Alternatives, values, names of a path, sort keys and digits are bounded, before they cost time."""
+    started = time.process_time()
+    with pytest.raises(NormanError) as raised:
+        parse_query([(parameter, text)])
+    assert (raised.value.status, raised.value.field_name) == (400, parameter)
+    assert len(raised.value.message) < 1000
+    assert time.process_time() - started < 1
+
+
+def test_the_filters_of_a_request_share_their_budget() -> None:
+    """Many parameters have no more conditions and values than one."""
+    assert len(parse_query([("filter", "a=b")] * MAX_CONDITIONS).filters) == MAX_CONDITIONS
+    for text, count in (("a=b", MAX_CONDITIONS + 1), ("a in (" + ",".join(map(str, range(1000))) + ")", 11)):
+        with pytest.raises(NormanError, match="too many"):
+            parse_query([("filter", text)] * count)

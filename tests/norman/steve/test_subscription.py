@@ -36,8 +36,8 @@ class Peer:
     def say(self, **frame: Any) -> None:
         self.sent.put_nowait(msgspec.json.encode(frame))
 
-    async def take(self, message: Any) -> None:
-        self.received.put_nowait(msgspec.json.decode(msgspec.json.encode(message)))
+    async def take(self, message: bytes) -> None:
+        self.received.put_nowait(msgspec.json.decode(message))
 
     async def hear(self, name: str) -> dict[str, Any]:
         """The next message, which must have this name."""
@@ -188,8 +188,11 @@ async def test_pings_show_that_the_session_lives_and_foreign_frames_are_errors()
 class FakeSource:
     """A source with endless events."""
 
-    def __init__(self, count: int = 10_000, error: NormanError | None = None) -> None:
+    def __init__(
+        self, count: int = 10_000, error: NormanError | None = None, data: dict[str, Any] | None = None
+    ) -> None:
         self.count = count
+        self.data = data or {}
         self.error = error
         self.opened = 0
 
@@ -200,7 +203,7 @@ class FakeSource:
         async def events() -> AsyncGenerator[SubscriptionEvent, None]:
             for number in range(self.count):
                 self.opened += 1
-                yield SubscriptionEvent("resource.change", number, {})
+                yield SubscriptionEvent("resource.change", number, self.data)
             if self.error is not None:
                 raise self.error
 
@@ -208,21 +211,58 @@ class FakeSource:
 
 
 async def test_a_client_that_does_not_read_holds_up_its_watches_only_so_far() -> None:
-    """Memory is bounded: the source is read as the client reads."""
-    source, gate = FakeSource(), asyncio.Event()
+    """Memory is bounded in bytes: the source is read as the client reads."""
+    data = "x" * 10_000
+    source, gate = FakeSource(data={"data": data}), asyncio.Event()
 
-    async def send(message: Any) -> None:
+    async def send(message: bytes) -> None:
         await gate.wait()
 
     frames: asyncio.Queue[bytes | None] = asyncio.Queue()
     frames.put_nowait(b'{"resourceType":"pod"}')
     running = asyncio.create_task(SubscribeSession(source, send).run(frames.get))
     await asyncio.sleep(5)
-    assert source.opened <= subscription._MAX_WAITING + 1
+    assert source.opened * len(data) <= subscription._MAX_WAITING + 2 * len(data)
     gate.set()
     await asyncio.sleep(5)
     assert source.opened == source.count
     frames.put_nowait(None)
+    await running
+
+
+async def test_a_client_that_does_not_read_is_not_read_either() -> None:
+    """Frames that lead to messages stay at the client, and after a minute without a read the session ends."""
+    read = 0
+
+    async def receive() -> bytes | None:
+        nonlocal read
+        read += 1
+        await asyncio.sleep(0)
+        return b"[" + b"x" * 8000
+
+    async def send(message: bytes) -> None:
+        await asyncio.Event().wait()
+
+    session = SubscribeSession(FakeSource(), send)
+    running = asyncio.create_task(session.run(receive))
+    await asyncio.sleep(30)
+    size = sum(len(each) for each in session._outgoing._queue)  # type: ignore[attr-defined]
+    assert size <= subscription._MAX_WAITING + 8000
+    await asyncio.sleep(40)
+    assert running.done()
+    assert read < 20_000
+
+
+async def test_a_frame_has_a_limit() -> None:
+    """A longer one is an error that does not repeat it; so is one that is nested too deeply."""
+    peer = Peer()
+    running = asyncio.create_task(SubscribeSession(FakeSource(1), peer.take).run(peer.sent.get))
+    peer.say(resourceType="pod", selector="x" * 400_000)
+    error = await peer.hear("resource.error")
+    assert error == {"name": "resource.error", "data": {"error": "a frame has at most 8 KiB"}}
+    peer.sent.put_nowait(b'{"a":' + b"[" * 8000)
+    assert "not a subscription" in (await peer.hear("resource.error"))["data"]["error"]
+    peer.sent.put_nowait(None)
     await running
 
 

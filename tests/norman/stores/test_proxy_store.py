@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from normankit import V3, NormanKit, api_context
@@ -14,12 +15,23 @@ from normankit import V3, NormanKit, api_context
 from envtest import Environment
 from opsdk import Client, Cluster
 from opsdk.api.authentication.v1 import UserInfo
+from opsdk.api.authorization.v1 import SubjectAccessReviewStatus
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError
-from opsdk.norman.model import Field, QueryCondition, QueryOptions, ResourceEventType, Schema, SchemaLookup, Scope
+from opsdk.norman.model import (
+    Field,
+    Filter,
+    Modifier,
+    QueryCondition,
+    QueryOptions,
+    ResourceEventType,
+    Schema,
+    SchemaLookup,
+    Scope,
+)
 from opsdk.norman.rbac_access import RESOURCE, RbacAccess
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server.server import NormanOptions, NormanServer
@@ -159,7 +171,22 @@ async def test_a_deleted_object_with_finalizers_is_returned(k8s_client: Client) 
         assert (deleted.status, deleted.body["id"], bool(deleted.body["removed"])) == (200, "default:a", True)
 
 
-@pytest.mark.parametrize("object_id", ["a", "default:", ":a", "default:b", "x:y:z", ""])
+@pytest.mark.parametrize(
+    "object_id",
+    [
+        "a",
+        "default:",
+        ":a",
+        "default:b",
+        "x:y:z",
+        "",
+        "default:..",
+        "default:../b",
+        "..:a",
+        "default:a/status",
+        "default:%2e",
+    ],
+)
 async def test_ids_that_name_nothing(k8s_client: Client, object_id: str) -> None:
     """404 without a request that could mean another object."""
     store = ProxyStore(k8s_client, ConfigMap)
@@ -434,6 +461,42 @@ async def test_objects_of_other_namespaces_are_filtered(k8s_env: Environment, k8
     context.user = UserInfo(username="ada")
     items = [{"id": "default:a", "namespaceId": "default"}, {"id": "kube-system:a", "namespaceId": "kube-system"}]
     assert await access.filter_list(context, kind, items) == items[:1]
+
+
+async def test_a_namespace_that_is_no_path_segment(k8s_client: Client) -> None:
+    """A list in it is empty, and a create names the field; neither is an error of the server."""
+    async with kit(k8s_client) as served:
+        schemas = served.server.schemas
+        kind = schemas.schema(V3, "configMap")
+        assert kind is not None
+        kind.collection_filters["namespaceId"] = Filter(modifiers=(Modifier.EQ,))
+        for namespace in ("..", ".", "a/b", "%2e"):
+            assert (await served.get(f"/v3/configmaps?namespaceId={quote(namespace)}")).data == []
+            created = await served.post("/v3/configmaps", {"name": "a", "namespaceId": namespace})
+            assert created.error == (422, "InvalidFormat", "namespaceId")
+
+
+async def test_a_name_with_colons_is_reviewed_as_it_is_read() -> None:
+    """Names of RBAC have colons: the rest of the id is the name, and of a cluster-scoped object all of it."""
+    reviewed: list[tuple[str | None, str | None]] = []
+
+    class Reviews:
+        async def create(self, review: Any) -> Any:
+            attributes = review.spec.resource_attributes
+            reviewed.append((attributes.namespace, attributes.name))
+            review.status = SubjectAccessReviewStatus(allowed=True)
+            return review
+
+    access = RbacAccess(Reviews())  # type: ignore[arg-type]
+    for scope, expected in ((Scope.NAMESPACE, ("a", "b:c")), (Scope.CLUSTER, (None, "a:b:c"))):
+        resource = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
+        kind = Schema(id="role", version=V3, scope=scope, attributes={RESOURCE: resource}, resource_methods=("GET",))
+        context = api_context()
+        context.user, context.id, context.schema = UserInfo(username="ada"), "a:b:c", kind
+        await access.can_get(context, kind)
+        assert reviewed.pop() == expected
+        await access.can_update(context, dataclasses.replace(kind, resource_methods=("PUT",)), {"id": "a:b:c"})
+        assert reviewed.pop() == expected
 
 
 async def test_cluster_scoped_objects_are_filtered_by_name(k8s_env: Environment, k8s_client: Client) -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opsdk.norman.model import Modifier, QueryCondition
-from opsdk.norman.query import condition_holds, sort_key
+from opsdk.norman.query import condition_test, sort_key
 from opsdk.norman.stores.sql_values import NULL_KEY, digest_of, field_values, order_key
 
 scalars = (
@@ -38,9 +38,9 @@ def test_values_decide_conditions(value: Any, texts: list[str]) -> None:
     """IN holds if a digest of the field is that of a text, NULL if the order key is that of null; nested fields too."""
     item = {"a": {"b": value}}
     stored = field_values(item, "a.b")
-    is_in = condition_holds(QueryCondition(field="a.b", modifier=Modifier.IN, values=tuple(texts)), item)
+    is_in = condition_test(QueryCondition(field="a.b", modifier=Modifier.IN, values=tuple(texts)))(item)
     assert (not stored.digests.isdisjoint(map(digest_of, texts))) == is_in
-    is_null = condition_holds(QueryCondition(field="a.b", modifier=Modifier.NULL), item)
+    is_null = condition_test(QueryCondition(field="a.b", modifier=Modifier.NULL))(item)
     assert (stored.key == NULL_KEY) == is_null
 
 

@@ -21,7 +21,7 @@ from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.storage import EtcdStorage
 from opsdk.apiserver.storage.ports import ChangeType, StorageChange, StorageWatch
 from opsdk.errors import ConnectError, ServerTimeoutError, ServiceUnavailableError
-from tests.support.etcd_cluster import EtcdCluster, free_port, needs_etcd
+from tests.support.etcd_cluster import EtcdCluster, free_port, needs_etcd, progress_flag
 from tests.support.etcd_history import PREFIX, History, Writer
 
 pytestmark = [pytest.mark.realtime, needs_etcd]
@@ -200,3 +200,20 @@ async def _fault(cluster: EtcdCluster, history: History, rng: random.Random, fai
     else:
         member.send(signal.SIGCONT)
     await asyncio.to_thread(cluster.wait_healthy)
+
+
+@pytest.mark.parametrize(
+    ("flags", "flag"),
+    [
+        (["experimental-watch-progress-notify-interval"], "--experimental-watch-progress-notify-interval"),
+        (
+            ["experimental-watch-progress-notify-interval", "watch-progress-notify-interval"],
+            "--watch-progress-notify-interval",
+        ),
+        (["watch-progress-notify-interval"], "--watch-progress-notify-interval"),
+    ],
+    ids=["3.5", "3.6", "3.7"],
+)
+def test_members_start_with_the_flag_of_their_version(flags: list[str], flag: str) -> None:
+    """The help of the binary decides."""
+    assert progress_flag("".join(f"  --{name} '10m'\n    Duration.\n" for name in flags)) == flag

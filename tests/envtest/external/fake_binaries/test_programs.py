@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -269,6 +270,21 @@ def test_versions_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert said.startswith("Kubernetes v1.36.")
     assert "etcd Version: 3." in said
+
+
+@pytest.mark.parametrize("word", ["--help", "-h"])
+def test_the_help_names_the_flags_at_the_start_of_a_line(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Go's envtest runs ``--help`` before it starts the programs, and looks for flags in it."""
+    flags = {
+        apiserver.PROGRAM: ["etcd-servers", "secure-port", "cert-dir", "allow-privileged", "authorization-mode"],
+        etcd.PROGRAM: ["unsafe-no-fsync", "data-dir", "listen-peer-urls", "listen-client-urls"],
+    }
+    for program, names in flags.items():
+        assert program.main([word]) == 0
+        text = capsys.readouterr().out
+        for name in names:
+            assert re.search(rf"(?m)^\s*--{name}\b", text), name
+        assert "insecure-port" not in text
 
 
 def test_assets_are_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,254 @@
+"""The arguments of a controller's declaration: `OwnsSpec`, `WatchSpec`, and the checks of every keyword.
+
+`ControllerBuilder` and the keywords of ``reconciler`` share the checks. A message says what to write instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeAlias
+
+import msgspec
+
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
+from opsdk.controller.finalizers import Finalizers
+from opsdk.controller.options import ControllerOptions
+from opsdk.errors import UsageError
+from opsdk.handlers import EventHandler, MapFunction, is_async
+from opsdk.predicates import PredicateFunc
+from opsdk.rbac.rules import RbacRule
+from opsdk.sources import EventSource, SyncPolicy
+
+
+class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Another kind that a controller watches.
+
+    Attributes:
+        kind: the watched kind; `metadata_only(Kind)` caches only metadata.
+        handler: an event handler, or a function from an object to requests, which may be ``async``.
+        predicates: an event must pass all of them.
+        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
+    """
+
+    kind: KindLike[AnyObject]
+    handler: MapFunction | EventHandler
+    predicates: Sequence[PredicateFunc] = ()
+    sync_policy: SyncPolicy | None = None
+
+
+class OwnsSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind whose objects the reconciled object owns.
+
+    Attributes:
+        kind: the owned kind; `metadata_only(Kind)` caches only metadata.
+        predicates: an event must pass all of them.
+        match_every_owner: an object maps to all its owners of the reconciled kind, not only to its controller.
+        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
+    """
+
+    kind: KindLike[AnyObject]
+    predicates: Sequence[PredicateFunc] = ()
+    match_every_owner: bool = False
+    sync_policy: SyncPolicy | None = None
+
+
+OwnedKind: TypeAlias = type[Any] | Kind[Any] | OwnsSpec
+"""A member of ``owns``. ``type[Any]``, because mypy infers ``list[StructMeta]`` for ``[ConfigMap, Role]``."""
+
+
+def check_kind(kind: object, call: str) -> None:
+    """Raise `UsageError` unless `kind` is a class with a ``gvk``, or a `Kind`. `call` begins the message."""
+    if isinstance(kind, TypedObject | Unstructured | PartialObjectMetadata):
+        name = type(kind).__name__
+        raise UsageError(f"{call} takes a kind, but got an object: pass the class {name}, not {name}(...)")
+    if isinstance(kind, list | tuple | set | frozenset):
+        raise UsageError(f"{call} takes one kind, but got the {_shown(kind)}")
+    if not isinstance(kind, type | Kind):
+        raise UsageError(
+            f"{call} takes a kind, but got {_shown(kind)}: "
+            "pass a class such as ConfigMap, unstructured(apiVersion, kind) or metadata_only(class)"
+        )
+    kind_of(kind)
+
+
+def check_owned(owned: object) -> None:
+    """Raise `UsageError` unless `owned` is a kind or an `OwnsSpec`."""
+    if isinstance(owned, WatchSpec):
+        raise UsageError("owns got a WatchSpec: write watches=[WatchSpec(...)], or owns=[OwnsSpec(kind=...)]")
+    if isinstance(owned, OwnsSpec):
+        check_kind(owned.kind, "OwnsSpec(kind=...)")
+        check_predicates(owned.predicates, "predicates")
+        _check_sync_policy(owned.sync_policy, "OwnsSpec")
+    else:
+        check_kind(owned, "owns")
+
+
+def check_watch(watch: object) -> None:
+    """Raise `UsageError` unless `watch` is a `WatchSpec` with a kind and a handler."""
+    if isinstance(watch, OwnsSpec):
+        raise UsageError("watches got an OwnsSpec: write owns=[OwnsSpec(...)], or watches=[WatchSpec(...)]")
+    if not isinstance(watch, WatchSpec):
+        name = _kind_name(watch)
+        raise UsageError(
+            f"watches got {name or _shown(watch)}, but a watch needs a handler: "
+            f"write watches=[WatchSpec(kind={name or 'ConfigMap'}, handler=...)] "
+            "with a function from an object to requests, or a handler of opsdk.handlers"
+        )
+    check_kind(watch.kind, "WatchSpec(kind=...)")
+    if not callable(watch.handler) and not isinstance(watch.handler, EventHandler):
+        raise UsageError(
+            f"the handler of WatchSpec(kind={_kind_name(watch.kind)}) is {_shown(watch.handler)}: "
+            "pass a function from an object to requests, or a handler of opsdk.handlers"
+        )
+    if isinstance(watch.handler, type) and issubclass(watch.handler, EventHandler):
+        name = watch.handler.__name__
+        raise UsageError(
+            f"the handler of WatchSpec(kind={_kind_name(watch.kind)}) is the class {name}: "
+            f"pass an instance, {name}(...)"
+        )
+    check_predicates(watch.predicates, "predicates")
+    _check_sync_policy(watch.sync_policy, "WatchSpec")
+
+
+def check_predicates(predicates: object, call: str) -> None:
+    """Raise `UsageError` unless each of `predicates` is a plain function. `call` begins the message."""
+    for predicate in members(predicates, call):
+        if not callable(predicate):
+            raise UsageError(
+                f"{call} got {_shown(predicate)}, which is not a function: "
+                "pass functions from an event to a bool, or those of opsdk.predicates"
+            )
+        if is_async(predicate):
+            raise UsageError(f"{call} got {_shown(predicate)}, which is async: declare a predicate with a plain def")
+        if not _takes_one_argument(predicate):
+            name = getattr(predicate, "__name__", "it")
+            raise UsageError(
+                f"{call} got {_shown(predicate)}, which does not take (event): "
+                f"if it returns a predicate, call it: {name}(...)"
+            )
+
+
+def check_rules(rules: object, call: str) -> None:
+    """Raise `UsageError` unless each of `rules` is an `RbacRule`. `call` begins the message."""
+    for rule in members(rules, call):
+        if not isinstance(rule, RbacRule):
+            raise UsageError(f'{call} got {_shown(rule)}: write RbacRule("get list watch", Secret)')
+
+
+def check_sources(sources: object, *, functions: bool = True) -> None:
+    """Raise `UsageError` unless each source is an `EventSource`, or with `functions` a function that returns one."""
+    for source in members(sources, "sources"):
+        if isinstance(source, type) and issubclass(source, EventSource):
+            raise UsageError(f"sources got the class {source.__name__}: pass an instance, {source.__name__}(...)")
+        if not isinstance(source, EventSource) and not (functions and callable(source)):
+            raise UsageError(
+                f"sources got {_shown(source)}, which is not a source: pass a source of opsdk.sources "
+                f"or opsdk.timers{', or a function that returns one' if functions else ''}"
+            )
+
+
+def check_finalizers(finalizers: object) -> None:
+    """Raise `UsageError` unless `finalizers` maps names with a domain to async functions."""
+    if not isinstance(finalizers, Mapping):
+        raise UsageError(
+            f"finalizers takes functions by name, but got {_shown(finalizers)}: "
+            'write finalizers={"example.com/clean-up": clean_up}'
+        )
+    for name, function in finalizers.items():
+        if not isinstance(name, str) or not callable(function):
+            raise UsageError(
+                f"finalizers got {_shown(name)}: {_shown(function)}: "
+                'write finalizers={"example.com/clean-up": clean_up} with `async def clean_up(obj, ctx)`'
+            )
+    Finalizers(finalizers)
+
+
+def check_name(name: object) -> None:
+    """Raise `UsageError` unless `name` is text."""
+    if not isinstance(name, str):
+        raise UsageError(f'name takes the name of the controller, but got {_shown(name)}: write name="websites"')
+
+
+def check_controller_options(options: object) -> None:
+    """Raise `UsageError` unless `options` are `ControllerOptions` or None."""
+    if options is not None and not isinstance(options, ControllerOptions):
+        raise UsageError(
+            f"options takes the controller's options, but got {_shown(options)}: write options=ControllerOptions(...)"
+        )
+
+
+def members(value: object, keyword: str) -> Collection[Any]:
+    """Return the members of a keyword's list. Raises `UsageError` for anything else, and shows how to write the list.
+
+    An iterator is refused too, because the declaration is read more than once.
+    """
+    if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping | TypedObject | Unstructured):
+        return value
+    member = _kind_name(value) or "..."
+    if keyword == "watches" and not isinstance(value, WatchSpec):
+        member = f"WatchSpec(kind={member}, handler=...)"
+    raise UsageError(f"{keyword} takes a list, but got {_shown(value)}: write {keyword}=[{member}]")
+
+
+def caller_place() -> str:
+    """Return ``FILE:LINE`` of the closest caller outside of opsdk."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
+    while str(frame.f_globals.get("__name__", "")).partition(".")[0] == "opsdk" and frame.f_back is not None:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+class located:  # noqa: N801 - used as a function
+    """Adds the place of a declaration to a `UsageError` of the block, unless the message has it.
+
+    A class, because `opsdk.cli.loading.place_of` ignores opsdk's frames, but not those of `contextlib`.
+
+    Args:
+        place: ``FILE:LINE``; empty adds nothing.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        """Enter the block."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, UsageError) and self._place and self._place not in str(error):
+            raise UsageError(f"{self._place}: {error}") from None
+
+
+def _check_sync_policy(policy: object, spec: str) -> None:
+    if policy is not None and not isinstance(policy, SyncPolicy):
+        raise UsageError(f"the sync_policy of {spec} is {_shown(policy)}: pass a member of opsdk.sources.SyncPolicy")
+
+
+def _takes_one_argument(function: Callable[..., Any]) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a built-in without a signature
+        return True
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
+
+
+def _kind_name(value: object) -> str:
+    """Return how a program writes a kind: the name of the class; empty for anything else."""
+    if isinstance(value, Kind):
+        return value.representation.__name__ if issubclass(value.representation, TypedObject) else repr(value)
+    return value.__name__ if isinstance(value, type) and hasattr(value, "gvk") else ""
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message shows it: classes and functions by name, long values cut."""
+    text = getattr(value, "__name__", None) or repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,255 @@
+"""The commands that the pages show exist, and those of console blocks run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import typer
+from documentation import DOCS, PAGES, ROOT, Command, blocks, commands, matches, name_of
+from etcd_cluster import progress_flag
+from processes import until
+
+from envtest.__main__ import parser as serve_parser
+from opsdk.cli.app import app
+from opsdk.testing.webhooks import free_port
+
+TUTORIAL = DOCS / "tutorial"
+"""test_tutorial.py runs its console blocks."""
+READY = {"opsdk dev": "started in", "python -m envtest serve": "ready https://"}
+"""Programs that run until they are stopped, by their first words: the text that they print when they are ready."""
+PROGRAMS = ("opsdk ", "kubectl ", "python ")
+"""Console blocks without any of these only install or repair other programs."""
+LINE = re.compile(r"(?:^(?:    |\$ )|`)((?:opsdk|python -m envtest) [a-z][^`\n]*)", re.MULTILINE)
+"""A command in a block, or in backticks."""
+
+
+def sessions(page: Path) -> list[list[Command]]:
+    """Return the commands of each console block of a page."""
+    listed = [list(commands(block)) for block in blocks(page) if block.language == "console"]
+    return [session for session in listed if any(command.line.startswith(PROGRAMS) for command in session)]
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the files that a page shows."""
+    for block in blocks(page):
+        if block.title:
+            path = folder / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+
+
+class Shell:
+    """Runs commands in a folder, as a user with a cluster.
+
+    Attributes:
+        replacements: ports and paths of the pages, with those of the test, because tests run side by side.
+    """
+
+    def __init__(self, folder: Path, kubeconfig: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "samples/website")]),
+            "KUBECONFIG": str(kubeconfig),
+        }
+        self.replacements: dict[str, str] = {"6443": str(free_port())}
+
+    def run(self, *lines: str) -> str:
+        """Run commands in one shell until the last one ends; those in the background are stopped then."""
+        script = "\n".join(
+            ["set -e", "trap 'kill $(jobs -p) 2> /dev/null || true; wait' EXIT", *map(self.edited, lines)]
+        )
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        logs = "".join(path.read_text() for path in self.folder.glob("*.log"))
+        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}{logs}"
+        return done.stdout
+
+    def edited(self, line: str) -> str:
+        """Return a command with the ports and paths of the test."""
+        for old, new in self.replacements.items():
+            line = line.replace(old, new)
+        return line
+
+    def serve(self, line: str, ready: str) -> str:
+        """Run a server until it prints a text, and stop it."""
+        log = self.folder / "server.log"
+        words = shlex.split(self.edited(line))
+        with log.open("wb") as output, subprocess.Popen(
+            words, cwd=self.folder, env=self.environment, stdout=output, stderr=subprocess.STDOUT
+        ) as process:  # fmt: skip
+            try:
+                until(lambda: ready in log.read_text() or process.poll() is not None, log)
+                process.send_signal(signal.SIGINT)
+                assert process.wait(60) == 0, f"$ {line}\n{log.read_text()}"
+            finally:
+                process.kill()
+        text = log.read_text()
+        assert ready in text, f"$ {line}\n{text}"
+        return text
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of an API server in another process."""
+    folder = tmp_path_factory.mktemp("server")
+    path, log = folder / "kubeconfig", folder / "log"
+    arguments = ["envtest", "serve", "--port", "0", "--kubeconfig", str(path)]
+    with log.open("wb") as output, subprocess.Popen(
+        [sys.executable, "-m", *arguments], stdout=output, stderr=subprocess.STDOUT
+    ) as process:  # fmt: skip
+        try:
+            until(lambda: "ready https://" in log.read_text(), log)
+            yield path
+        finally:
+            process.terminate()
+
+
+def make_nothing(shell: Shell) -> None:
+    """The page needs no files but its own."""
+
+
+def make_project(shell: Shell) -> None:
+    """A project of one kind, and the greeter beside it."""
+    shell.run("opsdk init demo")
+    shell.folder /= "demo"
+    shell.environment["PYTHONPATH"] = str(shell.folder)
+    shell.run("opsdk create api --group demo.example.com --version v1 --kind Widget")
+    shutil.copy(ROOT / "samples/greeter/greeter.py", shell.folder)
+
+
+def make_shop(shell: Shell) -> None:
+    """The classes of the page, a definition in a file, and one of cert-manager.io in the cluster."""
+    (shell.folder / "shop").mkdir()
+    page = DOCS / "custom-resources.md"
+    kinds = "".join(block.text for block in blocks(page) if block.language == "python")
+    (shell.folder / "shop/kinds.py").write_text(kinds)
+    shell.run("mkdir -p config/crd && opsdk generate crd shop.kinds:Database > config/crd/other.yaml")
+    shell.run("sed s/demo.opsdk.dev/cert-manager.io/ config/crd/other.yaml | kubectl apply -f -")
+
+
+def make_finalizers(shell: Shell) -> None:
+    """An object with the finalizer of a program that is gone."""
+    shell.run("kubectl create configmap dns")
+    shell.run("""kubectl patch configmap dns -p '{"metadata": {"finalizers": ["controller.cattle.io/dns"]}}'""")
+
+
+def make_bookshelf(shell: Shell) -> None:
+    """The sample, and etcd with free ports."""
+    if shutil.which("etcd") is None or shutil.which("openssl") is None:
+        pytest.skip("needs etcd and openssl in PATH")
+    ignored = shutil.ignore_patterns("__pycache__", "tests")
+    shutil.copytree(ROOT / "samples/bookshelf", shell.folder, ignore=ignored, dirs_exist_ok=True)
+    etcd, peers, books = (str(free_port()) for _ in range(3))
+    manifest = shell.folder / "manifests/apiservice.yaml"
+    manifest.write_text(manifest.read_text().replace("4443", books))
+    described = subprocess.run(["etcd", "--help"], capture_output=True, text=True, check=True, timeout=60)
+    shell.replacements |= {
+        "kubeconfig >": f"kubeconfig --port {free_port()} >",
+        "2379": etcd,
+        "bookshelf --tls": f"bookshelf --port {books} --tls",
+        "--experimental-watch-progress-notify-interval": progress_flag(described.stdout + described.stderr),
+    }
+    client, peer = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peers}"
+    shell.environment |= {
+        "ETCD_LISTEN_CLIENT_URLS": client,
+        "ETCD_ADVERTISE_CLIENT_URLS": client,
+        "ETCD_LISTEN_PEER_URLS": peer,
+        "ETCD_INITIAL_ADVERTISE_PEER_URLS": peer,
+        "ETCD_INITIAL_CLUSTER": f"default={peer}",
+    }
+
+
+PREPARATIONS: dict[str, Callable[[Shell], None]] = {
+    "docs/custom-resources.md": make_shop,
+    "docs/envtest.md": make_nothing,
+    "docs/envtest/server.md": make_nothing,
+    "docs/howto/deployment.md": make_nothing,
+    "docs/howto/develop.md": make_project,
+    "docs/howto/etcd.md": make_bookshelf,
+    "docs/howto/lifecycles.md": make_finalizers,
+    "docs/rbac.md": make_nothing,
+    "docs/simulation.md": make_nothing,
+}
+"""What a reader has before the console blocks of a page."""
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of a command line, up to a pipe, a redirection, a second command, or the operator's flags."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    return list(itertools.takewhile(lambda word: word != "--" and not set(word) <= set("|&;<>()"), lexer))
+
+
+def unknown_words(words: Sequence[str]) -> list[str]:
+    """Return the subcommands and options of a command line that do not exist."""
+    if words[0] == "python":
+        return serve_parser().parse_known_args([word for word in words[3:] if word != "--help"])[1]
+    names, command = list(words[1:]), cast("Any", typer.main.get_command(app))
+    while names and (children := getattr(command, "commands", None)) is not None:
+        if (name := names.pop(0)) not in children:
+            return [name]
+        command = command.load(name)
+    options = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    return [word for word in names if word.startswith("--") and word.partition("=")[0] not in {*options, "--help"}]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_each_command_of_a_page_exists(page: Path) -> None:
+    """Subcommands and options are those of ``opsdk --help`` and ``python -m envtest serve --help``."""
+    lines = LINE.findall(page.read_text())
+    assert [line for line in lines if unknown_words(words_of(line))] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "unknown"),
+    [
+        ("opsdk dev greeter.py --plain", []),
+        ("opsdk run greeter.py -- --any-flag | cat", []),
+        ("opsdk generate crds", ["crds"]),
+        ("opsdk dev --loud=1 > log", ["--loud=1"]),
+        ("python -m envtest serve --port 0 --quick", ["--quick"]),
+    ],
+)
+def test_words_that_do_not_exist(line: str, unknown: list[str]) -> None:
+    """They are found; flags of the operator and other programs are not read."""
+    assert unknown_words(words_of(line)) == unknown
+
+
+def test_the_console_blocks_of_each_page_run() -> None:
+    """Each page with console blocks has a preparation, or is a page of the tutorial."""
+    assert {name_of(page) for page in PAGES if page.parent != TUTORIAL and sessions(page)} == PREPARATIONS.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+@pytest.mark.realtime
+@pytest.mark.parametrize("name", PREPARATIONS)
+def test_the_commands_run_in_order(name: str, tmp_path: Path, kubeconfig: Path) -> None:
+    """Each command ends with 0; servers become ready and end with 0."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl in PATH")
+    shell = Shell(tmp_path, kubeconfig)
+    PREPARATIONS[name](shell)
+    write_files(ROOT / name, shell.folder)
+    for session in sessions(ROOT / name):
+        if any(command.line.endswith(" &") for command in session):
+            shell.run(*(command.line for command in session))
+            continue
+        for command in session:
+            ready = next((text for words, text in READY.items() if command.line.startswith(words)), "")
+            output = shell.serve(command.line, ready) if ready else shell.run(command.line)
+            assert not command.output or matches(command.output, output), output

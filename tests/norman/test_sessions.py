@@ -1,0 +1,71 @@
+"""Limits of subscriptions: how many a user has, and how long one waits for its client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from normankit import V3, api_context
+
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.errors import NormanError
+from opsdk.http.server.response import StreamResponse
+from opsdk.norman.model import Field, Schema
+from opsdk.norman.server.subscribe import _Session
+from opsdk.norman.sessions import SEND_SECONDS, SessionLimit
+from opsdk.norman.stores.memory import MemoryStore
+
+
+def stream(released: list[str] | None = None) -> StreamResponse:
+    """Return a response that is never sent."""
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        yield b""
+
+    return StreamResponse(chunks=chunks(), release=None if released is None else lambda: released.append("released"))
+
+
+def test_each_user_has_a_limit_of_their_own() -> None:
+    """The end of a response makes room; a response beyond the limit is released at once."""
+    limit, released = SessionLimit(2), list[str]()
+    responses = [stream(released), stream()]
+    for response in responses:
+        limit.count(response, "ada")
+    refused: list[str] = []
+    with pytest.raises(NormanError) as raised:
+        limit.count(stream(refused), "ada")
+    assert (raised.value.status, raised.value.code, refused) == (429, "TooManyRequests", ["released"])
+    limit.count(stream(), "bob")
+    for response in responses:
+        assert response.release is not None
+        response.release()
+    assert released == ["released"]
+    assert repr(limit) == "<SessionLimit: 1 open>"
+    for _ in range(2):
+        limit.count(stream(), "ada")
+
+
+async def test_a_subscription_ends_when_its_client_reads_nothing() -> None:
+    """After a minute in which one frame was not sent; the close frame would wait as long."""
+    closed = False
+
+    class Socket:
+        async def send(self, text: str) -> None:
+            await asyncio.Event().wait()
+
+        async def receive(self) -> None:
+            await asyncio.Event().wait()
+
+        async def close(self) -> None:
+            nonlocal closed
+            closed = True
+
+    schema = Schema(id="book", version=V3, resource_fields={"name": Field(type="string")}, store=MemoryStore())
+    socket: Any = Socket()
+    running = asyncio.create_task(_Session(api_context(), [schema], socket, LOOP_CLOCK).run())
+    await asyncio.sleep(SEND_SECONDS)
+    assert not running.done()
+    await asyncio.sleep(10)
+    assert (running.done(), closed) == (True, False)
