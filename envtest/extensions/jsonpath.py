@@ -39,7 +39,7 @@ _COMPARE = {
     "<": operator.lt,
     ">": operator.gt,
 }
-_END: JsonValue = object()  # type: ignore[assignment]  # equal to no value
+_END: JsonValue = object()  # equal to no value
 Steps = tuple[re.Match[str], ...]
 
 
@@ -111,11 +111,7 @@ def _walk(value: JsonValue, step: re.Match[str], budget: _Budget) -> Iterator[Js
             raise IndexError(step["word"])
         yield value
     elif step["field"] is not None:
-        name = step["field"].replace("\\", "")
-        for element in _everything(value, budget) if step["deep"] else (value,):
-            for part in _children(element) if name == "*" else _named(element, name):
-                budget.spend()
-                yield part
+        yield from _fields(value, step, budget)
     elif step["names"] is not None:
         for quoted in re.findall(r"'(?:\\.|[^'])*+(?:'|\Z)", step["names"]):
             yield from _find(value, f".{quoted[1:-1]}", budget)
@@ -125,6 +121,14 @@ def _walk(value: JsonValue, step: re.Match[str], budget: _Budget) -> Iterator[Js
             yield part
     elif isinstance(value, list):
         yield from _elements(value, step, budget)
+
+
+def _fields(value: JsonValue, step: re.Match[str], budget: _Budget) -> Iterator[JsonValue]:
+    name = step["field"].replace("\\", "")
+    for element in _everything(value, budget) if step["deep"] else (value,):
+        for part in _children(element) if name == "*" else _named(element, name):
+            budget.spend()
+            yield part
 
 
 def _named(value: JsonValue, name: str) -> Iterator[JsonValue]:
