@@ -146,9 +146,6 @@ class ServerConnection(SharedBufferProtocol):
             data = self._read_method(data)
             if not data:
                 return
-        self._parsed_bytes = data
-        if self._head is not None and self._head.is_unchecked:
-            self._head.raw += data
         self._parse(data)
         self._first_bytes = self._parsed_bytes = b""
         if self._incoming is not None:
@@ -179,10 +176,16 @@ class ServerConnection(SharedBufferProtocol):
         self._enqueue(exchange)
         return True
 
+    def _feed_parser(self, data: bytes) -> None:
+        self._parsed_bytes = data
+        if self._head is not None and self._head.is_unchecked:
+            self._head.raw += data
+        self._parser.feed_data(data)
+
     def _parse(self, data: bytes) -> None:
         self._body_gap += len(data)
         try:
-            self._parser.feed_data(data)
+            self._feed_parser(data)
         except httptools.HttpParserUpgrade as upgrade:
             # The bytes that follow belong to another protocol. They are dropped unless the application upgrades.
             self._read_closed = True
