@@ -33,6 +33,7 @@ class Limits(Options, frozen=True, kw_only=True):
         patch_operations: operations of a JSON patch (``maxJSONPatchOperations``); more are a 413.
         patch_copied_bytes: what all ``copy`` operations of a JSON patch may add; more is a 413.
         yaml_nodes: the values of a YAML document, with aliases expanded.
+        json_path_values: the values that a JSONPath may visit, for example that of a printer column.
         response_head_bytes: the status line and the headers of a response (net/http: ``MaxResponseHeaderBytes``).
         informational_responses: 1xx responses before a response (net/http: ``max1xxResponses``).
         inflated_slice_bytes: compressed data is inflated in slices of this size.
@@ -56,6 +57,7 @@ class Limits(Options, frozen=True, kw_only=True):
     patch_operations: int = 10_000
     patch_copied_bytes: int = 3 * MIB
     yaml_nodes: int = 400_000
+    json_path_values: int = 20_000
     response_head_bytes: int = 10 * MIB
     informational_responses: int = 5
     inflated_slice_bytes: int = MIB

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JsonValue
 
 _NAME = r"""'(?:\\.|[^'\\])*+'"""
@@ -38,6 +39,7 @@ _COMPARE = {
     "<": operator.lt,
     ">": operator.gt,
 }
+_END: JsonValue = object()  # equal to no value
 Steps = tuple[re.Match[str], ...]
 
 
@@ -60,39 +62,73 @@ def _split(path: str) -> Steps | None:
     return tuple(matches)
 
 
+class _BudgetError(Exception):
+    """An evaluation visits too many values."""
+
+
+class _Budget:
+    """The values that one evaluation may still visit: ``..*..*`` visits a value once for each one above it."""
+
+    def __init__(self) -> None:
+        self._left = LIMITS.json_path_values
+
+    def spend(self) -> None:
+        """Count one value. Raises `_BudgetError`."""
+        self._left -= 1
+        if self._left < 0:
+            raise _BudgetError
+
+
 def find(tree: JsonValue, path: str) -> list[JsonValue]:
-    """Return the values at `path`; a path that does not exist has no values.
+    """Return the values at `path`.
+
+    A path that does not exist has no values, nor one that visits more than `Limits.json_path_values`.
 
     >>> find({"status": {"c": [{"type": "Ready", "status": "True"}]}}, '.status.c[?(@.type=="Ready")].status')
     ['True']
     >>> find({"a": [1, 2, 3], "b": {"c": {"d": 4}}}, ".a[1:]"), find({"b": {"c": {"d": 4}}}, "..d")
     ([2, 3], [4])
     """
+    try:
+        return _find(tree, path, _Budget())
+    except _BudgetError:
+        return []
+
+
+def _find(tree: JsonValue, path: str, budget: _Budget) -> list[JsonValue]:
     values = [tree]
     try:
         for step in _split(path) or ():
-            values = [value_found for value in values for value_found in _walk(value, step)]
+            values = [next_value for value in values for next_value in _walk(value, step, budget)]
     except IndexError:
         return []
     return values
 
 
-def _walk(value: JsonValue, step: re.Match[str]) -> Iterator[JsonValue]:
+def _walk(value: JsonValue, step: re.Match[str], budget: _Budget) -> Iterator[JsonValue]:
     if step["word"] is not None:
         if step["word"]:
             raise IndexError(step["word"])
         yield value
     elif step["field"] is not None:
-        name = step["field"].replace("\\", "")
-        for element in _everything(value) if step["deep"] else (value,):
-            yield from _children(element) if name == "*" else _named(element, name)
+        yield from _fields(value, step, budget)
     elif step["names"] is not None:
         for quoted in re.findall(r"'(?:\\.|[^'])*+(?:'|\Z)", step["names"]):
-            yield from find(value, f".{quoted[1:-1]}")
+            yield from _find(value, f".{quoted[1:-1]}", budget)
     elif step["all"]:
-        yield from _children(value)
+        for part in _children(value):
+            budget.spend()
+            yield part
     elif isinstance(value, list):
-        yield from _elements(value, step)
+        yield from _elements(value, step, budget)
+
+
+def _fields(value: JsonValue, step: re.Match[str], budget: _Budget) -> Iterator[JsonValue]:
+    name = step["field"].replace("\\", "")
+    for element in _everything(value, budget) if step["deep"] else (value,):
+        for part in _children(element) if name == "*" else _named(element, name):
+            budget.spend()
+            yield part
 
 
 def _named(value: JsonValue, name: str) -> Iterator[JsonValue]:
@@ -107,20 +143,27 @@ def _children(value: JsonValue) -> Iterator[JsonValue]:
         yield from value
 
 
-def _everything(value: JsonValue) -> Iterator[JsonValue]:
-    yield value
-    for child in _children(value):
-        yield from _everything(child)
+def _everything(value: JsonValue, budget: _Budget) -> Iterator[JsonValue]:
+    """Yield a value and all values below it, each before those below it."""
+    waiting = [iter((value,))]
+    while waiting:
+        element = next(waiting[-1], _END)
+        if element is _END:
+            waiting.pop()
+            continue
+        budget.spend()
+        yield element
+        waiting.append(_children(element))
 
 
-def _elements(value: list[JsonValue], step: re.Match[str]) -> Iterator[JsonValue]:
+def _elements(value: list[JsonValue], step: re.Match[str], budget: _Budget) -> Iterator[JsonValue]:
     if step["slice"] is not None:
         first, last, *by = (int(part) if part else None for part in step["slice"].split(":"))
         yield from _sliced(value, first, last, 1 if not by or by[0] is None else by[0])
     elif step["indices"] is not None:
         yield from (value[int(part)] for part in step["indices"].split(","))
     else:
-        yield from (element for element in value if _passes(element, step))
+        yield from (element for element in value if _passes(element, step, budget))
 
 
 def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int) -> list[JsonValue]:
@@ -133,14 +176,15 @@ def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int
     return value[start:end:by]
 
 
-def _passes(element: JsonValue, step: re.Match[str]) -> bool:
-    values = find(element, step["left"].rstrip())
+def _passes(element: JsonValue, step: re.Match[str], budget: _Budget) -> bool:
+    budget.spend()
+    values = _find(element, step["left"].rstrip(), budget)
     if step["op"] is None:
         return bool(values)
     if not values:
         return False
     right = step["right"].strip()
-    expected: JsonValue = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
+    expected: JsonValue = next(iter(_find(element, right, budget)), None) if right.startswith("@") else _literal(right)
     # Numbers compare with numbers, strings with strings, and booleans for equality only.
     op, actual = step["op"], values[0]
     if isinstance(actual, bool) or isinstance(expected, bool):

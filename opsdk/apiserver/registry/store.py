@@ -260,7 +260,7 @@ class GenericStore:
         if not context.dry_run:
             # Upstream: etcd3/store.go has this check, and DryRunnableStorage.Create does not reach it.
             version = meta.get("resourceVersion") or "0"
-            if version.isdecimal() and int(version):
+            if version.isdecimal() and version.strip("0"):
                 raise api_errors.plain("resourceVersion should not be set on objects to be created")
             meta.pop("resourceVersion", None)
         key = self.key(context.namespace, meta["name"])

@@ -47,7 +47,11 @@ class _RefusedError(Exception):
 
 @dataclass(slots=True)
 class _RequestHead:
+    """The head that is read. If the blanks of its line are still to be checked, `raw` has its bytes, among others."""
+
     target: bytearray = field(default_factory=bytearray)
+    is_unchecked: bool = False
+    raw: bytearray = field(default_factory=bytearray)
     method: bytes = b""
     fed: int = 0
     size: int = 0
@@ -74,6 +78,7 @@ class ServerConnection(SharedBufferProtocol):
         )
         self._partial_method = b""
         self._first_bytes = b""
+        self._parsed_bytes = b""
         self._head: _RequestHead | None = None
         self._incoming: ServerExchange | None = None
         self._queue: deque[ServerExchange | Refusal] = deque()
@@ -142,7 +147,7 @@ class ServerConnection(SharedBufferProtocol):
             if not data:
                 return
         self._parse(data)
-        self._first_bytes = b""
+        self._first_bytes = self._parsed_bytes = b""
         if self._incoming is not None:
             self._set_timeout(self._limits.body_idle_seconds)
 
@@ -171,10 +176,16 @@ class ServerConnection(SharedBufferProtocol):
         self._enqueue(exchange)
         return True
 
+    def _feed_parser(self, data: bytes) -> None:
+        self._parsed_bytes = data
+        if self._head is not None and self._head.is_unchecked:
+            self._head.raw += data
+        self._parser.feed_data(data)
+
     def _parse(self, data: bytes) -> None:
         self._body_gap += len(data)
         try:
-            self._parser.feed_data(data)
+            self._feed_parser(data)
         except httptools.HttpParserUpgrade as upgrade:
             # The bytes that follow belong to another protocol. They are dropped unless the application upgrades.
             self._read_closed = True
@@ -286,12 +297,12 @@ class ServerConnection(SharedBufferProtocol):
             return data
         method, data = method_match[1], self._partial_method
         self._partial_method = b""
-        # The parser skips repeated blanks. A line that is not complete yet is read by the parser alone.
+        # The parser skips repeated blanks. A line that is not complete yet is checked when its head is complete.
         line_end = data.find(b"\n")
         if data.startswith(b" ", method_match.end()) or (line_end > 0 and data.count(b" ", 0, line_end) > 2):
             self._refuse(MALFORMED)
             return b""
-        self._head = _RequestHead()
+        self._head = _RequestHead(is_unchecked=line_end < 0)
         if method not in request_rules.METHODS:
             self._head.method = method
             data = b"GET" + data[len(method) :]
@@ -299,8 +310,8 @@ class ServerConnection(SharedBufferProtocol):
 
     def on_message_begin(self) -> None:
         """See httptools."""
-        if self._head is None:
-            self._head = _RequestHead()
+        if self._head is None:  # the request follows another one in the same bytes
+            self._head = _RequestHead(is_unchecked=True, raw=bytearray(self._parsed_bytes))
 
     def on_url(self, url: bytes) -> None:
         """See httptools."""
@@ -330,6 +341,10 @@ class ServerConnection(SharedBufferProtocol):
         version = self._parser.get_http_version()
         method = head.method or self._parser.get_method()
         refusal = request_rules.check_head(method, version, head.headers)
+        if head.is_unchecked and b"%b %b HTTP/" % (self._parser.get_method(), bytes(head.target)) not in bytes(
+            head.raw
+        ):
+            refusal = refusal or MALFORMED
         if refusal is not None:
             raise _RefusedError(refusal)
         target = request_rules.read_target(method, bytes(head.target))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.extensions.jsonpath import find, valid
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 TREE: JsonObject = {
     "spec": {"n": 3, "on": True, "a.b": "dotted", "list": [10, 20, 30, 40]},
@@ -79,3 +80,21 @@ def test_what_is_no_path_is_not_taken_for_one(path: str) -> None:
 def test_no_path_is_too_odd(path: str) -> None:
     """Whatever a path is, looking for it ends, and finds nothing that is not there."""
     assert isinstance(find(TREE, path), list)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["..*..*", "..*..*..*..*..*", "..a..a..a..a", "[*][*][*][*]..*", "..*['a','a','a','a']..*", "..a[?(@..*..*..a)]",
+     "..*[?(@..*)]"],
+)  # fmt: skip
+def test_an_evaluation_visits_a_bounded_number_of_values(path: str) -> None:
+    """However often the path multiplies, and however deep the object is; an honest path still has its values."""
+    deep: JsonValue = []
+    for _ in range(2000):
+        deep = {"a": [deep, 1]}
+    wide: JsonValue = [[[[{"a": n} for n in range(20)] for _ in range(20)] for _ in range(20)] for _ in range(20)]
+    for tree in (deep, wide):
+        begin = time.process_time()
+        find(tree, path)
+        assert time.process_time() - begin < 1
+    assert len(find({"a": [{"b": n} for n in range(5000)]}, ".a[*].b")) == 5000

@@ -161,6 +161,43 @@ async def test_heads_that_are_refused(said: bytes, answer: bytes) -> None:
         assert await talk(server, said) == answer
 
 
+_TWO_BLANKS = [
+    b"GET /a  HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET  /a HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"BREW /a  HTTP/1.1\r\nHost: a\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("request_bytes", _TWO_BLANKS)
+@pytest.mark.parametrize("before", [b"", b"GET /first HTTP/1.1\r\nHost: a\r\n\r\n"], ids=["alone", "pipelined"])
+async def test_repeated_blanks_are_refused_wherever_the_bytes_are_cut(request_bytes: bytes, before: bytes) -> None:
+    """Also behind another request, and byte by byte; a valid request is served in the same pieces."""
+    valid = before + b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    raw = before + request_bytes
+
+    async def pieces(server: WebServer, *parts: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in parts:
+            writer.write(part)
+            for _ in range(4):
+                await asyncio.sleep(0)
+        try:
+            return await asyncio.wait_for(reader.read(), 5)
+        finally:
+            writer.close()
+
+    async with serving() as server:
+        for cut in range(1, len(raw)):
+            response = await pieces(server, raw[:cut], raw[cut:])
+            assert response.endswith(BAD), (cut, response)
+            assert response.count(b"HTTP/1.1 200") == bool(before), (cut, response)
+        for cut in range(1, len(valid)):
+            response = await pieces(server, valid[:cut], valid[cut:])
+            assert response.endswith(b"GET /a?"), (cut, response)
+        assert (await pieces(server, *(raw[at : at + 1] for at in range(len(raw))))).endswith(BAD)
+
+
 @pytest.mark.parametrize(
     ("said", "status", "body"),
     [

@@ -20,12 +20,15 @@ from opsdk.apiserver.storage.etcd.options import EtcdOptions, target_of
 from opsdk.apiserver.storage.etcd.stream import GrpcStream
 from opsdk.errors import ConfigError
 from opsdk.extras import RequiredExtra
+from opsdk.limits import LIMITS, MIB
 
 with RequiredExtra("etcd", "the storage on etcd"):
     import grpc.aio
+    from google.protobuf.message import DecodeError
 
 log = logging.getLogger(__name__)
 
+_INT32_MAX = 2**31 - 1
 _BACKOFF = Backoff(base=0.05, factor=2, cap=1.0, jitter=0.5)
 _MEMBER_FAILED = frozenset({EtcdFailure.UNREACHABLE, EtcdFailure.NOT_DONE, EtcdFailure.UNKNOWN})
 """Failures after which another member is tried."""
@@ -93,7 +96,7 @@ class EtcdClient(Closing):
                 if error.failure is EtcdFailure.TOKEN and not renewed:
                     renewed = True
                     continue
-                lost = error.failure is EtcdFailure.UNKNOWN and repeat is not Repeat.READ
+                lost = error.failure in (EtcdFailure.UNKNOWN, EtcdFailure.INVALID) and repeat is not Repeat.READ
                 uncertain = uncertain or lost
                 delay = backoff.next(self._clock.now())
                 late = self._clock.now() + delay >= deadline
@@ -108,10 +111,8 @@ class EtcdClient(Closing):
         try:
             metadata = [] if rpc is Rpc.AUTHENTICATE else await self._metadata(deadline)
             path, request, response = rpc.value
-            method = self._channel(endpoint).unary_unary(
-                path, request_serializer=request.SerializeToString, response_deserializer=response.FromString
-            )
-            return await method(message, timeout=seconds, metadata=metadata)
+            method = self._channel(endpoint).unary_unary(path, request_serializer=request.SerializeToString)
+            return _decode(response, await method(message, timeout=seconds, metadata=metadata), endpoint)
         except grpc.aio.AioRpcError as error:
             raise self._failed(endpoint, error) from error
 
@@ -150,28 +151,26 @@ class EtcdClient(Closing):
         # A member without a leader ends the watch then, instead of staying silent.
         metadata = [("hasleader", "true"), *await self._metadata(deadline)]
         path, message, response = Rpc.WATCH.value
-        method = self._channel(endpoint).stream_stream(
-            path, request_serializer=message.SerializeToString, response_deserializer=response.FromString
-        )
+        method = self._channel(endpoint).stream_stream(path, request_serializer=message.SerializeToString)
         streams = self._streams.setdefault(endpoint, set())
         async with GrpcStream(method, metadata, clock=self._clock) as stream:
             streams.add(stream)
-            responses = self._responses(endpoint, stream, message(create_request=request))
+            responses = self._responses(endpoint, stream, message(create_request=request), response)
             try:
                 async with aclosing(responses):
                     yield responses
             finally:
                 streams.discard(stream)
 
-    async def _responses(self, endpoint: str, stream: GrpcStream, create: Any) -> AsyncGenerator[Any, None]:
+    async def _responses(self, endpoint: str, stream: GrpcStream, create: Any, kind: Any) -> AsyncGenerator[Any, None]:
         call = stream.call
         try:
             async with timeout(self._clock, self._options.request_timeout):
                 await call.write(create)
-                response = await call.read()
-            while response is not grpc.aio.EOF:
-                yield response
-                response = await call.read()
+                raw = await call.read()
+            while raw is not grpc.aio.EOF:
+                yield _decode(kind, raw, endpoint)
+                raw = await call.read()
         except ClockTimeoutError as error:
             raise self._lost(endpoint, "the watch did not begin in time") from error
         except grpc.aio.AioRpcError as error:
@@ -206,9 +205,13 @@ class EtcdClient(Closing):
             self._channels[endpoint] = channel
         return channel
 
+    def _most_response_bytes(self) -> int:
+        """Return the size of a page of the largest objects, or 2 GiB, which is gRPC's limit."""
+        return min(self._options.page_limit * LIMITS.body_bytes + MIB, _INT32_MAX)
+
     def _settings(self) -> Sequence[tuple[str, int]]:
         return (
-            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_receive_message_length", self._most_response_bytes()),
             ("grpc.enable_retries", 0),
             ("grpc.keepalive_time_ms", int(self._options.keepalive_time * 1000)),
             ("grpc.keepalive_timeout_ms", int(self._options.keepalive_timeout * 1000)),
@@ -226,6 +229,14 @@ class EtcdClient(Closing):
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             await channel.close()
+
+
+def _decode(kind: Any, raw: bytes, endpoint: str) -> Any:
+    """Decode a response. grpcio would return None for one that is malformed. Raises `EtcdError`."""
+    try:
+        return kind.FromString(raw)
+    except DecodeError as error:
+        raise EtcdError(EtcdFailure.INVALID, f"{endpoint}: malformed {kind.DESCRIPTOR.name}: {error}") from error
 
 
 def _credentials(options: EtcdOptions) -> Any:

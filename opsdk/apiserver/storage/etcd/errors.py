@@ -26,6 +26,8 @@ class EtcdFailure(enum.Enum):
     """The member rejected it before any effect, e.g. without a leader: another member may respond."""
     UNKNOWN = "unknown"
     """The request may have taken effect: the response was lost or late."""
+    INVALID = "invalid"
+    """The response is malformed or too large. The request may have taken effect; it is not repeated."""
     COMPACTED = "compacted"
     """The revision is compacted."""
     FUTURE = "future"
@@ -53,6 +55,7 @@ class EtcdError(Exception):
 
 
 _TEXTS = (
+    ("Received message larger than max", EtcdFailure.INVALID),
     ("required revision has been compacted", EtcdFailure.COMPACTED),
     ("required revision is a future revision", EtcdFailure.FUTURE),
     ("database space exceeded", EtcdFailure.FULL),
