@@ -326,6 +326,8 @@ class OwnWrites:
             }
         if self.unknown_list is not None and self.unknown_list.since.bookmarks <= oldest:
             self.unknown_list = None
+        if self._own_changes:
+            self._own_changes = {k: own for k, own in self._own_changes.items() if own.since.bookmarks > oldest}
         for key, pending in list(self._pending.items()):
             # The watch has not reached the write in all that time: ask the server whether it still has it.
             if pending.since.bookmarks <= oldest and not pending.after_rollback:

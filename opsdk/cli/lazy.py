@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from opsdk.extras import RequiredExtra
 
 # What Rich takes for a style tag, such as the list of extras in ``opsdk[cli]``: rich.markup.RE_TAGS.
-_MARKUP_TAG = re.compile(r"(\\*)(\[[a-z#/@][^\[]*?\])")
+_MARKUP_TAG = re.compile(r"(?<!\\)(\\*)(\[[a-z#/@][^\[\]]*\])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

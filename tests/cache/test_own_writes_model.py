@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from clientkit import served
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from model_server import NAMESPACE, Fault, ModelServer, serial_of
 
@@ -279,6 +279,13 @@ def run(steps: list[tuple[Any, ...]], *, watch_list: bool, watch_delay: float) -
         runner.run(play(steps, watch_list=watch_list, watch_delay=watch_delay))
 
 
+_LOST_CREATE = ("client", "create", "c", Fault.LOST_RESPONSE, True, None)
+_LIST = ("client", "list", "a", Fault.NONE, False, None)
+_GENERATE = ("client", "generate", "a", Fault.NONE, False, None)
+
+
+@example([("restore", 1), _LOST_CREATE, _LIST], False, 0.0)
+@example([_GENERATE, ("server", "put", "a"), ("compact",), ("sleep", 0.015), ("restore", 1)], False, 0.0)
 @given(st.lists(_STEPS, max_size=25), st.booleans(), st.sampled_from(_DELAYS))
 def test_reads_obey_the_laws_under_every_schedule(
     steps: list[tuple[Any, ...]], watch_list: bool, watch_delay: float

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from opsdk.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def chain_validity(leaf: bytes, intermediates: tuple[bytes, ...], authorities: b
 
     Of several chains it is the one that ends last. Certificates between need the right to sign certificates.
     """
-    from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
+    with RequiredExtra("apiserver", "a client certificate"):
+        from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
 
     if not authorities.strip():
         return None
@@ -97,7 +99,8 @@ class _ChainSearch:
         return max((_joint(own, chain) for chain in chains), key=lambda chain: chain.end, default=None)
 
     def _signed_by(self, certificate: x509.Certificate, issuer: x509.Certificate, depth: int) -> bool:
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - as above
+        with RequiredExtra("apiserver", "a client certificate"):
+            from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - as above
 
         if certificate.issuer != issuer.subject or not _may_sign(issuer, depth):
             return False
@@ -113,7 +116,8 @@ class _ChainSearch:
 
 def _may_sign(issuer: x509.Certificate, depth: int) -> bool:
     """Whether a certificate is that of a CA which may have `depth` intermediates below it."""
-    from cryptography import x509  # noqa: PLC0415 - as above
+    with RequiredExtra("apiserver", "a client certificate"):
+        from cryptography import x509  # noqa: PLC0415 - as above
 
     try:
         constraints = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value
