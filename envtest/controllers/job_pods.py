@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from envtest.controllers.objects import condition_in, conditions_of, deleting, parse_time, phase_of
+from opsdk.apimachinery.integers import parse_int
 from opsdk.structured_merge.value import JsonObject
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -58,7 +59,8 @@ def index_of(pod: JsonObject) -> int:
 
 def _number(pod: JsonObject, key: str, default: int) -> int:
     text = str((pod["metadata"].get("annotations") or {}).get(key, ""))
-    return int(text) if text.isdigit() else default
+    number = parse_int(text)
+    return default if number is None or number < 0 else number
 
 
 def failures_of_index(pod: JsonObject) -> int:
@@ -124,8 +126,9 @@ def parse_intervals(text: str, below: int) -> set[int]:
     indexes: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            indexes.update(range(int(first), min(int(last or first), below - 1) + 1))
+        begin, end = parse_int(first), parse_int(last or first)
+        if begin is not None and end is not None and begin >= 0:
+            indexes.update(range(begin, min(end, below - 1) + 1))
     return indexes
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from envtest.controllers.job_pods import restarts
 from envtest.controllers.objects import age_order, condition_in, conditions_of, is_ready, phase_of
+from opsdk.apimachinery.integers import parse_int
 from opsdk.structured_merge.value import JsonObject
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -42,4 +43,4 @@ def _ready_since(pod: JsonObject) -> str:
 def deletion_cost(pod: JsonObject) -> int:
     """Return the pod deletion cost annotation; 0 if it is missing or invalid."""
     text = str((pod["metadata"].get("annotations") or {}).get(COST, "0"))
-    return int(text) if text.lstrip("+-").isdigit() else 0
+    return parse_int(text) or 0

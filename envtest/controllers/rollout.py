@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from envtest.controllers.objects import age_order, replicas_of, status_of
+from opsdk.apimachinery.integers import parse_int
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
@@ -111,7 +112,7 @@ def annotations_for(deployment: JsonObject, revision: int) -> JsonObject:
 def annotation_number(obj: JsonObject, annotation: str) -> int:
     """Return the number in an annotation; 0 if it is missing."""
     text = (obj["metadata"].get("annotations") or {}).get(annotation, "")
-    return int(text) if text.isdigit() else 0
+    return max(parse_int(text) or 0, 0)
 
 
 def next_revision(new: JsonObject | None, old: Sequence[JsonObject]) -> int:
@@ -150,10 +151,10 @@ def scaled_value(value: int | str, total: int, *, up: bool) -> int:
     >>> scaled_value("25%", 3, up=True), scaled_value("25%", 3, up=False), scaled_value(2, 3, up=True)
     (1, 0, 2)
     """
-    if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():
-        share = int(value[:-1]) * total / 100
+    if isinstance(value, str) and value.endswith("%"):
+        share = max(parse_int(value[:-1]) or 0, 0) * total / 100
         return math.ceil(share) if up else math.floor(share)
-    return int(value)
+    return parse_int(value) or 0 if isinstance(value, str) else value
 
 
 def total_replicas(sets: Iterable[JsonObject]) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from envtest.admission.pod_resources import ZERO, Amounts, add, of_pod, read, with_overhead
 from envtest.controllers.objects import condition_in, conditions_of, deleting, phase_of, with_condition
 from envtest.groups.common.label_selectors import selects
+from opsdk.apimachinery.integers import parse_int
 from opsdk.structured_merge.value import JsonObject
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -77,10 +78,10 @@ def _fits(expression: JsonObject, labels: JsonObject) -> bool:
     operator, value = expression.get("operator"), labels.get(expression.get("key", ""))
     if operator not in ("Gt", "Lt"):
         return selects({"matchExpressions": [expression]}, labels)
-    bound = next(iter(expression.get("values") or ("",)))
-    if value is None or not value.lstrip("-").isdigit() or not bound.lstrip("-").isdigit():
+    number, bound = parse_int(value or ""), parse_int(next(iter(expression.get("values") or ("",))))
+    if number is None or bound is None:
         return False
-    return int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)
+    return number > bound if operator == "Gt" else number < bound
 
 
 # ------------------------------------------------------------------ resource requests

@@ -35,6 +35,7 @@ from envtest.controllers.writes import (
     UpdateWrite,
     Write,
 )
+from opsdk.apimachinery.integers import parse_int
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
@@ -104,7 +105,8 @@ class StatefulSetView:
 def ordinal_of(pod: JsonObject) -> int:
     """Return the ordinal in the pod's name, or -1."""
     _, _, number = pod["metadata"]["name"].rpartition("-")
-    return int(number) if number.isdigit() else -1
+    ordinal = parse_int(number)
+    return -1 if ordinal is None else ordinal
 
 
 def revision_of(pod: JsonObject) -> str:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from opsdk.apimachinery.integers import parse_int
 from opsdk.apiserver.aggregator.api_services import RemoteService
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call
@@ -93,8 +94,7 @@ class AggregatorProxy:
 
         An application in this process gets the whole body at once, so that it is limited as an object is.
         """
-        declared = request.header("content-length")
-        length = int(declared) if declared.isdigit() else 0
+        length = parse_int(request.header("content-length")) or 0
         is_short = "transfer-encoding" not in request.headers and length <= _SHORT_BODY
         if is_short or self._lines.inside(endpoint.authority):
             body = await request.body(LIMITS.body_bytes)

@@ -9,6 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
+from opsdk.apimachinery.integers import parse_int
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 
 MAX_HOPS = 10
@@ -101,6 +102,5 @@ def retry_delay(status: int, retry_after: str, attempts: int) -> int | None:
     (2, None, None, None)
     """
     asks = status == 429 or status >= 500
-    if not asks or attempts >= MAX_RETRIES or not retry_after.removeprefix("-").isdecimal():
-        return None
-    return max(int(retry_after), 0)
+    seconds = parse_int(retry_after)
+    return None if not asks or attempts >= MAX_RETRIES or seconds is None else max(seconds, 0)

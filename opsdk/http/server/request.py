@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Final
 
+from opsdk.apimachinery.integers import parse_int
 from opsdk.errors import BadRequestError, TooLargeError
 from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, PEER_INTERMEDIATES, UPGRADE, Receive, Scope
 from opsdk.http.server.request_rules import query_pairs
@@ -159,8 +160,7 @@ class HttpRequest:
         """
         if self._body is not None:
             return self._body
-        declared = self.header("content-length")
-        if declared.isdigit() and int(declared) > limit:
+        if (parse_int(self.header("content-length")) or 0) > limit:
             raise TooLargeError(f"Request entity too large: limit is {limit}")
         parts: list[bytes] = []
         size = 0

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 
 import msgspec
 
+from opsdk.apimachinery.integers import parse_int
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UsageError
@@ -162,6 +163,7 @@ class UserWatches:
 
 
 def _revision(frame: SubscribeFrame) -> int:
-    if not frame.resource_version.isdecimal():
-        raise query_error("resourceVersion", 0, f"{frame.resource_version!r} is not a resource version")
-    return int(frame.resource_version)
+    revision = parse_int(frame.resource_version)
+    if revision is None or revision < 0:
+        raise query_error("resourceVersion", 0, f"{frame.resource_version[:40]!r} is not a resource version")
+    return revision

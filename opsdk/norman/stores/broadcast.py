@@ -14,6 +14,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from opsdk.aio.randomness import loop_random
+from opsdk.apimachinery.integers import parse_int
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ResourceEvent, ResourceEvents
 
@@ -83,11 +84,12 @@ class Broadcaster:
                 self._on_idle()
 
     def _events_after(self, since: str) -> list[ResourceEvent]:
-        name, _, number = since.rpartition("-")
+        name, _, text = since.rpartition("-")
+        number = parse_int(text)
         oldest = self._number - len(self._log)
-        if name != self._name or not number.isdecimal() or not oldest <= int(number) <= self._number:
+        if name != self._name or number is None or not oldest <= number <= self._number:
             raise ErrorCode.GONE.error("the revision is too old: list again")
-        return list(self._log)[int(number) - oldest :]
+        return list(self._log)[number - oldest :]
 
 
 class _Subscription:

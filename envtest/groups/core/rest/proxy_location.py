@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from opsdk.apimachinery.integers import parse_int
 from opsdk.apiserver import api_errors
 from opsdk.errors import ServiceUnavailableError
 from opsdk.structured_merge.value import JsonObject
@@ -86,12 +87,13 @@ def service_location(target: ProxyTarget, service: JsonObject, endpoints: JsonOb
 
 def _port_name(target: ProxyTarget, service: JsonObject) -> str:
     """Return the port name: the service's name for a port number."""
-    if not target.port.removeprefix("-").isdecimal():
+    number = parse_int(target.port)
+    if number is None:
         return target.port
     for port in (service.get("spec") or {}).get("ports") or ():
-        if port.get("port") == int(target.port):
+        if port.get("port") == number:
             return str(port.get("name", ""))
-    text = f"no service port {int(target.port)} found for service {api_errors.quoted(target.name)}"
+    text = f"no service port {number} found for service {api_errors.quoted(target.name)}"
     raise ServiceUnavailableError(text)
 
 
