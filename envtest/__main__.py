@@ -13,23 +13,18 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from opsdk.loading import collector_paused, on_first_use
-
-with collector_paused():
-    from envtest.environment import Environment
-    from envtest.external.fake_binaries.assets import write_assets
-    from envtest.external.fake_binaries.program import run
-    from envtest.plane.compaction import INTERVAL
-    from envtest.plane.kubeconfig import write_private
-    from opsdk.aio.tasks import TaskOwner
-    from opsdk.apiserver.auth.authentication import read_token_file
-    from opsdk.apiserver.auth.authorization import AllowAuthenticated
-    from opsdk.apiserver.endpoints.request_deadline import read_duration
-    from opsdk.errors import ConfigError
-
-with on_first_use:
-    from opsdk.testing.simulation import link as links
-    from opsdk.testing.simulation import plan_file
+from envtest.environment import Environment
+from envtest.external.fake_binaries.assets import write_assets
+from envtest.external.fake_binaries.program import run
+from envtest.plane.compaction import INTERVAL
+from envtest.plane.kubeconfig import write_private
+from opsdk.aio.tasks import TaskOwner
+from opsdk.apiserver.auth.authentication import read_token_file
+from opsdk.apiserver.auth.authorization import AllowAuthenticated
+from opsdk.apiserver.endpoints.request_deadline import read_duration
+from opsdk.errors import ConfigError
+from opsdk.testing.simulation.link import Link
+from opsdk.testing.simulation.plan_file import play, read_plan
 
 # Seconds between checks of the parent process.
 _PARENT_POLL = 0.5
@@ -83,14 +78,14 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
         disable_admission_plugins=options.disable_admission_plugins,
         compaction_interval=options.etcd_compaction_interval,
     )
-    steps = plan_file.read_plan(options.faults, options.seed) if options.faults else ()
+    steps = read_plan(options.faults, options.seed) if options.faults else ()
     env = await stack.enter_async_context(environment)
     gc.freeze()
-    link = links.Link(env.server.app, seed=options.seed, max_latency=0.0, hot_requests=0) if options.faults else None
+    link = Link(env.server.app, seed=options.seed, max_latency=0.0, hot_requests=0) if options.faults else None
     web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls, app=link)
     if link is not None:
         tasks = await stack.enter_async_context(TaskOwner("faults"))
-        tasks.start(plan_file.play(link, steps), name="play")
+        tasks.start(play(link, steps), name="play")
     if options.exit_with_parent:
         tasks = await stack.enter_async_context(TaskOwner("parent"))
         tasks.start(_stop_with_parent(os.getppid()), name="watch")

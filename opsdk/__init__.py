@@ -6,8 +6,6 @@ other module. Type checkers read ``__init__.pyi``, which imports the same names.
 
 from importlib import import_module
 
-from opsdk.loading import collector_paused
-
 _HOMES = {
     "opsdk.apimachinery.crd": ("PrinterColumn", "crd_for"),
     "opsdk.apimachinery.gvk": ("GroupVersion", "GroupVersionKind", "GroupVersionResource", "ObjectKey"),
@@ -132,8 +130,7 @@ def __getattr__(name: str) -> object:
     """Import a public name from the module that defines it."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'opsdk' has no attribute {name!r}")
-    with collector_paused():
-        value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
     return value
 
 

@@ -6,14 +6,10 @@ tenth of its import. A struct has the same methods from C.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache
 
 import msgspec
-
-from opsdk.loading import on_first_use
-
-with on_first_use:
-    import dataclasses
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import import_module
 
 from benchmarks.clients.loop import Follower
 from benchmarks.clients.peer import run_requests
@@ -32,32 +31,13 @@ from opsdk import (
     load_config,
 )
 from opsdk.aio.garbage import tune_garbage_collector
+from opsdk.api.core.v1 import ConfigMap, Pod
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.kinds import kind_of
-from opsdk.loading import on_first_use
 from opsdk.patch import merge_patch
 from opsdk.predicates import generation_changed
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
-
-# Only some workloads need these kinds; an operator imports what it reconciles.
-with on_first_use:
-    from opsdk.api.core import v1 as core_v1
-
-
-_IMPORTED_ON_FIRST_USE = (
-    "opsdk.aio.watchdog",
-    "opsdk.builder.controller_builder",
-    "opsdk.client.decorators.field_owner",
-    "opsdk.controller.controller",
-    "opsdk.controller.status",
-    "opsdk.manager.debug",
-    "opsdk.manager.manager",
-    "opsdk.manager.process",
-    "opsdk.rest.discovery_mapper",
-    "opsdk.telemetry.prometheus",
-    "yaml",
-)
 
 
 class WidgetSpec(Model):
@@ -101,12 +81,6 @@ def operator_of(options: Options) -> Operator:
     return Operator("bench", OperatorOptions(cluster=cluster_options(options), controller=controller))
 
 
-def finish_imports() -> None:
-    """Import what an operator imports on first use. Other clients import all modules before they measure."""
-    for name in _IMPORTED_ON_FIRST_USE:
-        dir(import_module(name))  # an attribute runs a module that is imported on first use
-
-
 def stop_operator() -> None:
     """End `Operator.run` as a cluster does."""
     os.kill(os.getpid(), signal.SIGTERM)
@@ -131,7 +105,6 @@ def reconcile_workload(options: Options) -> None:
             send_sample(sample, options)
             stop_operator()
 
-    finish_imports()
     meter = Meter()
     operator.run(kubeconfig=options["kubeconfig"], log_level=logging.WARNING)
 
@@ -189,32 +162,32 @@ async def running_cluster(options: Options) -> AsyncIterator[Cluster]:
             await asyncio.gather(running, return_exceptions=True)
 
 
-def node_of(pod: core_v1.Pod) -> list[str]:
+def node_of(pod: Pod) -> list[str]:
     """Return the value of the index."""
     return [pod.spec.node_name or ""]
 
 
 async def sync_workload(options: Options) -> Sample:
     """Fill the cache with `count` objects, Pods with an index."""
-    kinds: dict[str, type[core_v1.ConfigMap | core_v1.Pod | Widget]]
-    kinds = {"configmaps": core_v1.ConfigMap, "pods": core_v1.Pod, "widgets": Widget}
+    kinds: dict[str, type[ConfigMap | Pod | Widget]]
+    kinds = {"configmaps": ConfigMap, "pods": Pod, "widgets": Widget}
     kind = kinds[options["kind"]]
     tune_garbage_collector()  # as Operator.run, when all modules are loaded
     meter = Meter()
     beat = Heartbeat(enabled=options.get("heartbeat", False))
     beat.start()
     async with running_cluster(options) as cluster:
-        if kind is core_v1.Pod:
-            cluster.cache.index_field(core_v1.Pod, "spec.nodeName", node_of)
+        if kind is Pod:
+            cluster.cache.index_field(Pod, "spec.nodeName", node_of)
         cached = await cluster.cache.informer_for(kind)
         await cached.wait_synced()
         beat.stop()
         sample = meter.stop(sum(len(informer.store) for informer in cached.informers.values()))
         sample.values.update(beat.figures())
-        if kind is core_v1.Pod:
+        if kind is Pod:
             sample.values["indexed"] = 0
             for number in range(200):
-                pods = await cluster.client.list(core_v1.Pod, field_selector={"spec.nodeName": f"node-{number}"})
+                pods = await cluster.client.list(Pod, field_selector={"spec.nodeName": f"node-{number}"})
                 sample.values["indexed"] += len(list(pods))
     return sample
 
@@ -224,31 +197,31 @@ async def reads_workload(options: Options) -> Sample:
     gets, lists = options["gets"], options["lists"]
     tune_garbage_collector()
     async with running_cluster(options) as cluster:
-        cluster.cache.index_field(core_v1.ConfigMap, "value", lambda item: [str(int(item.data["value"]) % 100)])
-        await (await cluster.cache.informer_for(core_v1.ConfigMap)).wait_synced()
+        cluster.cache.index_field(ConfigMap, "value", lambda item: [str(int(item.data["value"]) % 100)])
+        await (await cluster.cache.informer_for(ConfigMap)).wait_synced()
         client, namespace = cluster.client, options["namespace"]
         names = [name_of(number * 7919 % options["count"]) for number in range(gets)]
         meter = Meter()
         for name in names:
-            await client.get(core_v1.ConfigMap, name, namespace=namespace)
+            await client.get(ConfigMap, name, namespace=namespace)
         sample = meter.stop(gets)
         meter = Meter()
         for number in range(lists):
-            selected = await client.list(core_v1.ConfigMap, label_selector={"app": f"app-{number % 100}"})
+            selected = await client.list(ConfigMap, label_selector={"app": f"app-{number % 100}"})
             assert len(list(selected)) == options["count"] // 100, "list by label"
         sample.values["by_label"] = meter.stop(lists).wall / lists
         meter = Meter()
         for number in range(lists):
-            selected = await client.list(core_v1.ConfigMap, field_selector={"value": str(number % 100)})
+            selected = await client.list(ConfigMap, field_selector={"value": str(number % 100)})
             assert len(list(selected)) == options["count"] // 100, "list by index"
         sample.values["by_index"] = meter.stop(lists).wall / lists
         meter = Meter()
-        assert len(list(await client.list(core_v1.ConfigMap))) == options["count"], "list of all"
+        assert len(list(await client.list(ConfigMap))) == options["count"], "list of all"
         sample.values["all"] = meter.stop(1).wall
     data = json.dumps(pod(namespace, 0)).encode()
     meter = Meter()
     for _ in range(lists * 10):
-        decode(data, kind_of(core_v1.Pod))
+        decode(data, kind_of(Pod))
     sample.values["decode_pod"] = meter.stop(1).cpu / (lists * 10)
     return sample
 
@@ -274,15 +247,15 @@ class OpsdkRequests:
         tree = config_map(self._namespace, number)
         meta = tree["metadata"]
         metadata = ObjectMeta(name=meta["name"], namespace=meta["namespace"], labels=meta["labels"])
-        await self._client.create(core_v1.ConfigMap(metadata=metadata, data=tree["data"]))
+        await self._client.create(ConfigMap(metadata=metadata, data=tree["data"]))
 
     async def get(self, name: str) -> None:
         """Read a ConfigMap."""
-        await self._client.get(core_v1.ConfigMap, name, namespace=self._namespace)
+        await self._client.get(ConfigMap, name, namespace=self._namespace)
 
     async def patch(self, name: str, value: str) -> None:
         """Merge-patch a ConfigMap."""
-        obj = core_v1.ConfigMap(metadata=ObjectMeta(name=name, namespace=self._namespace))
+        obj = ConfigMap(metadata=ObjectMeta(name=name, namespace=self._namespace))
         await self._client.patch(obj, merge_patch({"data": {"value": value}}))
 
 
@@ -291,10 +264,10 @@ async def requests_workload(options: Options) -> Sample:
     return await run_requests(OpsdkRequests(options), options)
 
 
-def children_of(widget: Widget) -> list[core_v1.ConfigMap]:
+def children_of(widget: Widget) -> list[ConfigMap]:
     """Return the five desired children."""
     data = {"value": str(widget.spec.value), "text": "x" * 200}
-    return [core_v1.ConfigMap(metadata=ObjectMeta(name=f"{widget.metadata.name}-{n}"), data=data) for n in range(5)]
+    return [ConfigMap(metadata=ObjectMeta(name=f"{widget.metadata.name}-{n}"), data=data) for n in range(5)]
 
 
 def noop_workload(options: Options) -> None:
@@ -304,10 +277,10 @@ def noop_workload(options: Options) -> None:
     meter: Meter | None = None
     runs = before = 0
 
-    @operator.reconciler(Widget, owns=[core_v1.ConfigMap])
+    @operator.reconciler(Widget, owns=[ConfigMap])
     async def reconcile(widget: Widget, ctx: Context) -> Result:
         nonlocal meter, runs, before
-        await ctx.apply_all(children_of(widget), prune=[core_v1.ConfigMap])
+        await ctx.apply_all(children_of(widget), prune=[ConfigMap])
         runs += 1
         if runs == options["warm_up"]:
             meter, before = Meter(), requests.count

@@ -9,12 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from opsdk.apiserver import api_errors
+from opsdk.apiserver.structural.rule import follow_field_path
 from opsdk.errors import Cause, UsageError
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-with on_first_use:
-    from opsdk.apiserver.structural import rule as structural_rule
 
 MAX_SELECTABLE: Final = 8
 """Maximum selectable fields of one version."""
@@ -109,4 +106,4 @@ def _target(schema: Mapping[str, JsonValue], path: str) -> Mapping[str, JsonValu
     """Return the schema at a path."""
     if "[" in path:
         raise UsageError("array notation is not allowed")
-    return structural_rule.follow_field_path(path, schema)[1]
+    return follow_field_path(path, schema)[1]

@@ -34,16 +34,13 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
-from opsdk.loading import on_first_use
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
 from opsdk.predicates import PredicateFunc, all_of, any_of, begins_deletion
+from opsdk.rbac.declared import ControllerKinds
+from opsdk.rbac.rules import RbacRule
 from opsdk.sources import EventSource, KindSource, SyncPolicy
 from opsdk.telemetry.records import TelemetryHook
-
-with on_first_use:
-    from opsdk.rbac import declared as rbac_declared
-    from opsdk.rbac import rules as rbac_rules
 
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U", bound=AnyObject)
@@ -95,7 +92,7 @@ class ControllerBuilder(Generic[T]):
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
-        self._rules: tuple[rbac_rules.RbacRule, ...] = ()
+        self._rules: tuple[RbacRule, ...] = ()
         self._reconciler: ReconcilerDeclaration | None = None
         self.controller: Controller | None = None
         """The controller that `build` or `complete` created; None before."""
@@ -171,7 +168,7 @@ class ControllerBuilder(Generic[T]):
         self._finalizers[name] = function
         return self
 
-    def rbac(self, *rules: rbac_rules.RbacRule) -> Self:
+    def rbac(self, *rules: RbacRule) -> Self:
         """Declare permissions besides those that the declaration implies, see `opsdk.rbac.declared`."""
         with located(self.place):
             check_rules(rules, "rbac")
@@ -206,10 +203,10 @@ class ControllerBuilder(Generic[T]):
         kind = self._kind.name if self._kind is not None else "no kind"
         return f"<ControllerBuilder {self._name or kind}{f', {self.place}' if self.place else ''}>"
 
-    def declared_kinds(self) -> rbac_declared.ControllerKinds:
+    def declared_kinds(self) -> ControllerKinds:
         """Return the kinds and rules that the controller's RBAC derives from. Omits sources of other clusters."""
         sources = [s for s in self._sources if isinstance(s, KindSource) and s.cache is self._cache]
-        return rbac_declared.ControllerKinds(
+        return ControllerKinds(
             kind=self._kind,
             owns=tuple(kind_of(owned.kind) for owned in self._owns),
             watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),

@@ -13,53 +13,54 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, SingleLoopClock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
+from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
+from opsdk.builder.arguments import OwnsSpec, caller_place, check_rules, located
+from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.builder.election import ElectionFactory, can_use_thread
+from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
+from opsdk.builder.rbac import operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
+from opsdk.cache.metrics import InformerCollector
+from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.controller import Controller
+from opsdk.controller.journal import Journal
+from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheError, OpsdkError, UsageError
-from opsdk.loading import on_first_use
+from opsdk.handlers import is_async
+from opsdk.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.leader_election.leader_elector import default_identity
+from opsdk.manager.deferred import DeferredRunnable
+from opsdk.manager.manager import Manager, Phase
+from opsdk.manager.process import ExitGuard, run_program
+from opsdk.manager.signals import stop_on_signals
 from opsdk.rbac.check import RbacCheck
+from opsdk.rbac.declared import ControllerKinds
+from opsdk.rbac.permissions import RuleSet
+from opsdk.rbac.review import PermissionReviewer, RuleCheck
+from opsdk.rbac.rules import RbacRule
+from opsdk.recorder.recorder import EventRecorder
+from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
-
-with on_first_use:
-    from opsdk import handlers
-    from opsdk.aio import watchdog as stall_watchdog
-    from opsdk.builder import arguments, manifests
-    from opsdk.builder import controller_builder as builders
-    from opsdk.builder import election as operator_election
-    from opsdk.builder import rbac as operator_rbac
-    from opsdk.cache import metrics as informer_metrics
-    from opsdk.client import client as clients
-    from opsdk.cluster import cluster as clusters
-    from opsdk.controller import controller as controllers
-    from opsdk.controller import journal as journals
-    from opsdk.controller import journal_format
-    from opsdk.leader_election import leader_election_record, leader_elector
-    from opsdk.manager import deferred, process, signals
-    from opsdk.manager import manager as managers
-    from opsdk.rbac import declared as rbac_declared
-    from opsdk.rbac import permissions as rbac_permissions
-    from opsdk.rbac import review as rbac_review
-    from opsdk.rbac import rules as rbac_rules
-    from opsdk.recorder import recorder as event_recorder
-    from opsdk.rest import config as rest_config
-    from opsdk.telemetry import context as telemetry_context
-    from opsdk.telemetry import prometheus_library as library
-    from opsdk.webhook import builder as webhook_builder
-    from opsdk.webhook import configurations
-    from opsdk.webhook import server as webhook_server
-    from opsdk.webhook.certificates import injection
-    from opsdk.webhook.certificates import options as certificate_options
+from opsdk.webhook.builder import WebhookBuilder
+from opsdk.webhook.certificates.injection import declared_targets
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.configurations import WebhookClientConfig
+from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
 
@@ -98,31 +99,31 @@ class Operator:
         self.name = name
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
-        self._builders: list[Callable[[Operator], builders.ControllerBuilder[Any]]] = []
+        self._builders: list[Callable[[Operator], ControllerBuilder[Any]]] = []
         self._kinds: list[Kind[Any]] = []
-        self._webhooks: list[webhook_builder.WebhookBuilder[Any]] = []
-        self.webhook_server: webhook_server.WebhookServer | None = None
+        self._webhooks: list[WebhookBuilder[Any]] = []
+        self.webhook_server: WebhookServer | None = None
         """Serves the declared webhooks; None before `prepare`, and without webhooks."""
-        self._controller_builders: list[builders.ControllerBuilder[Any]] = []
-        self.journal = journals.Journal(size=self.options.journal_size)
+        self._controller_builders: list[ControllerBuilder[Any]] = []
+        self.journal = Journal(size=self.options.journal_size)
         """The last reconciles: their causes, reads and writes."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
-        self._rules: list[rbac_rules.RbacRule] = []
-        self._implied: list[rbac_rules.RbacRule] = []
-        self._declared: list[Callable[[], rbac_declared.ControllerKinds]] = []
+        self._rules: list[RbacRule] = []
+        self._implied: list[RbacRule] = []
+        self._declared: list[Callable[[], ControllerKinds]] = []
         self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
-        self._cluster: clusters.Cluster | None = None
+        self._cluster: Cluster | None = None
         self._owns_cluster = True
-        self._manager: managers.Manager | None = None
+        self._manager: Manager | None = None
         self._election: Closing | None = None
-        self._watchdog: stall_watchdog.Watchdog | None = None
+        self._watchdog: Watchdog | None = None
 
     @cached_property
-    def registry(self) -> library.CollectorRegistry:
+    def registry(self) -> CollectorRegistry:
         """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
-        return library.CollectorRegistry()
+        return CollectorRegistry()
 
     # -------------------------------------------------------------- declarations
     @overload
@@ -166,11 +167,11 @@ class Operator:
         if declared_kind is not None:
             self._kinds.append(declared_kind)
         self._finalizers.update(options.get("finalizers", {}))
-        owns = tuple(kind_of(o.kind if isinstance(o, arguments.OwnsSpec) else o) for o in options.get("owns", ()))
+        owns = tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
         has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
-            lambda: rbac_declared.ControllerKinds(
+            lambda: ControllerKinds(
                 kind=declared_kind, owns=owns, watches=watches, has_finalizers=has_finalizers, rules=rules
             )
         )
@@ -178,7 +179,7 @@ class Operator:
             declared_kind, lambda target: self._builders.append(partial(_build, declared_kind, options, target))
         )
 
-    def rbac(self, *rules: rbac_rules.RbacRule, implied: bool = False) -> None:
+    def rbac(self, *rules: RbacRule, implied: bool = False) -> None:
         """Declare permissions of setup functions, runnables and webhooks.
 
         Args:
@@ -191,11 +192,11 @@ class Operator:
         >>> print(operator.rules())
         get nodes
         """
-        with arguments.located(arguments.caller_place()):
-            arguments.check_rules(rules, "rbac")
+        with located(caller_place()):
+            check_rules(rules, "rbac")
         (self._implied if implied else self._rules).extend(rules)
 
-    def rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
+    def rules(self, *, namespace: str = "default") -> RuleSet:
         """Return every permission that is declared or implied, see `opsdk.rbac.declared`.
 
         Before `prepare`, controllers of `setup` functions are missing. Rules without namespaces get those of the cache.
@@ -207,12 +208,12 @@ class Operator:
         namespace = self.options.namespace or namespace
         return self._collect_rules(namespace, self._declared_kinds(), [*self._implied, *self._rules])
 
-    def implied_rules(self, *, namespace: str = "default") -> rbac_permissions.RuleSet:
+    def implied_rules(self, *, namespace: str = "default") -> RuleSet:
         """Return the part of `rules` that opsdk declares: for informers, finalizers, election, metrics, webhooks."""
         controllers = [replace(kinds, rules=()) for kinds in self._declared_kinds()]
         return self._collect_rules(self.options.namespace or namespace, controllers, self._implied)
 
-    def _declared_kinds(self) -> list[rbac_declared.ControllerKinds]:
+    def _declared_kinds(self) -> list[ControllerKinds]:
         if self._cluster is not None:
             return [builder.declared_kinds() for builder in self._controller_builders]
         return [kinds() for kinds in self._declared]
@@ -220,25 +221,25 @@ class Operator:
     def _collect_rules(
         self,
         namespace: str,
-        controllers: Sequence[rbac_declared.ControllerKinds],
-        declared: Sequence[rbac_rules.RbacRule],
-    ) -> rbac_permissions.RuleSet:
+        controllers: Sequence[ControllerKinds],
+        declared: Sequence[RbacRule],
+    ) -> RuleSet:
         if self._cluster is not None:
             namespace = self._cluster.config.namespace
-        return operator_rbac.operator_rules(
+        return operator_rules(
             self.options,
             name=self.name,
             namespace=namespace,
             controllers=controllers,
             declared=declared,
-            injected=manifests.injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
+            injected=injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
         )
 
     def add_hook(self, hook: TelemetryHook) -> None:
         """Add a hook that receives the telemetry of the next `start`, besides the hooks of `start` or `run`."""
         self._hooks.append(hook)
 
-    def webhook_for(self, kind: KindLike[T]) -> webhook_builder.WebhookBuilder[T]:
+    def webhook_for(self, kind: KindLike[T]) -> WebhookBuilder[T]:
         """Return a builder for webhooks of `kind`. The operator completes it; a webhook server then runs beside it.
 
         >>> from opsdk.api.core.v1 import ConfigMap
@@ -248,7 +249,7 @@ class Operator:
         >>> operator = Operator("example")
         >>> _ = operator.webhook_for(ConfigMap).with_defaulter(set_label)
         """
-        builder = webhook_builder.WebhookBuilder[Any](clock=self._clock).for_(kind)
+        builder = WebhookBuilder[Any](clock=self._clock).for_(kind)
         self._webhooks.append(builder)
         return builder
 
@@ -257,7 +258,7 @@ class Operator:
 
         Raises `UsageError` for an ``async`` function, because the operator does not run yet. Add a runnable instead.
         """
-        if handlers.is_async(function):
+        if is_async(function):
             raise UsageError(
                 f"{function.__qualname__} is async: a setup function is a plain def; add a runnable instead"
             )
@@ -266,7 +267,7 @@ class Operator:
 
     def controller_for(
         self, kind: KindLike[T], *, name: str = "", options: ControllerOptions | None = None
-    ) -> builders.ControllerBuilder[T]:
+    ) -> ControllerBuilder[T]:
         """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
         if options is None:
             options = self.options.controller
@@ -275,9 +276,9 @@ class Operator:
                 options = replace(options, max_concurrent_reconciles=workers)
         return self.controller(name, options=options).for_(kind)
 
-    def controller(self, name: str, *, options: ControllerOptions | None = None) -> builders.ControllerBuilder[Any]:
+    def controller(self, name: str, *, options: ControllerOptions | None = None) -> ControllerBuilder[Any]:
         """Return a builder for a controller without a reconciled kind. Call it as `controller_for`."""
-        builder = builders.ControllerBuilder[Any](
+        builder = ControllerBuilder[Any](
             self.cluster,
             manager=self.manager,
             name=name,
@@ -285,7 +286,7 @@ class Operator:
             hook=self.manager.hook,
             clock=self._clock,
             journal=self.journal,
-            place=arguments.caller_place(),
+            place=caller_place(),
         )
         self._controller_builders.append(builder)
         return builder
@@ -297,14 +298,14 @@ class Operator:
         return bool(self._setups)
 
     @property
-    def cluster(self) -> clusters.Cluster:
+    def cluster(self) -> Cluster:
         """The cluster. Raises `UsageError` before the operator is started."""
         if self._cluster is None:
             raise UsageError("the operator is not started: call run() or start() to create its cluster")
         return self._cluster
 
     @property
-    def manager(self) -> managers.Manager:
+    def manager(self) -> Manager:
         """The manager. Raises `UsageError` before the operator is started."""
         if self._manager is None:
             raise UsageError("the operator is not started: call run() or start() to create its manager")
@@ -316,7 +317,7 @@ class Operator:
         return self._clock
 
     @property
-    def client(self) -> clients.Client:
+    def client(self) -> Client:
         """The client: reads from the cache, writes to the server."""
         return self.cluster.client
 
@@ -325,19 +326,19 @@ class Operator:
         return await self.cluster.applier().apply(desired, owner=owner, force=force)
 
     @property
-    def recorder(self) -> event_recorder.EventRecorder:
+    def recorder(self) -> EventRecorder:
         """Writes Events."""
         return self.cluster.recorder
 
     # -------------------------------------------------------------- life cycle
     def prepare(
         self,
-        config: rest_config.Config,
+        config: Config,
         *,
-        cluster: clusters.Cluster | None = None,
+        cluster: Cluster | None = None,
         hooks: Sequence[TelemetryHook] = (),
         clock: Clock = LOOP_CLOCK,
-    ) -> managers.Manager:
+    ) -> Manager:
         """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it.
 
         A given `cluster` is used as it is: its owner starts and closes it.
@@ -348,14 +349,14 @@ class Operator:
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._controller_builders = []
-        manager = self._manager = managers.Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
+        manager = self._manager = Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
         self._owns_cluster = cluster is None
         if cluster is None:
-            cluster = clusters.Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
-            manager.add(cluster, phase=managers.Phase.CACHES)
+            cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+            manager.add(cluster, phase=Phase.CACHES)
         self._cluster = cluster
         manager.metrics.add_collector(lambda: self.registry)
-        manager.metrics.add_collector(lambda: informer_metrics.InformerCollector(self.cluster.cache.health))
+        manager.metrics.add_collector(lambda: InformerCollector(self.cluster.cache.health))
         manager.use_client(self._cluster.uncached)
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
@@ -363,7 +364,7 @@ class Operator:
             self._use_election(manager, config, clock)
         manager.debug.add(
             "reconciles",
-            lambda: [journal_format.record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
+            lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
             description="the last reconciles: causes, reads, requests, result",
         )
         if self._webhooks:
@@ -383,23 +384,23 @@ class Operator:
         self._review_rules(manager)
         return manager
 
-    def _review_rules(self, manager: managers.Manager) -> None:
-        def check() -> rbac_review.RuleCheck:
-            reviewer = rbac_review.PermissionReviewer(self.cluster.transport, self.scheme)
-            return rbac_review.RuleCheck(reviewer, self.rules(), mode=mode, role=self.name, clock=self._clock)
+    def _review_rules(self, manager: Manager) -> None:
+        def check() -> RuleCheck:
+            reviewer = PermissionReviewer(self.cluster.transport, self.scheme)
+            return RuleCheck(reviewer, self.rules(), mode=mode, role=self.name, clock=self._clock)
 
         mode = self.options.rbac_check
         if mode is RbacCheck.ERROR:
             # Before the webhook certificates, whose requests fail for the first missing permission only.
-            manager.add(check(), phase=managers.Phase.HTTP)
+            manager.add(check(), phase=Phase.HTTP)
         elif mode is RbacCheck.WARN:
-            manager.add(deferred.DeferredRunnable(check, clock=self._clock))
+            manager.add(DeferredRunnable(check, clock=self._clock))
 
     async def start(
         self,
-        config: rest_config.Config,
+        config: Config,
         *,
-        cluster: clusters.Cluster | None = None,
+        cluster: Cluster | None = None,
         hooks: Sequence[TelemetryHook] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
@@ -457,12 +458,12 @@ class Operator:
         """
         from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
-        telemetry_context.setup_logging(log_level, log_format, levels=log_levels)
+        setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
         timeout = self.options.manager.shutdown_timeout
-        guard = process.ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
+        guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
         try:
-            process.run_program(self._run(config, guard, hooks))
+            run_program(self._run(config, guard, hooks))
         finally:
             guard.disarm()
 
@@ -491,7 +492,7 @@ class Operator:
             sys.exit(f"{self.name}: {error}")
 
     @property
-    def controllers(self) -> dict[str, controllers.Controller]:
+    def controllers(self) -> dict[str, Controller]:
         """The controllers by name. Empty before the operator is prepared."""
         return {b.controller.name: b.controller for b in self._controller_builders if b.controller is not None}
 
@@ -509,7 +510,7 @@ class Operator:
         """Whether webhooks are declared, so that a webhook server runs."""
         return bool(self._webhooks)
 
-    def definitions(self, client_config: configurations.WebhookClientConfig | None = None) -> list[JsonObject]:
+    def definitions(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.
 
         Args:
@@ -519,11 +520,9 @@ class Operator:
         Raises:
             UsageError: versions are converted, and the address of the webhook server is not known.
         """
-        return manifests.operator_definitions(self.custom_kinds(), self._webhooks, self._client_config(client_config))
+        return operator_definitions(self.custom_kinds(), self._webhooks, self._client_config(client_config))
 
-    def webhook_configurations(
-        self, client_config: configurations.WebhookClientConfig | None = None
-    ) -> list[JsonObject]:
+    def webhook_configurations(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return the configurations of the declared admission webhooks; empty without any.
 
         Args:
@@ -538,11 +537,9 @@ class Operator:
         if client_config is None:
             text = "set WebhookServerOptions.certificates, or pass client_config"
             raise UsageError(f"the API server must call this operator: {text}")
-        return manifests.operator_configurations(self._webhooks, client_config, name=self._configurations_name)
+        return operator_configurations(self._webhooks, client_config, name=self._configurations_name)
 
-    def _client_config(
-        self, client_config: configurations.WebhookClientConfig | None
-    ) -> configurations.WebhookClientConfig | None:
+    def _client_config(self, client_config: WebhookClientConfig | None) -> WebhookClientConfig | None:
         """Return `client_config`, or the one from the options if the operator has webhooks."""
         certificates = self.options.webhook.certificates
         if client_config is None and certificates is not None and self._webhooks:
@@ -554,19 +551,17 @@ class Operator:
         certificates = self.options.webhook.certificates
         return (certificates.configurations if certificates is not None else "") or self.name
 
-    async def _run(self, config: rest_config.Config, guard: process.ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
-        watchdog = self._watchdog = stall_watchdog.Watchdog(
-            limit=self.options.watchdog_limit, on_stall=self._record_stall
-        )
+    async def _run(self, config: Config, guard: ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
+        watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
         manager = self.prepare(config, hooks=hooks, clock=SingleLoopClock())
         manager.on_stop(guard.arm)
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
-            with signals.stop_on_signals(manager.stop, on_signal=guard.arm):
+            with stop_on_signals(manager.stop, on_signal=guard.arm):
                 await self.start_prepared()
 
-    def _serve_webhooks(self, manager: managers.Manager) -> None:
-        server = self.webhook_server = webhook_server.WebhookServer(self.options.webhook, hook=manager.hook)
+    def _serve_webhooks(self, manager: Manager) -> None:
+        server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)
         for builder in self._webhooks:
             builder.complete(server)
         if (options := self.options.webhook.certificates) is not None:
@@ -574,9 +569,7 @@ class Operator:
         manager.add(server)
         manager.add_readyz_check("webhooks", server.check_started)
 
-    def _issue_certificates(
-        self, manager: managers.Manager, server: webhook_server.WebhookServer, options: certificate_options.SelfSigned
-    ) -> None:
+    def _issue_certificates(self, manager: Manager, server: WebhookServer, options: SelfSigned) -> None:
         from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
 
         config = self.cluster.config
@@ -584,7 +577,7 @@ class Operator:
             self.cluster.uncached,
             replace(options, namespace=options.namespace or config.namespace),
             namespace_source="SelfSigned.namespace" if options.namespace else config.namespace_source,
-            targets=injection.declared_targets(
+            targets=declared_targets(
                 server.registrations, server.converted_definitions, name=self._configurations_name
             ),
             client_ca_file=self.options.webhook.client_ca_file,
@@ -595,7 +588,7 @@ class Operator:
         manager.add(certificates)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)
 
-    def _record_stall(self, stall: stall_watchdog.Stall) -> None:
+    def _record_stall(self, stall: Stall) -> None:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))
 
     def _stall_description(self) -> str:
@@ -604,20 +597,20 @@ class Operator:
         recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self.options.lease_duration
         return str(stall) if recent else ""
 
-    def _use_election(self, manager: managers.Manager, config: rest_config.Config, clock: Clock) -> None:
+    def _use_election(self, manager: Manager, config: Config, clock: Clock) -> None:
         o = self.options
-        options = leader_election_record.LeaderElectionOptions(
+        options = LeaderElectionOptions(
             name=o.leader_election_id or self.name,
             namespace=o.leader_election_namespace or config.namespace,
-            identity=leader_elector.default_identity(),
+            identity=default_identity(),
             lease_duration=o.lease_duration,
             renew_deadline=o.renew_deadline,
             retry_period=o.retry_period,
         )
-        factory = operator_election.ElectionFactory(
+        factory = ElectionFactory(
             config, options, scheme=self.scheme, hook=manager.hook, explain=self._stall_description
         )
-        if o.leader_election_thread and operator_election.can_use_thread(config, clock):
+        if o.leader_election_thread and can_use_thread(config, clock):
             election = factory.in_thread(o.leader_election_max_stall)
             self._election = election
             manager.use_election(election)
@@ -644,7 +637,7 @@ class Operator:
 
 def _build(
     kind: Kind[Any] | None, options: ReconcilerOptions, target: Any, operator: Operator
-) -> builders.ControllerBuilder[Any]:
+) -> ControllerBuilder[Any]:
     """Return the builder for one `Operator.reconciler`."""
     name, controller_options = options.get("name", ""), options.get("options")
     if kind is not None:

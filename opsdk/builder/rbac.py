@@ -6,15 +6,12 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from opsdk.builder.options import OperatorOptions
-from opsdk.loading import on_first_use
 from opsdk.manager.address import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
-
-with on_first_use:
-    from opsdk.webhook.certificates import injection
-    from opsdk.webhook.certificates import options as certificate_options
+from opsdk.webhook.certificates.injection import InjectionTarget
+from opsdk.webhook.certificates.options import SelfSigned
 
 
 def operator_rules(
@@ -24,7 +21,7 @@ def operator_rules(
     namespace: str,
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
-    injected: Sequence[injection.InjectionTarget] | None = None,
+    injected: Sequence[InjectionTarget] | None = None,
 ) -> RuleSet:
     """Return all RBAC rules that an operator needs. Pure.
 
@@ -47,9 +44,7 @@ def operator_rules(
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
 
 
-def certificate_rules(
-    options: certificate_options.SelfSigned, targets: Iterable[injection.InjectionTarget], namespace: str
-) -> Iterable[RbacRule]:
+def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:
     """Return the rules of `opsdk.webhook.certificates`. All but the create of the Secret are limited to names.
 
     Args:

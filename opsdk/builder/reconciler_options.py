@@ -8,21 +8,33 @@ from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, overload
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
+from opsdk.builder.arguments import (
+    OwnsSpec,
+    WatchSpec,
+    caller_place,
+    check_controller_options,
+    check_finalizers,
+    check_kind,
+    check_name,
+    check_owned,
+    check_predicates,
+    check_rules,
+    check_sources,
+    check_watch,
+    located,
+    members,
+)
+from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.controller.context import Context
+from opsdk.controller.declaration import inspect_reconciler
+from opsdk.controller.finalizers import FinalizerFunction
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.reconcile import Result
 from opsdk.errors import UsageError
-from opsdk.loading import on_first_use
-
-with on_first_use:
-    from opsdk import predicates as event_predicates
-    from opsdk import sources as event_sources
-    from opsdk.builder import arguments
-    from opsdk.builder import controller_builder as builders
-    from opsdk.controller import declaration as declarations
-    from opsdk.controller import finalizers as finalizing
-    from opsdk.controller import reconcile as reconciling
-    from opsdk.event import request as requests
-    from opsdk.rbac import rules as rbac_rules
+from opsdk.event.request import Request
+from opsdk.predicates import PredicateFunc
+from opsdk.rbac.rules import RbacRule
+from opsdk.sources import EventSource
 
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U")
@@ -31,18 +43,18 @@ U = TypeVar("U")
 class ReconcilerOptions(TypedDict, total=False):
     """Keywords of `Operator.reconciler` and `opsdk.fleet.fleet.Fleet.reconciler`."""
 
-    owns: Sequence[type[Any] | Kind[Any] | arguments.OwnsSpec]
-    watches: Sequence[arguments.WatchSpec]
-    predicates: Sequence[event_predicates.PredicateFunc]
-    event_filter: Sequence[event_predicates.PredicateFunc]
-    sources: Sequence[event_sources.EventSource | Callable[[Any], event_sources.EventSource]]
-    finalizers: Mapping[str, finalizing.FinalizerFunction]
-    rbac: Sequence[rbac_rules.RbacRule]
+    owns: Sequence[type[Any] | Kind[Any] | OwnsSpec]
+    watches: Sequence[WatchSpec]
+    predicates: Sequence[PredicateFunc]
+    event_filter: Sequence[PredicateFunc]
+    sources: Sequence[EventSource | Callable[[Any], EventSource]]
+    finalizers: Mapping[str, FinalizerFunction]
+    rbac: Sequence[RbacRule]
     name: str
     options: ControllerOptions | None
 
 
-_Reconciled: TypeAlias = "Coroutine[Any, Any, reconciling.Result | None]"
+_Reconciled: TypeAlias = Coroutine[Any, Any, Result | None]
 
 
 class ReconcilerDecorator(Generic[T]):
@@ -59,14 +71,14 @@ class ReconcilerDecorator(Generic[T]):
     ) -> Callable[[T, Context], _Reconciled]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[requests.Request, Context], _Reconciled]
-    ) -> Callable[[requests.Request, Context], _Reconciled]: ...
+        self, target: Callable[[Request, Context], _Reconciled]
+    ) -> Callable[[Request, Context], _Reconciled]: ...
     @overload
     def __call__(self, target: Callable[[T], _Reconciled]) -> Callable[[T], _Reconciled]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[requests.Request], _Reconciled]
-    ) -> Callable[[requests.Request], _Reconciled]: ...
+        self, target: Callable[[Request], _Reconciled]
+    ) -> Callable[[Request], _Reconciled]: ...
     @overload
     def __call__(self, target: type[U]) -> type[U]: ...
     def __call__(self, target: Any) -> Any:
@@ -77,9 +89,9 @@ class ReconcilerDecorator(Generic[T]):
                 raise UsageError(
                     f"{target.__name__} is not a reconciler: it needs `async def reconcile(self, request)`"
                 )
-            declarations.inspect_reconciler(partial(method, None), self._kind)
+            inspect_reconciler(partial(method, None), self._kind)
         else:
-            declarations.inspect_reconciler(target, self._kind)
+            inspect_reconciler(target, self._kind)
         self._declare(target)
         return target
 
@@ -89,30 +101,30 @@ def check_declaration(kind: object, options: ReconcilerOptions) -> None:
 
     The message has file and line of the call, and says what to write.
     """
-    with arguments.located(arguments.caller_place()):
+    with located(caller_place()):
         if unknown := options.keys() - ReconcilerOptions.__annotations__.keys():
             accepted = ", ".join(ReconcilerOptions.__annotations__)
             raise UsageError(f"reconciler() does not take {', '.join(sorted(unknown))}: it takes {accepted}")
         if kind is not None:
-            arguments.check_kind(kind, "reconciler(...)")
+            check_kind(kind, "reconciler(...)")
         elif not options.get("name"):
             raise UsageError("a controller without a kind needs a name: pass name=...")
-        arguments.check_name(options.get("name", ""))
-        for owned in arguments.members(options.get("owns", ()), "owns"):
-            arguments.check_owned(owned)
-        for watch in arguments.members(options.get("watches", ()), "watches"):
-            arguments.check_watch(watch)
-        arguments.check_predicates(options.get("predicates", ()), "predicates")
-        arguments.check_predicates(options.get("event_filter", ()), "event_filter")
-        arguments.check_sources(options.get("sources", ()))
-        arguments.check_finalizers(options.get("finalizers", {}))
-        arguments.check_rules(options.get("rbac", ()), "rbac")
-        arguments.check_controller_options(options.get("options"))
+        check_name(options.get("name", ""))
+        for owned in members(options.get("owns", ()), "owns"):
+            check_owned(owned)
+        for watch in members(options.get("watches", ()), "watches"):
+            check_watch(watch)
+        check_predicates(options.get("predicates", ()), "predicates")
+        check_predicates(options.get("event_filter", ()), "event_filter")
+        check_sources(options.get("sources", ()))
+        check_finalizers(options.get("finalizers", {}))
+        check_rules(options.get("rbac", ()), "rbac")
+        check_controller_options(options.get("options"))
 
 
 def declare(
-    builder: builders.ControllerBuilder[Any], options: ReconcilerOptions, target: Any, *, source_argument: object
-) -> builders.ControllerBuilder[Any]:
+    builder: ControllerBuilder[Any], options: ReconcilerOptions, target: Any, *, source_argument: object
+) -> ControllerBuilder[Any]:
     """Declare a reconciler on a builder, and return the builder.
 
     Args:
@@ -127,7 +139,7 @@ def declare(
     for watch in options.get("watches", ()):
         builder.watches(watch)
     for source in options.get("sources", ()):
-        builder.watches_source(source if isinstance(source, event_sources.EventSource) else source(source_argument))
+        builder.watches_source(source if isinstance(source, EventSource) else source(source_argument))
     for finalizer, function in options.get("finalizers", {}).items():
         builder.finalizer(finalizer, function)
     builder.with_event_filter(*options.get("event_filter", ()))

@@ -16,15 +16,12 @@ from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
+from opsdk.cache.entry import Transform
 from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
-from opsdk.loading import on_first_use
 from opsdk.options import Options
-
-with on_first_use:
-    from opsdk.apimachinery import rest_mapper
-    from opsdk.cache import entry as cache_entry
 
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
@@ -42,7 +39,7 @@ class NamespaceOptions(Options, frozen=True, kw_only=True):
 
     label_selector: Selector | None = None
     field_selector: FieldSelector | None = None
-    transform: cache_entry.Transform | None = None
+    transform: Transform | None = None
     resync: float | None = None
 
 
@@ -65,7 +62,7 @@ class ByObject(Options, frozen=True, kw_only=True):
     namespaces: Namespaces | None = None
     label_selector: Selector | None = None
     field_selector: FieldSelector | None = None
-    transform: cache_entry.Transform | None = None
+    transform: Transform | None = None
     resync: float | None = None
 
 
@@ -96,7 +93,7 @@ class CacheOptions(Options, frozen=True, kw_only=True):
     namespaces: Namespaces = ()
     label_selector: Selector = Selector()
     field_selector: FieldSelector = FieldSelector()
-    transform: cache_entry.Transform | None = None
+    transform: Transform | None = None
     by_kind: ByKind = msgspec.field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
@@ -125,7 +122,7 @@ class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
     label_selector: Selector
     field_selector: FieldSelector
     metadata_only: bool
-    transform: cache_entry.Transform | None
+    transform: Transform | None
     resync: float
     shard: HashRange | None = None
 
@@ -138,9 +135,7 @@ def no_namespaces(gvk: GroupVersionKind) -> UsageError:
     return UsageError(f"{gvk} is cluster-scoped: its cache options cannot name namespaces")
 
 
-def scopes(
-    options: CacheOptions, mapping: rest_mapper.RestMapping, *, metadata_only: bool = False
-) -> dict[str, CacheScope]:
+def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool = False) -> dict[str, CacheScope]:
     """Return the scopes of a kind's informers by namespace. Raises `UsageError` for contradictory options."""
     own = options.by_gvk().get(mapping.gvk, ByObject())
     if own.namespaces and not mapping.namespaced:

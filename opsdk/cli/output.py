@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonValue
-
-with on_first_use:
-    from rich import console as rich_console
-    from rich import measure, table
 
 
 class OutputFormat(StrEnum):
@@ -72,10 +70,10 @@ def print_files(output: OutputFormat, actions: Mapping[Path, str]) -> None:
     print_result(output, rows, (f"{action} {name}" for name, action in names.items()))
 
 
-def print_table(rows: table.Table) -> None:
+def print_table(rows: Table) -> None:
     """Print a table: as wide as the terminal, or as wide as its cells need when standard output is no terminal."""
-    console = rich_console.Console()
+    console = Console()
     if not sys.stdout.isatty():
         unlimited = console.options.update(width=sys.maxsize)
-        console = rich_console.Console(width=measure.Measurement.get(console, unlimited, rows).maximum)
+        console = Console(width=Measurement.get(console, unlimited, rows).maximum)
     console.print(rows)

@@ -23,28 +23,26 @@ from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
 from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
+from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
+from opsdk.children.explanation import Explanation
 from opsdk.client.client import Client
 from opsdk.client.decorators.activity import RecordRequests
+from opsdk.client.decorators.dry_run import DryRun
+from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
 from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.cluster.options import ClusterOptions
 from opsdk.errors import UsageError
-from opsdk.loading import on_first_use
+from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
+from opsdk.rest.discovery import Discovery
+from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.activity import current_activity
 from opsdk.telemetry.records import TelemetryHook
-
-with on_first_use:
-    from opsdk.children import applier as appliers
-    from opsdk.children import explanation as explanations
-    from opsdk.client.decorators import dry_run as dry_runs
-    from opsdk.client.decorators import field_owner as field_owners
-    from opsdk.recorder import recorder as event_recorder
-    from opsdk.rest import discovery, discovery_mapper
 
 if TYPE_CHECKING:
     import httpx
@@ -89,7 +87,7 @@ class Cluster(Closing):
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
         self.transport = Transport(config, clock=clock, hook=hook)
-        self.mapper = RestMapper(discovery_mapper.RestDiscoverySource(discovery.Discovery(self.transport)), clock=clock)
+        self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)), clock=clock)
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )
@@ -114,7 +112,7 @@ class Cluster(Closing):
         )
         self._unrecorded_executor = unrecorded
         self._clock = clock
-        self._appliers: dict[tuple[Drift, str], appliers.Applier] = {}
+        self._appliers: dict[tuple[Drift, str], Applier] = {}
         self._running = asyncio.Event()
         self._closed = False
         self._context: contextvars.Context | None = None
@@ -123,11 +121,11 @@ class Cluster(Closing):
         """Add the decorators that the options select."""
         o = self.options
         if o.dry_run:
-            executor = dry_runs.DryRun(executor)
+            executor = DryRun(executor)
         if o.field_owner:
-            executor = field_owners.FieldOwner(executor, o.field_owner)
+            executor = FieldOwner(executor, o.field_owner)
         if o.field_validation is not None:
-            executor = field_owners.FieldValidating(executor, o.field_validation)
+            executor = FieldValidating(executor, o.field_validation)
         return executor
 
     def _list_watch(self, mapping: RestMapping, scope: CacheScope) -> ListerWatcher:
@@ -143,9 +141,9 @@ class Cluster(Closing):
         )
 
     @cached_property
-    def recorder(self) -> event_recorder.EventRecorder:
+    def recorder(self) -> EventRecorder:
         """Writes Events. It is made when it is first used: most operators write none, and need no modules for them."""
-        recorder = event_recorder.EventRecorder(
+        recorder = EventRecorder(
             Client(self._unrecorded_executor), self.options.name, clock=self._clock, dry_run=self.options.dry_run
         )
         if self._closed:
@@ -173,7 +171,7 @@ class Cluster(Closing):
         """Return another cache of this API server, with informers of its own. Its owner starts and closes it."""
         return Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options, clock=self._clock)
 
-    def applier(self, drift: Drift = Drift.REPAIR, *, controller: str = "") -> appliers.Applier:
+    def applier(self, drift: Drift = Drift.REPAIR, *, controller: str = "") -> Applier:
         """Return the `Applier` of children; each `drift` and each controller has its own.
 
         Its field manager is the cluster's field owner, and for a controller ``<field owner>/<controller>``: what one
@@ -182,7 +180,7 @@ class Cluster(Closing):
         """
         if (drift, controller) not in self._appliers:
             owner = self.options.field_owner or self.options.name
-            self._appliers[drift, controller] = appliers.Applier(
+            self._appliers[drift, controller] = Applier(
                 self.client,
                 field_owner=f"{owner}/{controller}"[:_MAX_FIELD_OWNER] if controller else owner,
                 drift=drift,
@@ -253,6 +251,6 @@ class Cluster(Closing):
         return f"<Cluster {self.name or self.config.host}>"
 
 
-def _explain_in_journal(explanation: explanations.Explanation) -> None:
+def _explain_in_journal(explanation: Explanation) -> None:
     if (activity := current_activity()) is not None:
         activity.explain(str(explanation))

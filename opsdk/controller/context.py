@@ -18,16 +18,13 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.children.drift import Drift
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
-from opsdk.loading import on_first_use
+from opsdk.recorder.recorder import EventRecorder, EventType
 from opsdk.telemetry.cause import ReconcileCause
-
-with on_first_use:
-    from opsdk.client import client as clients
-    from opsdk.cluster import cluster as clusters
-    from opsdk.controller import status as status_patches
-    from opsdk.recorder import recorder as event_recorder
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -68,22 +65,22 @@ class Context(msgspec.Struct, kw_only=True):
     deadline: float | None = None
     object: Any = None
     clock: Clock = LOOP_CLOCK
-    _cluster: clusters.Cluster | None = None
+    _cluster: Cluster | None = None
 
     @property
-    def cluster(self) -> clusters.Cluster:
+    def cluster(self) -> Cluster:
         """The cluster of the controller. Raises `UsageError` for a controller that was made without one."""
         if self._cluster is None:
             raise UsageError(f"controller {self.controller} has no cluster: pass cluster=... to Controller")
         return self._cluster
 
     @property
-    def client(self) -> clients.Client:
+    def client(self) -> Client:
         """The client: reads from the cache, writes to the server."""
         return (self._cluster or self.cluster).client
 
     @property
-    def recorder(self) -> event_recorder.EventRecorder:
+    def recorder(self) -> EventRecorder:
         """Writes Events about any object. `event` is shorter for the reconciled one."""
         return self.cluster.recorder
 
@@ -99,14 +96,14 @@ class Context(msgspec.Struct, kw_only=True):
 
     # First, because in the block the status is never None, also where the class allows it.
     @overload
-    def status(self, obj: Object[Any, S | None]) -> status_patches.StatusPatch[S]: ...
+    def status(self, obj: Object[Any, S | None]) -> StatusPatch[S]: ...
     @overload
-    def status(self, obj: Object[Any, S]) -> status_patches.StatusPatch[S]: ...
+    def status(self, obj: Object[Any, S]) -> StatusPatch[S]: ...
     @overload
-    def status(self, obj: Unstructured) -> status_patches.StatusPatch[dict[str, Any]]: ...
+    def status(self, obj: Unstructured) -> StatusPatch[dict[str, Any]]: ...
     @overload
-    def status(self, obj: _HasStatus[S | None]) -> status_patches.StatusPatch[S]: ...
-    def status(self, obj: Any) -> status_patches.StatusPatch[Any]:
+    def status(self, obj: _HasStatus[S | None]) -> StatusPatch[S]: ...
+    def status(self, obj: Any) -> StatusPatch[Any]:
         """Return a block that changes the status of `obj` and writes only the difference. See `StatusPatch`.
 
         >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
@@ -114,7 +111,7 @@ class Context(msgspec.Struct, kw_only=True):
         ...         patch.status.replicas = 3
         ...         patch.set_condition("Ready", True, "Available", "3 of 3 replicas are ready")
         """
-        return status_patches.StatusPatch(self.client, obj)
+        return StatusPatch(self.client, obj)
 
     async def apply(
         self,
@@ -197,7 +194,7 @@ class Context(msgspec.Struct, kw_only=True):
         reason: str,
         note: str,
         *,
-        type: event_recorder.EventType = "Normal",  # noqa: A002 - the field's name
+        type: EventType = "Normal",  # noqa: A002 - the field's name
         regarding: AnyObject | None = None,
         action: str = "",
         related: AnyObject | None = None,

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from opsdk.errors import UsageError
-from opsdk.loading import on_first_use
 from opsdk.options import Options
-
-with on_first_use:
-    from opsdk import sources as event_sources
-    from opsdk.queue import rate_limiters
+from opsdk.queue.rate_limiters import RateLimiter
+from opsdk.sources import SyncPolicy
 
 # Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
 _SYNC_TIMEOUT = 120.0
@@ -35,12 +32,12 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
 
     max_concurrent_reconciles: int = 1
     cache_sync_timeout: float | None = None
-    sync_policy: event_sources.SyncPolicy | None = None
+    sync_policy: SyncPolicy | None = None
     reconciliation_timeout: float = 0.0
     shutdown_timeout: float = 20.0
     needs_leader_election: bool = True
     enable_warmup: bool = True
-    rate_limiter: rate_limiters.RateLimiter[Any] | None = None
+    rate_limiter: RateLimiter[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
@@ -52,7 +49,7 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
         return _SYNC_TIMEOUT if self.cache_sync_timeout is None else self.cache_sync_timeout
 
     @property
-    def effective_sync_policy(self) -> event_sources.SyncPolicy:
+    def effective_sync_policy(self) -> SyncPolicy:
         """`sync_policy`, or its default."""
-        default = event_sources.SyncPolicy.RETRY if self.cache_sync_timeout is None else event_sources.SyncPolicy.FAIL
+        default = SyncPolicy.RETRY if self.cache_sync_timeout is None else SyncPolicy.FAIL
         return self.sync_policy or default

@@ -16,14 +16,11 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
+from opsdk.controller.finalizers import Finalizers
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.event.request import Request
-from opsdk.loading import on_first_use
 from opsdk.patch import MergeFrom
 from opsdk.recipes.finalizers import is_deleting
-
-with on_first_use:
-    from opsdk.controller import finalizers as finalizing
 
 T_contra = TypeVar("T_contra", bound=AnyObject, contravariant=True)
 T = TypeVar("T", bound=AnyObject)
@@ -110,11 +107,11 @@ class ReconcilerAdapter:
     """
 
     def __init__(
-        self, reconciler: Any, kind: Kind[AnyObject] | None = None, finalizers: finalizing.Finalizers | None = None
+        self, reconciler: Any, kind: Kind[AnyObject] | None = None, finalizers: Finalizers | None = None
     ) -> None:
         is_inspected = isinstance(reconciler, ReconcilerDeclaration)
         self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
-        self.finalizers = finalizers or finalizing.Finalizers()
+        self.finalizers = finalizers or Finalizers()
         self._kind = kind
         if self.finalizers and kind is None:
             raise UsageError("finalizers need a reconciled kind: call for_(...)")

@@ -2,42 +2,17 @@
 
 Here belong ownership by leases, providers of clusters, the controllers of managed clusters, and the sharding of one
 cluster. Not here: leader election of one replica (`opsdk.leader_election`), what one cluster needs (`opsdk.cluster`).
-
-The names are imported when they are first used. Type checkers read ``__init__.pyi``.
 """
 
-from opsdk.loading import names_on_first_use
-
-_HOMES = {
-    "fleet": (
-        "ControllerClass",
-        "Fleet",
-        "FleetOptions",
-    ),
-    "managed_cluster": (
-        "ClusterReason",
-        "ProbeOptions",
-    ),
-    "object_provider": (
-        "KubeconfigSecrets",
-        "ObjectClusters",
-        "ResourceClusters",
-    ),
-    "ownership": ("Ownership",),
-    "ownership_rules": ("OwnershipOptions",),
-    "provider": (
-        "ClusterEntry",
-        "ClusterProvider",
-        "KubeconfigDirectory",
-        "StaticClusters",
-    ),
-    "sharding": (
-        "HashShards",
-        "NamespaceShards",
-        "ShardField",
-    ),
-    "shard_runner": ("ShardRunnable",),
-}
+from opsdk.cache.shard import ShardField
+from opsdk.fleet.fleet import ControllerClass, Fleet, FleetOptions
+from opsdk.fleet.managed_cluster import ClusterReason, ProbeOptions
+from opsdk.fleet.object_provider import KubeconfigSecrets, ObjectClusters, ResourceClusters
+from opsdk.fleet.ownership import Ownership
+from opsdk.fleet.ownership_rules import OwnershipOptions
+from opsdk.fleet.provider import ClusterEntry, ClusterProvider, KubeconfigDirectory, StaticClusters
+from opsdk.fleet.shard_runner import ShardRunnable
+from opsdk.fleet.sharding import HashShards, NamespaceShards
 
 __all__ = [
     "ClusterEntry",
@@ -59,10 +34,3 @@ __all__ = [
     "ShardRunnable",
     "StaticClusters",
 ]
-
-
-__getattr__ = names_on_first_use(globals(), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__

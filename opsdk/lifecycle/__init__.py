@@ -1,68 +1,26 @@
 """Several named handlers of one kind on one informer, and lifecycles: create, updated, remove with a finalizer.
 
 It creates no clients and caches: each class takes a cluster. Controllers with one reconciler are in `opsdk.controller`.
-
-The names are imported when they are first used. Type checkers read ``__init__.pyi``.
 """
 
-from opsdk.loading import names_on_first_use
-
-_HOMES = {
-    "cluster_scope": (
-        "for_cluster",
-        "object_in_cluster",
-    ),
-    "cond": ("Cond",),
-    "factory": ("SharedControllerFactory",),
-    "generating": (
-        "GeneratingHandler",
-        "GeneratingOptions",
-        "add_generating_handler",
-        "generates",
-    ),
-    "generic_controller": ("GenericController",),
-    "handlers": (
-        "HandlerTransaction",
-        "NamedHandler",
-    ),
-    "impersonation": ("impersonating",),
-    "leader": ("on_leader",),
-    "lifecycle": ("LifecycleHandler",),
-    "names": ("LifecycleNames",),
-    "object_set": (
-        "ObjectSet",
-        "SetOwner",
-        "find_owner",
-        "purge_orphan",
-    ),
-    "need_a_cert": ("add_need_a_cert",),
-    "options": (
-        "GenericControllerOptions",
-        "LASSO",
-        "NORMAN",
-        "RetryPolicy",
-        "SlowingRateLimiter",
-    ),
-    "orphans": (
-        "DrainResult",
-        "DrainedFinalizer",
-        "drain",
-        "drain_all",
-    ),
-    "related": (
-        "TRIGGER_ALL",
-        "relate",
-    ),
-    "set_options": (
-        "ObjectSetOptions",
-        "SetMode",
-        "SetPlan",
-    ),
-    "status": (
-        "StatusHandler",
-        "status_handler",
-    ),
-}
+from opsdk.children.set_identity import SetOwner
+from opsdk.lifecycle.cluster_scope import for_cluster, object_in_cluster
+from opsdk.lifecycle.cond import Cond
+from opsdk.lifecycle.factory import SharedControllerFactory
+from opsdk.lifecycle.generating import GeneratingHandler, GeneratingOptions, add_generating_handler, generates
+from opsdk.lifecycle.generic_controller import GenericController
+from opsdk.lifecycle.handlers import HandlerTransaction, NamedHandler
+from opsdk.lifecycle.impersonation import impersonating
+from opsdk.lifecycle.leader import on_leader
+from opsdk.lifecycle.lifecycle import LifecycleHandler
+from opsdk.lifecycle.names import LifecycleNames
+from opsdk.lifecycle.need_a_cert import add_need_a_cert
+from opsdk.lifecycle.object_set import ObjectSet, find_owner, purge_orphan
+from opsdk.lifecycle.options import LASSO, NORMAN, GenericControllerOptions, RetryPolicy, SlowingRateLimiter
+from opsdk.lifecycle.orphans import DrainedFinalizer, DrainResult, drain, drain_all
+from opsdk.lifecycle.related import TRIGGER_ALL, relate
+from opsdk.lifecycle.set_options import ObjectSetOptions, SetMode, SetPlan
+from opsdk.lifecycle.status import StatusHandler, status_handler
 
 __all__ = [
     "LASSO",
@@ -102,10 +60,3 @@ __all__ = [
     "relate",
     "status_handler",
 ]
-
-
-__getattr__ = names_on_first_use(globals(), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__

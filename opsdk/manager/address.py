@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from opsdk.errors import ConfigError, UsageError
-from opsdk.loading import on_first_use
+import ipaddress
 
-with on_first_use:
-    import ipaddress
+from opsdk.errors import ConfigError, UsageError
 
 
 def is_enabled(address: str) -> bool:

@@ -11,6 +11,7 @@ import gc
 import inspect
 import os
 import threading
+import tracemalloc
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -19,19 +20,14 @@ from msgspec.structs import asdict
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.containment import cancellations, contain
+from opsdk.aio.task_stacks import TaskAges
 from opsdk.aio.timeout import timeout
 from opsdk.errors import UsageError
-from opsdk.loading import on_first_use
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, encode_json, text_response
 from opsdk.manager.address import is_direct_host
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.safe_logger import SafeLogger
-
-with on_first_use:
-    import tracemalloc
-
-    from opsdk.aio import task_stacks
-    from opsdk.http.server import request as server_request
-    from opsdk.http.server import response as server_response
 
 log = SafeLogger(__name__)
 
@@ -80,14 +76,14 @@ class DebugPages:
                 path, lambda: [row for part in parts for row in part()], description=f"{_name(path)}, one in a row"
             )
 
-    async def handle(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
+    async def handle(self, request: HttpRequest) -> HttpResponse | None:
         """Return the response to a request, or None if the path does not match."""
         path = request.path.rstrip("/") + "/"
         if not path.startswith(ROOT):
             return None
         if not is_direct_host(request.header("host")):
             # A web page whose name leads to 127.0.0.1 could read the answer (DNS rebinding).
-            return server_response.text_response("debug pages answer to addresses and localhost only\n", status=403)
+            return text_response("debug pages answer to addresses and localhost only\n", status=403)
         if path == ROOT:
             return _respond(request, {"pages": {ROOT + n: d for n, (d, _) in sorted(self._pages.items())}})
         name = path.removeprefix(ROOT).rstrip("/")
@@ -104,7 +100,7 @@ class DebugPages:
         except BaseException as error:
             contain(error, task=task, cancelling=before)
             log.exception("the debug page %s failed", request.path)
-            return server_response.text_response(f"the page failed: {describe(error)[0]}\n", status=500)
+            return text_response(f"the page failed: {describe(error)[0]}\n", status=500)
 
     def __repr__(self) -> str:
         return f"<DebugPages {', '.join(sorted(self._pages)) or 'empty'}>"
@@ -117,23 +113,19 @@ def _name(path: str) -> str:
     return name
 
 
-def _respond(request: server_request.HttpRequest, value: object) -> server_response.HttpResponse:
+def _respond(request: HttpRequest, value: object) -> HttpResponse:
     if request.query.get("format") == "text":
         # Convert to JSON first, so that both formats show the same for all types.
         import msgspec  # noqa: PLC0415 - as above
         import yaml  # noqa: PLC0415 - start-up time: only this page needs it
 
-        text = yaml.safe_dump(
-            msgspec.json.decode(server_response.encode_json(value)), sort_keys=False, width=200, allow_unicode=True
-        )
-        return server_response.text_response(text)
-    return server_response.HttpResponse(
-        200, [("content-type", "application/json")], server_response.encode_json(value) + b"\n"
-    )
+        text = yaml.safe_dump(msgspec.json.decode(encode_json(value)), sort_keys=False, width=200, allow_unicode=True)
+        return text_response(text)
+    return HttpResponse(200, [("content-type", "application/json")], encode_json(value) + b"\n")
 
 
 # ------------------------------------------------------------------ pages
-def tasks_page(ages: task_stacks.TaskAges) -> list[dict[str, object]]:
+def tasks_page(ages: TaskAges) -> list[dict[str, object]]:
     """Return every task with its age and await stack, the oldest first."""
     return [asdict(state) for state in ages.states()]
 

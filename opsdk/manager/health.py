@@ -9,12 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from opsdk.aio.containment import cancellations, contain
-from opsdk.loading import on_first_use
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.telemetry.safe_logger import SafeLogger
-
-with on_first_use:
-    from opsdk.http.server import request as server_request
-    from opsdk.http.server import response as server_response
 
 log = SafeLogger(__name__)
 
@@ -49,7 +46,7 @@ class Checks:
         self._passed.discard(name)
         self._checks[name] = check
 
-    async def handle(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
+    async def handle(self, request: HttpRequest) -> HttpResponse | None:
         """Return the response to a request, or None if the path does not match."""
         path = request.path.rstrip("/") or "/"
         if path == self.path:
@@ -63,7 +60,7 @@ class Checks:
     def _named_checks(self) -> Mapping[str, Check]:
         return self._checks or {"ping": ping}
 
-    async def _run_all(self, request: server_request.HttpRequest) -> server_response.HttpResponse:
+    async def _run_all(self, request: HttpRequest) -> HttpResponse:
         excluded = set(request.query.all("exclude"))
         lines, failed = [], False
         for name in self._named_checks():
@@ -98,6 +95,6 @@ class Checks:
         return None
 
 
-def _text(status: int, text: str) -> server_response.HttpResponse:
+def _text(status: int, text: str) -> HttpResponse:
     headers = [("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")]
-    return server_response.HttpResponse(status=status, headers=headers, body=text.encode())
+    return HttpResponse(status=status, headers=headers, body=text.encode())

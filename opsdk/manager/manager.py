@@ -13,30 +13,27 @@ from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.fence import Fence
+from opsdk.aio.task_stacks import TaskAges
 from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
-from opsdk.loading import on_first_use
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.serving_certificate import ServingCertificate, self_signed_context
 from opsdk.manager.address import is_enabled, is_loopback, parse_address
 from opsdk.manager.debug import DebugPages, memory_page, tasks_page
 from opsdk.manager.health import Check, Checks
+from opsdk.manager.http import Endpoint, HttpServer
+from opsdk.manager.metrics_authorization import MetricsAuthorization
 from opsdk.manager.options import ManagerOptions
 from opsdk.manager.runnable_group import RunnableGroup
+from opsdk.rbac.delegated import ReviewClient
 from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.queue_monitor import QueueMonitor
 from opsdk.telemetry.records import Hooks, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
-
-with on_first_use:
-    from opsdk.aio import task_stacks
-    from opsdk.http.server import request as server_request
-    from opsdk.http.server import response as server_response
-    from opsdk.http.server import serving_certificate
-    from opsdk.manager import http as manager_http
-    from opsdk.manager import metrics_authorization
-    from opsdk.rbac import delegated
 
 __all__ = ["Election", "Manager", "ManagerOptions", "Phase"]
 
@@ -147,7 +144,7 @@ class Manager:
         self.debug = DebugPages(clock)
         self._queues = QueueMonitor(clock.now)
         debugs = is_enabled(self.options.debug_bind_address)
-        self._task_ages = task_stacks.TaskAges() if debugs else None
+        self._task_ages = TaskAges() if debugs else None
         monitors = [self._queues] if debugs else []
         self.hook: TelemetryHook = Hooks([self.metrics, *monitors, *hooks])
         self.healthz = Checks("/healthz")
@@ -166,7 +163,7 @@ class Manager:
         self._started = False
         self._stopping = False
         self._ready = asyncio.Event()
-        self._authorization: metrics_authorization.MetricsAuthorization | None = None
+        self._authorization: MetricsAuthorization | None = None
         add_context_to_records()
         self._add_servers()
         if election is not None:
@@ -181,10 +178,8 @@ class Manager:
 
     def _add_servers(self) -> None:
         if is_enabled(self.options.health_probe_bind_address):
-            endpoints: list[manager_http.Endpoint] = [self.healthz.handle, self.readyz.handle]
-            self.add(
-                manager_http.HttpServer("health", self.options.health_probe_bind_address, endpoints), phase=Phase.HTTP
-            )
+            endpoints: list[Endpoint] = [self.healthz.handle, self.readyz.handle]
+            self.add(HttpServer("health", self.options.health_probe_bind_address, endpoints), phase=Phase.HTTP)
         if is_enabled(self.options.metrics_bind_address):
             self.add(self._metrics_server(), phase=Phase.HTTP)
         address = self.options.debug_bind_address
@@ -194,35 +189,35 @@ class Manager:
             self.debug.add("tasks", lambda: tasks_page(ages), description="tasks with age and await stack")
             self.debug.add("queues", self._queues.states, description="queue and workers of each controller")
             self.debug.add("memory", memory_page, description="memory, garbage collector, objects by type")
-            self.add(manager_http.HttpServer("debug", address, [self.debug.handle]), phase=Phase.HTTP)
+            self.add(HttpServer("debug", address, [self.debug.handle]), phase=Phase.HTTP)
 
-    def _metrics_server(self) -> manager_http.HttpServer:
+    def _metrics_server(self) -> HttpServer:
         o = self.options
         guard = self._authorize if o.metrics_authentication else None
         tls = self._metrics_tls if o.metrics_secure_serving else None
-        return manager_http.HttpServer("metrics", o.metrics_bind_address, [self._serve_metrics], tls=tls, guard=guard)
+        return HttpServer("metrics", o.metrics_bind_address, [self._serve_metrics], tls=tls, guard=guard)
 
     def _metrics_tls(self) -> ssl.SSLContext:
         o = self.options
         if o.metrics_cert_file:
             files = (o.metrics_cert_file, o.metrics_key_file)
-            return serving_certificate.ServingCertificate(*files, clock=self._clock, hook=self.hook).context
-        return serving_certificate.self_signed_context(parse_address(o.metrics_bind_address)[0], clock=self._clock)
+            return ServingCertificate(*files, clock=self._clock, hook=self.hook).context
+        return self_signed_context(parse_address(o.metrics_bind_address)[0], clock=self._clock)
 
-    def use_client(self, client: delegated.ReviewClient) -> None:
+    def use_client(self, client: ReviewClient) -> None:
         """Set the client that reviews metrics requests. Raises `UsageError` after the start."""
         self._check_new("the client for metrics_authentication")
         if self.options.metrics_authentication:
-            self._authorization = metrics_authorization.MetricsAuthorization(client, clock=self._clock)
+            self._authorization = MetricsAuthorization(client, clock=self._clock)
 
-    async def _authorize(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
+    async def _authorize(self, request: HttpRequest) -> HttpResponse | None:
         assert self._authorization is not None  # checked by `start`
         return await self._authorization.check(request)
 
-    async def _serve_metrics(self, request: server_request.HttpRequest) -> server_response.HttpResponse | None:
+    async def _serve_metrics(self, request: HttpRequest) -> HttpResponse | None:
         if request.path != "/metrics":
             return None
-        return server_response.HttpResponse(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
+        return HttpResponse(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
 
     # -------------------------------------------------------------- runnables
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:

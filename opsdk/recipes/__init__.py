@@ -1,15 +1,13 @@
 """Common steps of operators: owner references, finalizers, conditions, create-or-update, retries, storage migration.
 
 They are stateless; controllers and queues are in other packages.
-
-Functions of the storage migration and of `names` are imported when they are first used. Type checkers read
-``__init__.pyi``.
 """
 
-from opsdk.loading import names_on_first_use
 from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
+from opsdk.recipes.definitions import create_crds
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
+from opsdk.recipes.names import safe_concat_name
 from opsdk.recipes.owner_references import (
     controller_of,
     has_owner_reference,
@@ -19,6 +17,13 @@ from opsdk.recipes.owner_references import (
     set_owner_reference,
 )
 from opsdk.recipes.retry import retry_on_conflict
+from opsdk.recipes.storage_migration import (
+    MigrationOptions,
+    MigrationProgress,
+    StorageMigrator,
+    migrate_storage_version,
+)
+from opsdk.recipes.summaries import Summary, SummaryState, summary
 
 __all__ = [
     "MigrationOptions",
@@ -48,15 +53,3 @@ __all__ = [
     "set_owner_reference",
     "summary",
 ]
-
-_HOMES = {
-    "definitions": ("create_crds",),
-    "names": ("safe_concat_name",),
-    "storage_migration": ("MigrationOptions", "MigrationProgress", "StorageMigrator", "migrate_storage_version"),
-    "summaries": ("Summary", "SummaryState", "summary"),
-}
-__getattr__ = names_on_first_use(globals(), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -11,12 +11,9 @@ from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
-from opsdk.loading import on_first_use
 from opsdk.rest.config import Config
+from opsdk.rest.exec_plugin import ExecCredentials
 from opsdk.rest.tls import ClientCert
-
-with on_first_use:
-    from opsdk.rest import exec_plugin
 
 TOKEN_FILE_PERIOD = 60.0
 """Seconds between reads of a token file (token_source.go). The kubelet replaces tokens well before they expire."""
@@ -109,5 +106,5 @@ def credentials_for(config: Config, *, clock: Clock = LOOP_CLOCK) -> Credentials
         pair = f"{config.username}:{config.password}"
         return StaticCredentials(f"Basic {b64encode(pair.encode()).decode()}")
     if config.exec is not None:
-        return exec_plugin.ExecCredentials(config.exec, config, clock=clock)
+        return ExecCredentials(config.exec, config, clock=clock)
     return StaticCredentials()

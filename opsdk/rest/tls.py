@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,12 +16,8 @@ import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
-from opsdk.loading import on_first_use
 from opsdk.rest.config import Config
 from opsdk.rest.tls_resumption import TlsResumption
-
-with on_first_use:
-    import tempfile
 
 RELOAD_EVERY = 300.0
 """Seconds between checks of the files (CertCallbackRefreshDuration)."""

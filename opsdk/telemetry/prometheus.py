@@ -9,11 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import cast
 
 import msgspec
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    GCCollector,
+    Metric,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.registry import Collector
 
-from opsdk.loading import on_first_use
+from opsdk.telemetry.build_info import BuildInfoCollector
 from opsdk.telemetry.records import (
     CertificateRead,
     Leadership,
@@ -32,10 +41,6 @@ from opsdk.telemetry.records import (
     Workers,
 )
 from opsdk.telemetry.series import Counters, Gauges, Histograms
-
-with on_first_use:
-    from opsdk.telemetry import build_info
-    from opsdk.telemetry import prometheus_library as library
 
 _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
@@ -65,10 +70,8 @@ class PrometheusHook(TelemetryHook):
     True
     """
 
-    def __init__(
-        self, registry: library.CollectorRegistry | None = None, *, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._collectors: list[Callable[[], library.Collector]] = []
+    def __init__(self, registry: CollectorRegistry | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._collectors: list[Callable[[], Collector]] = []
         self._now = now
         self._priorities: set[int] = set()
         self._queues: dict[str, QueueView] = {}
@@ -92,32 +95,31 @@ class PrometheusHook(TelemetryHook):
             self.registry = self._register_in(registry)
 
     @cached_property
-    def registry(self) -> library.CollectorRegistry:
+    def registry(self) -> CollectorRegistry:
         """Shows all metrics. The library is imported when this is first read: a program without scrapes needs none."""
-        registry = library.CollectorRegistry()
-        library.ProcessCollector(registry=registry)
-        library.PlatformCollector(registry=registry)
-        library.GCCollector(registry=registry)
-        registry.register(build_info.BuildInfoCollector())
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+        registry.register(BuildInfoCollector())
         return self._register_in(registry)
 
     @property
     def content_type(self) -> str:
         """The media type of `expose`."""
-        return library.CONTENT_TYPE_LATEST
+        return CONTENT_TYPE_LATEST
 
-    def add_collector(self, make: Callable[[], library.Collector]) -> None:
+    def add_collector(self, make: Callable[[], Collector]) -> None:
         """Add a collector to `registry`; `make` is called when the registry is first read."""
         if "registry" in self.__dict__:
             self.registry.register(make())
         else:
             self._collectors.append(make)
 
-    def _register_in(self, registry: library.CollectorRegistry) -> library.CollectorRegistry:
+    def _register_in(self, registry: CollectorRegistry) -> CollectorRegistry:
         series = [value for value in vars(self).values() if isinstance(value, Counters | Gauges | Histograms)]
         for metric in (*series, *self._webhook_panics.values()):
-            # It has the methods of a collector; a base class of the library would import it.
-            registry.register(cast("library.Collector", metric))
+            registry.register(metric)
         for make in self._collectors:
             registry.register(make())
         return registry
@@ -328,7 +330,7 @@ class PrometheusHook(TelemetryHook):
         """Return all metrics in the Prometheus text format."""
         for name, queue in self._queues.items():
             self._read_queue(name, queue)
-        return library.generate_latest(_WithoutCreated(self.registry))
+        return generate_latest(_WithoutCreated(self.registry))
 
     def _read_queue(self, name: str, queue: QueueView) -> None:
         """Set the gauges of a queue. Only a scrape shows them, so only a scrape reads them."""
@@ -357,10 +359,10 @@ class _QueueSeries(msgspec.Struct, frozen=True, kw_only=True):
 class _WithoutCreated:
     """A registry without ``_created`` samples: they double the page, and no dashboard uses them."""
 
-    def __init__(self, registry: library.CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
-    def collect(self) -> Iterator[library.Metric]:
+    def collect(self) -> Iterator[Metric]:
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric

@@ -2,7 +2,7 @@
 
 They have the methods of a collector of `prometheus_client`, which writes the page. Its own `Counter` and `Histogram`
 look each series up by its labels under a lock, and search buckets one by one: a reconcile with one write took 6 % of
-its time there. The library is imported by the first page: it takes longer to import than the client and the cache.
+its time there.
 
 Upstream: none.
 """
@@ -10,14 +10,14 @@ Upstream: none.
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from opsdk.loading import on_first_use
-
-with on_first_use:
-    from opsdk.telemetry import prometheus_library as library
+from prometheus_client import Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 
 class NumberSeries:
@@ -39,7 +39,7 @@ class NumberSeries:
             self.value += by
 
 
-class _Values(ABC):
+class _Values(Collector):
     """One number for each combination of labels. For any thread."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
@@ -53,10 +53,10 @@ class _Values(ABC):
         return series if series is not None else self._series.setdefault(labels, NumberSeries())
 
     @abstractmethod
-    def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
+    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
         """Return the metric without samples."""
 
-    def collect(self) -> Iterator[library.Metric]:
+    def collect(self) -> Iterator[Metric]:
         """See `prometheus_client.registry.Collector`."""
         family = self._family()
         for labels, series in tuple(self._series.items()):
@@ -82,8 +82,8 @@ class Counters(_Values):
         """Add `by` to the series with these label values. Zero creates the series."""
         self.series(*labels).inc(by)
 
-    def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
-        return library.CounterMetricFamily(self._name, self._documentation, labels=self._labels)
+    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
+        return CounterMetricFamily(self._name, self._documentation, labels=self._labels)
 
 
 class Gauges(_Values):
@@ -104,8 +104,8 @@ class Gauges(_Values):
         """Set the series with these label values."""
         self.series(*labels).value = float(value)
 
-    def _family(self) -> library.CounterMetricFamily | library.GaugeMetricFamily:
-        return library.GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+    def _family(self) -> CounterMetricFamily | GaugeMetricFamily:
+        return GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
 
 
 class HistogramSeries:
@@ -131,7 +131,7 @@ class HistogramSeries:
             return list(self._counts), self._total
 
 
-class Histograms:
+class Histograms(Collector):
     """A histogram with one series for each combination of labels. For any thread.
 
     Args:
@@ -168,10 +168,10 @@ class Histograms:
         """Count a value in the series with these label values. A value that equals a bound is below it."""
         self.series(*labels).observe(value)
 
-    def collect(self) -> Iterator[library.Metric]:
+    def collect(self) -> Iterator[Metric]:
         """See `prometheus_client.registry.Collector`."""
-        family = library.HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
-        names = [library.floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
+        family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
+        names = [floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
         for labels, series in tuple(self._series.items()):
             counts, total = series.read()
             passed = 0

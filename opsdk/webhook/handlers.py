@@ -18,8 +18,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.crd import schema_for
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, TypedObject, to_tree
+from opsdk.apiserver.api_errors import invalid
+from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.errors import (
     AdmissionDeniedError,
     ApiError,
@@ -29,7 +32,6 @@ from opsdk.errors import (
     OpsdkError,
     UsageError,
 )
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.admission import (
@@ -41,11 +43,6 @@ from opsdk.webhook.admission import (
     patched,
     response_for,
 )
-
-with on_first_use:
-    from opsdk.apimachinery import crd
-    from opsdk.apiserver import api_errors
-    from opsdk.apiserver.structural import schema as structural_schema
 
 T = TypeVar("T", bound=AnyObject)
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -269,7 +266,7 @@ def _decode(tree: JsonObject | None, kind: Kind[T], *, new: bool) -> T:
         if new and (causes := _schema_causes(tree, kind, error)):
             name = str((tree.get("metadata") or {}).get("name") or "")
             # With kind and name in the details: kubectl prints "The request is invalid" without them.
-            raise api_errors.invalid(kind.name, kind.gvk.group, name, causes) from error
+            raise invalid(kind.name, kind.gvk.group, name, causes) from error
         raise BadRequestError(str(error)) from error
 
 
@@ -290,10 +287,10 @@ def _schema_causes(tree: JsonObject, kind: Kind[Any], error: DecodeError) -> lis
 
 
 @lru_cache(maxsize=64)
-def _schema_of(form: type[TypedObject]) -> structural_schema.StructuralSchema | None:
+def _schema_of(form: type[TypedObject]) -> StructuralSchema | None:
     """Return the schema of a class; None for a class without one, such as a built-in kind's."""
     try:
-        return structural_schema.StructuralSchema(crd.schema_for(form))
+        return StructuralSchema(schema_for(form))
     except OpsdkError:
         return None
 

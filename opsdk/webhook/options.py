@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from opsdk.errors import UsageError
-from opsdk.loading import on_first_use
 from opsdk.options import Options
-
-with on_first_use:
-    import tempfile
-
-    from opsdk.webhook.certificates import options as certificate_options
+from opsdk.webhook.certificates.options import SelfSigned
 
 
 class WebhookServerOptions(Options, frozen=True, kw_only=True):
@@ -42,7 +38,7 @@ class WebhookServerOptions(Options, frozen=True, kw_only=True):
     key_name: str = "tls.key"
     client_ca_name: str = ""
     tls: Callable[[], ssl.SSLContext] | None = None
-    certificates: certificate_options.SelfSigned | None = None
+    certificates: SelfSigned | None = None
     shutdown_timeout: float = 60.0
     listen: bool = True
 

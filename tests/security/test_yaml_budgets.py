@@ -105,8 +105,8 @@ async def test_a_large_document_is_read_beside_the_loop(monkeypatch: pytest.Monk
         assert proceed.wait(10)
         return threading.current_thread().name
 
-    monkeypatch.setattr(yaml_documents, "parse_yaml", slow)
-    reading = asyncio.ensure_future(body.parse_yaml(b"x" * 20_000))
+    monkeypatch.setattr(body, "parse_yaml", slow)
+    reading = asyncio.ensure_future(body.parse_yaml_body(b"x" * 20_000))
     while not entered.is_set():
         await asyncio.sleep(0)
     proceed.set()

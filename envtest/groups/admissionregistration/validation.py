@@ -19,13 +19,10 @@ from envtest.groups.common.webhook_client_config import (
 )
 from opsdk.apimachinery.validation import dns_1035_label, dns_subdomain, path_segment, qualified_name
 from opsdk.apiserver import api_errors
+from opsdk.apiserver.expressions.escaping import RESERVED
+from opsdk.cel.types import BOOL, STRING, Type
 from opsdk.errors import Cause
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-with on_first_use:
-    from opsdk.apiserver.expressions import escaping
-    from opsdk.cel import types as cel_types
 
 
 def _choice(hook: JsonObject, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
@@ -352,7 +349,7 @@ class _Compiler(Protocol):
     def variable(self, name: str, text: str) -> _Compiled: ...
 
     def compile(
-        self, text: str, types: tuple[cel_types.Type, ...], *, authorizer: bool = True, patches: bool = False
+        self, text: str, types: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
     ) -> _Compiled: ...
 
 
@@ -384,7 +381,7 @@ def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating:
         variable_name, expression = variable.get("name") or "", variable.get("expression") or ""
         if not variable_name.strip():
             yield api_errors.required(f"{field}.name", "name is not specified")
-        elif not _IDENTIFIER.fullmatch(variable_name) or variable_name in escaping.RESERVED:
+        elif not _IDENTIFIER.fullmatch(variable_name) or variable_name in RESERVED:
             yield api_errors.invalid_value(f"{field}.name", variable_name, "must be a valid CEL identifier")
         if not expression.strip():
             yield api_errors.required(f"{field}.expression", "expression is not specified")
@@ -448,14 +445,14 @@ def _validation(compiler: _Compiler, item: JsonObject, field: str) -> Iterator[C
     if not expression.strip():
         yield api_errors.required(f"{field}.expression", "expression is not specified")
     else:
-        yield from _fault(compiler.compile(expression, (cel_types.BOOL,)), f"{field}.expression")
+        yield from _fault(compiler.compile(expression, (BOOL,)), f"{field}.expression")
     if message_expression and not message_expression.strip():
         yield api_errors.invalid_value(
             f"{field}.messageExpression", message_expression, "must be non-empty if specified"
         )
     elif message_expression:
         yield from _fault(
-            compiler.compile(message_expression, (cel_types.STRING,), authorizer=False), f"{field}.messageExpression"
+            compiler.compile(message_expression, (STRING,), authorizer=False), f"{field}.messageExpression"
         )
     message = item.get("message") or ""
     if message and not message.strip():

@@ -8,28 +8,24 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import Final
 
-from opsdk.loading import on_first_use
-
-with on_first_use:
-    from opsdk.apiserver.expressions import environment as cel_environments
-    from opsdk.cel import environment as programs
-    from opsdk.cel import types as cel_types
-    from opsdk.cel.library import quantities as cel_quantities
-
+from opsdk.apiserver.expressions.environment import kubernetes_environment
+from opsdk.cel.environment import CelEnvironment
+from opsdk.cel.library.quantities import QUANTITY
+from opsdk.cel.types import BOOL, DYN, STRING, map_of, object_of
 
 _TYPE: Final = "kubernetes.DRADevice"
 
 
 @cache
-def _environment() -> programs.CelEnvironment:
+def _environment() -> CelEnvironment:
     fields = {
-        "driver": cel_types.STRING,
-        "attributes": cel_types.map_of(cel_types.STRING, cel_types.map_of(cel_types.STRING, cel_types.DYN)),
-        "capacity": cel_types.map_of(cel_types.STRING, cel_types.map_of(cel_types.STRING, cel_quantities.QUANTITY)),
-        "allowMultipleAllocations": cel_types.BOOL,
+        "driver": STRING,
+        "attributes": map_of(STRING, map_of(STRING, DYN)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+        "allowMultipleAllocations": BOOL,
     }
-    device = cel_types.object_of(_TYPE, fields)
-    return cel_environments.kubernetes_environment().extend(variables={"device": device}, types={_TYPE: device})
+    device = object_of(_TYPE, fields)
+    return kubernetes_environment().extend(variables={"device": device}, types={_TYPE: device})
 
 
 @lru_cache(maxsize=1024)
@@ -44,6 +40,6 @@ def selector_problem(expression: str) -> str:
     compiled = compile_typed(_environment(), expression, ())
     if isinstance(compiled, str):
         return compiled
-    if compiled.type in (cel_types.BOOL, cel_types.DYN):
+    if compiled.type in (BOOL, DYN):
         return ""
     return f"must evaluate to bool or the unknown type, not {runtime_text(compiled.type)}"

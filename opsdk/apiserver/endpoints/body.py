@@ -23,13 +23,10 @@ from opsdk.apiserver.serializer.documents import (
     parse_json,
 )
 from opsdk.apiserver.serializer.raw import keep_text
+from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
 from opsdk.limits import LIMITS
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject
-
-with on_first_use:
-    from opsdk.apiserver.serializer import yaml_documents
 
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 _SCHEMES = {"apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55"}
@@ -94,11 +91,11 @@ def _yaml_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="yaml")
 
 
-async def parse_yaml(raw: bytes) -> ParsedDocument:
+async def parse_yaml_body(raw: bytes) -> ParsedDocument:
     """Parse YAML, in a thread if it is large, so that other requests do not wait. Raises `SyntaxProblemError`."""
     if len(raw) <= _SMALL_YAML:
-        return yaml_documents.parse_yaml(raw)
-    return await asyncio.get_running_loop().run_in_executor(_yaml_thread(), yaml_documents.parse_yaml, raw)
+        return parse_yaml(raw)
+    return await asyncio.get_running_loop().run_in_executor(_yaml_thread(), parse_yaml, raw)
 
 
 async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
@@ -111,7 +108,7 @@ async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
     if media == PROTOBUF:
         return ParsedDocument(read_protobuf(served, raw))
     try:
-        parsed = await parse_yaml(raw) if media == YAML else parse_json(raw)
+        parsed = await parse_yaml_body(raw) if media == YAML else parse_json(raw)
     except NumberProblemError as error:
         raise cannot_handle(info, str(error)) from None
     except SyntaxProblemError as error:

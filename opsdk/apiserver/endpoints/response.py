@@ -34,14 +34,10 @@ from opsdk.apiserver.endpoints.negotiation import (
 )
 from opsdk.apiserver.endpoints.status import error_response, status_of
 from opsdk.apiserver.resources import InstalledResource
+from opsdk.apiserver.serializer.yaml_writer import write_yaml
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject
-
-with on_first_use:
-    from opsdk.apiserver.serializer import yaml_writer
-
 
 _SORTED = msgspec.json.Encoder(order="sorted")
 _SPELT = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
@@ -67,7 +63,7 @@ def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = Fal
     if accepted.write is not None:
         return accepted.write(value)
     if accepted.media == YAML:
-        return yaml_writer.write_yaml(value).encode()
+        return write_yaml(value).encode()
     if pretty:
         import json  # noqa: PLC0415 - only for `pretty`
 

@@ -14,6 +14,7 @@ import msgspec
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.serializer import documents
 from opsdk.apiserver.serializer.json_errors import first_fault
+from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 from opsdk.apiserver.webhook_client.go_errors import failure, go_type, media_fault, not_an_object, refusal, unreadable
@@ -22,11 +23,7 @@ from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.response import encode_json
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-with on_first_use:
-    from opsdk.apiserver.serializer import yaml_documents
 
 MAX_ANSWER = 32 << 20
 """Largest response in bytes; a conversion of ten thousand objects has about this size."""
@@ -165,6 +162,6 @@ def _parsed(raw: bytes) -> JsonValue:
         if raw.lstrip().startswith(b"{") or len(raw) > _MAX_YAML:
             raise WebhookCallError(unreadable(first_fault(raw) or str(error))) from None
     try:
-        return yaml_documents.parse_yaml(raw).tree
+        return parse_yaml(raw).tree
     except (documents.SyntaxProblemError, RecursionError) as error:
         raise WebhookCallError(f"error converting YAML to JSON: {error}") from None

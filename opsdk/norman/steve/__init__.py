@@ -3,24 +3,18 @@
 Here belong access sets, the query language, indexed lists, the schemas of a cluster and its HTTP API. Not here:
 Norman's own schemas and stores.
 
-The names are imported when they are first used. Type checkers read ``__init__.pyi``.
-
 Upstream: github.com/rancher/steve, github.com/rancher/apiserver
 """
 
-from opsdk.loading import names_on_first_use
-
-_HOMES = {
-    "access_set": ("AccessSet", "VisibleObjects"),
-    "access_set_store": ("AccessSetStore",),
-    "api": ("SteveApi", "SteveOptions"),
-    "app": ("SteveApp", "token_review"),
-    "cluster_schemas": ("SteveColumn", "SteveSchema"),
-    "indexed_list": ("IndexedList", "IndexedListOptions", "IndexedPage"),
-    "query": ("SteveQuery", "parse_query"),
-    "store": ("SteveStore", "Target"),
-    "template": ("SchemaTemplate",),
-}
+from opsdk.norman.steve.access_set import AccessSet, VisibleObjects
+from opsdk.norman.steve.access_set_store import AccessSetStore
+from opsdk.norman.steve.api import SteveApi, SteveOptions
+from opsdk.norman.steve.app import SteveApp, token_review
+from opsdk.norman.steve.cluster_schemas import SteveColumn, SteveSchema
+from opsdk.norman.steve.indexed_list import IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.steve.query import SteveQuery, parse_query
+from opsdk.norman.steve.store import SteveStore, Target
+from opsdk.norman.steve.template import SchemaTemplate
 
 __all__ = [
     "AccessSet",
@@ -41,9 +35,3 @@ __all__ = [
     "parse_query",
     "token_review",
 ]
-
-__getattr__ = names_on_first_use(globals(), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -105,7 +105,7 @@ async def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonO
     if media not in (JSON, YAML):
         raise body.unsupported_media()
     try:
-        parsed: JsonValue = (await body.parse_yaml(raw) if media == YAML else parse_json(raw)).tree
+        parsed: JsonValue = (await body.parse_yaml_body(raw) if media == YAML else parse_json(raw)).tree
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise api_errors.bad_request(f"{prefix}{error}") from None

@@ -250,7 +250,7 @@ async def _apply(
 async def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
     info = served.info
     try:
-        parsed = await body.parse_yaml(raw)
+        parsed = await body.parse_yaml_body(raw)
     except SyntaxProblemError as error:
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     config: JsonValue = {} if parsed.tree is None else parsed.tree
