@@ -152,7 +152,10 @@ async def _check_queues(names: int) -> None:
             raise RuntimeError("not this one")
 
     def broken(obj: Any) -> list[Request]:
-        raise RuntimeError("no request")
+        # For one name in ten: the retries of all would take most of the time.
+        if obj.metadata.name.endswith("3"):
+            raise RuntimeError("no request")
+        return []
 
     sources = [
         KindSource(world.cache, THING, handler)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect_right
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -148,11 +150,10 @@ class FakeServer:
         while True:
             if after < self.compacted:
                 raise ConnectionLostError("the window moved past a slow reader")
-            for revision, kind, obj in list(self.history):
-                if revision > after:
-                    self._fail()
-                    after = revision
-                    yield RawEvent(kind, msgspec.json.encode(obj))
+            for revision, kind, obj in self.history[bisect_right(self.history, after, key=itemgetter(0)) :]:
+                self._fail()
+                after = revision
+                yield RawEvent(kind, msgspec.json.encode(obj))
             while self.raw_garbage:
                 yield self.raw_garbage.pop(0)
             changed = self.changed
