@@ -169,12 +169,14 @@ async def _check_queues(names: int) -> None:
     server.put("lives")
     await asyncio.sleep(1000)
     before = container_sizes(leader, standby, world.cache)
-    for number in range(names):
-        server.put(f"o{number}")
+    for begin in range(0, names, 20):
+        for number in range(begin, begin + 20):
+            server.put(f"o{number}")
         await asyncio.sleep(0.01)
-        server.delete(f"o{number}")
+        for number in range(begin, begin + 20):
+            server.delete(f"o{number}")
         await asyncio.sleep(0.01)
-        if number % 1000 == 0:
+        if begin % 1000 == 0:
             server.compact()
     await asyncio.sleep(3600)
     gc.collect()

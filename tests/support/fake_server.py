@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import random
-from bisect import bisect_right
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from operator import itemgetter
@@ -150,7 +150,8 @@ class FakeServer:
         while True:
             if after < self.compacted:
                 raise ConnectionLostError("the window moved past a slow reader")
-            for revision, kind, obj in self.history[bisect_right(self.history, after, key=itemgetter(0)) :]:
+            newer = bisect.bisect_right(self.history, after, key=itemgetter(0))
+            for revision, kind, obj in self.history[newer:]:
                 self._fail()
                 after = revision
                 yield RawEvent(kind, msgspec.json.encode(obj))
