@@ -12,7 +12,6 @@ from memories import container_sizes, growth
 
 import envtest
 from opsdk import Cluster, MergeFrom, ObjectMeta
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.core.v1 import ConfigMap, Secret, ServiceAccount
 from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.operator import Operator
@@ -159,8 +158,8 @@ async def _check_queues(names: int) -> None:
         for _ in range(2)
         for handler in (EnqueueRequestForObject(), EnqueueRequestsFromMapFunc(broken))
     ]
-    leader = Controller("leader", _reconcile_nothing, sources=sources[:2], clock=LOOP_CLOCK)
-    standby = Controller("standby", reconcile, sources=sources[2:], clock=LOOP_CLOCK)
+    leader = Controller("leader", _reconcile_nothing, sources=sources[:2])
+    standby = Controller("standby", reconcile, sources=sources[2:])
     tasks = [asyncio.create_task(start()) for start in (world.cache.start, leader.start, standby.warmup)]
     await asyncio.sleep(10)
     server.put("lives")
