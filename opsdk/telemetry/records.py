@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import msgspec
 
 from opsdk.aio.containment import contain
+from opsdk.base.cause import ReconcileCause
 from opsdk.errors import RequestInfo
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)

@@ -19,16 +19,17 @@ MODULES = {
     "opsdk.apiserver",
     "opsdk.children.applier",
     "opsdk.children.drift",
+    "opsdk.cel.errors",
     "opsdk.errors",
     "opsdk.fleet",
-    "opsdk.handlers",
+    "opsdk.event.handlers",
     "opsdk.lifecycle",
-    "opsdk.patch",
-    "opsdk.predicates",
+    "opsdk.client.patch",
+    "opsdk.event.predicates",
     "opsdk.recipes",
-    "opsdk.sources",
+    "opsdk.event.sources",
     "opsdk.testing",
-    "opsdk.timers",
+    "opsdk.event.timers",
 }
 """The documented modules; also what is inside of the packages below."""
 PACKAGES = (

@@ -26,13 +26,13 @@ MODULES = (
     "children.drift",
     "errors",
     "fleet",
-    "handlers",
+    "event.handlers",
     "lifecycle",
-    "patch",
-    "predicates",
+    "client.patch",
+    "event.predicates",
     "recipes",
-    "sources",
-    "timers",
+    "event.sources",
+    "event.timers",
 )
 INNER = {"Fence", "as_handler", "is_async"}
 """Names of the reference that opsdk needs, and authors do not."""

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from opsdk.api.authentication.v1 import UserInfo
+from opsdk.base.options import Options
 from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
@@ -36,7 +37,6 @@ from opsdk.norman.server.writing import (
 )
 from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
 from opsdk.norman.stores.wrapper import sub_context_fields
-from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)

@@ -9,6 +9,7 @@ from typing import Final
 from opsdk.aio.closing import Closing
 from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.aio.tasks import TaskOwner
+from opsdk.base.options import Options
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
@@ -16,7 +17,6 @@ from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, Resource
 from opsdk.norman.stores.sql_collection import LogPosition, SqlChange, SqlCollection, SqlObject, WriteVerb
 from opsdk.norman.stores.sql_database import SqlDatabase, TransactionMode
 from opsdk.norman.stores.sql_values import encode_text, indexed_fields
-from opsdk.options import Options
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 

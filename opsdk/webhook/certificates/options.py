@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.options import Options
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.telemetry.activity import Activity, current_activity
+from opsdk.client.activity import Activity, current_activity
 
 
 @given(st.lists(st.integers(0, 200), max_size=300))

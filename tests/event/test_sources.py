@@ -12,10 +12,10 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, NoMatchError, UsageError
 from opsdk.event.event import AnyEvent, EventType
+from opsdk.event.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc
 from opsdk.event.request import Request
-from opsdk.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc
+from opsdk.event.sources import Channel, ChannelSource, KindSource
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import Channel, ChannelSource, KindSource
 
 
 class Running:

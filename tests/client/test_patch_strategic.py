@@ -13,8 +13,8 @@ from opsdk.apimachinery.codec import decode, encode
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.object import Unstructured, deep_copy
+from opsdk.client.patch import StrategicMergeFrom
 from opsdk.errors import ConflictError, UsageError
-from opsdk.patch import StrategicMergeFrom
 
 
 def deployment() -> Deployment:

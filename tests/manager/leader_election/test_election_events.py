@@ -12,12 +12,12 @@ import pytest
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.client.patch import merge_patch
+from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import LeaderElectionLostError
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector
-from opsdk.patch import merge_patch
-from opsdk.recorder.recorder import EventRecorder
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

@@ -15,8 +15,8 @@ from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
+from opsdk.client.patch import MergeFrom
 from opsdk.errors import EncodeError, UsageError
-from opsdk.patch import MergeFrom
 from opsdk.structured_merge.value import JsonObject
 
 WIDGET = unstructured("demo.opsdk.dev/v1", "Site")

@@ -18,8 +18,8 @@ import msgspec
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
 from opsdk.apimachinery.object import deep_copy
 from opsdk.apimachinery.time import MicroTime
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.options import Options
 
 # Leadership ends this share of the lease before others may take it: clocks of two machines run at different speeds, and
 # a request needs time from the last check to the server.

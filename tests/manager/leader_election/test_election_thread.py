@@ -17,9 +17,9 @@ from opsdk.apimachinery.object import deep_copy
 from opsdk.client.client import Client
 from opsdk.client.operations import Create, Get, Operation, Update
 from opsdk.errors import ConnectError, LeaderElectionLostError, NotFoundError, UsageError
-from opsdk.leader_election.election_thread import ElectionThread
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.manager.leader_election.election_thread import ElectionThread
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.telemetry.records import Leadership, Record, TelemetryHook
 
 pytestmark = pytest.mark.realtime

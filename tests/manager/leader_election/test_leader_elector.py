@@ -28,8 +28,8 @@ from opsdk.errors import (
     NotFoundError,
     UsageError,
 )
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
-from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
 

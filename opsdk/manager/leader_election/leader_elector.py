@@ -18,6 +18,7 @@ from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client
+from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -26,8 +27,7 @@ from opsdk.errors import (
     OpsdkError,
     TransportError,
 )
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
-from opsdk.recorder.recorder import EventRecorder
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
 from opsdk.telemetry.records import Leadership, RenewedSlowly, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 

@@ -1,4 +1,4 @@
-"""Event sources: feed the work queue of a controller. `opsdk.timers` has those that follow the clock.
+"""Event sources: feed the work queue of a controller. `opsdk.event.timers` has those that follow the clock.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/source/source.go, pkg/internal/source/kind.go
 """
@@ -20,16 +20,16 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
+from opsdk.base.cause import ReconcileCause
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.cache.store import Delta, DeltaType
-from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import CacheSyncError, NoMatchError, OpsdkError, UsageError
+from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import event_of, generic_event
-from opsdk.handlers import Enqueue, EnqueueRequestForObject, EventHandler, MapFunction, as_handler, is_async
-from opsdk.predicates import PredicateFunc
+from opsdk.event.handlers import Enqueue, EnqueueRequestForObject, EventHandler, MapFunction, as_handler, is_async
+from opsdk.event.predicates import PredicateFunc
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -314,7 +314,7 @@ class Channel:
         self._closed = False
 
     def send(self, item: Hashable | AnyObject) -> None:
-        """Send a request, an `opsdk.handlers.Enqueue`, or an object.
+        """Send a request, an `opsdk.event.handlers.Enqueue`, or an object.
 
         A request is queued as it is. An object becomes a generic event, which passes the predicates and the handler of
         each source.

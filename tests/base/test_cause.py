@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.base.cause import ReconcileCause, ReconcileCauses
 from opsdk.queue.core import QueueCore
-from opsdk.telemetry.cause import ReconcileCause, ReconcileCauses
 
 causes = st.builds(
     ReconcileCause,

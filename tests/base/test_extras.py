@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from opsdk.base.extras import EXTRA_MODULES, RequiredExtra
 from opsdk.errors import ConfigError
-from opsdk.extras import EXTRA_MODULES, RequiredExtra
 
 
 def test_every_library_of_an_extra_is_known() -> None:
     """Each requirement of the extras in pyproject.toml installs one of the modules in the table."""
-    path = Path(__file__).parents[1] / "pyproject.toml"
+    path = Path(__file__).parents[2] / "pyproject.toml"
     extras = tomllib.loads(path.read_text())["project"]["optional-dependencies"]
     installs = packages_distributions()
     for extra, modules in EXTRA_MODULES.items():
@@ -38,7 +38,7 @@ def test_a_missing_library_names_its_extra() -> None:
 
 def unguarded_imports() -> list[str]:
     """Return each import of an extra's library outside of ``with RequiredExtra``; opsdk.cli has one guard for all."""
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     libraries = {module for modules in EXTRA_MODULES.values() for module in modules} - {"google", "pydantic"}
     places = []
     for path in sorted((root / "opsdk").rglob("*.py")):

@@ -11,11 +11,11 @@ import pytest
 from flowkit import created, deleted, updated, view
 from msgspec.structs import replace
 
-from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import UsageError
+from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import AnyEvent
+from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc, Funcs
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc, Funcs
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 

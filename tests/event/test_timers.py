@@ -12,8 +12,8 @@ import pytest
 
 from opsdk.errors import CacheSyncError, UsageError
 from opsdk.event.request import Request
+from opsdk.event.timers import PollSource, TimerSource
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.timers import PollSource, TimerSource
 
 A, B, C = (Request("ns", name) for name in "abc")
 

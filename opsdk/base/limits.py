@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.options import Options
+from opsdk.base.options import Options
 
 KIB: Final = 1024
 MIB: Final = 1024 * 1024

@@ -17,11 +17,11 @@ from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
+from opsdk.base.cause import ReconcileCause
 from opsdk.errors import CacheSyncError, UsageError
-from opsdk.handlers import is_async
+from opsdk.event.handlers import is_async
+from opsdk.event.sources import EventSource
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import EventSource
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.failures import FunctionFailure, FunctionFailures
 from opsdk.telemetry.safe_logger import SafeLogger
 

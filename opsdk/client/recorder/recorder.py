@@ -19,9 +19,9 @@ from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.model import to_builtins
 from opsdk.apimachinery.object import AnyObject, deep_copy, gvk_of
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
+from opsdk.client.recorder.correlator import EventCorrelator, EventKey, Write
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
-from opsdk.patch import merge_patch
-from opsdk.recorder.correlator import EventCorrelator, EventKey, Write
 from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
 

@@ -13,8 +13,13 @@ from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.errors import NoMatchError, UsageError
 from opsdk.event.event import AnyEvent
+from opsdk.event.handlers import (
+    EnqueueRequestForObject,
+    EnqueueRequestForOwner,
+    EnqueueRequestsFromMapFunc,
+    EventHandler,
+)
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc, EventHandler
 
 
 async def ask(handler: EventHandler, event: AnyEvent) -> list[str]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from opsdk.api.core.v1 import ObjectReference
-from opsdk.recorder.correlator import EventCorrelator, EventKey, Write
+from opsdk.client.recorder.correlator import EventCorrelator, EventKey, Write
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from flowkit import created, deleted, updated, view
 
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, Event, EventType
-from opsdk.predicates import (
+from opsdk.event.predicates import (
     Predicate,
     all_of,
     annotations_changed,

@@ -24,13 +24,13 @@ from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.base.cause import ReconcileCause
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType
-from opsdk.handlers import Enqueue, EventHandler, Mapped
-from opsdk.predicates import PredicateFunc
+from opsdk.event.handlers import Enqueue, EventHandler, Mapped
+from opsdk.event.predicates import PredicateFunc
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.failures import FunctionFailures
 from opsdk.telemetry.safe_logger import SafeLogger
 

@@ -17,7 +17,7 @@ from typing import Any
 from opsdk.aio.closing import Closing
 from opsdk.aio.watchdog import place, stack
 from opsdk.errors import LeaderElectionLostError, UsageError
-from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.telemetry.records import Record, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 

@@ -15,6 +15,7 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.operations import Create, PatchObject
+from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.errors import (
     AlreadyExistsError,
     ConnectError,
@@ -25,7 +26,6 @@ from opsdk.errors import (
     OpsdkError,
     TooManyRequestsError,
 )
-from opsdk.recorder.recorder import EventRecorder
 
 
 class Server:
