@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+__all__ = ["ReconcileCause", "ReconcileCauses"]
+
 _MAX_CAUSES = 16
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from opsdk.errors import OpsdkError
 
+__all__ = ["CelBudgetError", "CelCompileError", "CelError", "CelEvaluationError"]
+
 
 class CelError(OpsdkError):
     """A Common Expression Language expression does not compile or evaluate."""

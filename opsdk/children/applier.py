@@ -62,6 +62,8 @@ from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import remove_items
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+__all__ = ["Applier"]
+
 T = TypeVar("T", bound=TypedObject | Unstructured)
 log = logging.getLogger("opsdk.children")
 

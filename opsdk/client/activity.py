@@ -9,6 +9,8 @@ from collections.abc import Callable, Hashable
 from contextvars import ContextVar, Token
 from typing import NamedTuple, Self
 
+__all__ = ["ObjectRead", "RequestSent"]
+
 # Per reconcile. A reconcile that lists ten thousand objects must not fill the journal.
 _MAX_READS = 64
 _MAX_REQUESTS = 64

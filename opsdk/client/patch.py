@@ -21,6 +21,8 @@ from opsdk.errors import UsageError
 from opsdk.structured_merge.schema import Schema, SchemaSet
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+__all__ = ["Patch", "RawPatch", "StrategicMergeFrom", "json_patch", "merge_patch", "strategic_merge_patch"]
+
 
 class PatchType(Enum):
     """The media types of patches."""

@@ -22,6 +22,15 @@ from opsdk.event.event import AnyEvent, Event, EventType
 from opsdk.event.request import Request
 from opsdk.telemetry.safe_logger import SafeLogger
 
+__all__ = [
+    "Enqueue",
+    "EnqueueRequestForObject",
+    "EnqueueRequestForOwner",
+    "EnqueueRequestsFromMapFunc",
+    "EventHandler",
+    "Funcs",
+]
+
 log = SafeLogger(__name__)
 
 T = TypeVar("T", bound=AnyObject)

@@ -13,6 +13,21 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.selectors import Selector, as_selector
 from opsdk.event.event import AnyEvent, EventType, ObjectView
 
+__all__ = [
+    "Predicate",
+    "all_of",
+    "annotations_changed",
+    "any_of",
+    "begins_deletion",
+    "generation_changed",
+    "ignore_own_writes",
+    "labels_changed",
+    "matches_labels",
+    "of_object",
+    "on",
+    "resource_version_changed",
+]
+
 PredicateFunc = Callable[[AnyEvent], bool]
 
 

@@ -33,6 +33,8 @@ from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.safe_logger import SafeLogger
 
+__all__ = ["Channel", "ChannelSource", "EventSource", "FuncSource", "KindSource", "SyncPolicy"]
+
 log = SafeLogger(__name__)
 
 # Retries for a kind that is not served yet. Short at first, because its CRD is often installed together with the

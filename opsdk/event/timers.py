@@ -25,6 +25,8 @@ from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.failures import FunctionFailure, FunctionFailures
 from opsdk.telemetry.safe_logger import SafeLogger
 
+__all__ = ["PollSource", "TimerSource"]
+
 log = SafeLogger(__name__)
 
 Requests = Iterable[Hashable]

@@ -19,6 +19,8 @@ from opsdk.errors import ForbiddenError
 from opsdk.rbac.delegated import ReviewClient, send_review
 from opsdk.rbac.permissions import Permission, RuleSet
 
+__all__ = ["UserNamespaces"]
+
 # Seconds for which the rules of a namespace hold: with one of the rights, and without.
 _ALLOW_SECONDS = 10.0
 _DENY_SECONDS = 30.0

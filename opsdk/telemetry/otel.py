@@ -22,6 +22,8 @@ from opsdk.telemetry.context import log_context
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.records import Reconciled, ReconcileStarted, Record, Requested, RequestStarted, TelemetryHook
 
+__all__ = ["OpenTelemetryHook"]
+
 with RequiredExtra("otel", "tracing"):
     from opentelemetry import trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

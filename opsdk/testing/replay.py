@@ -33,6 +33,8 @@ from opsdk.event.request import Request
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["differences", "export_test", "load_record", "replay"]
+
 # Metadata with uids of other objects.
 _LINKED = ("ownerReferences", "managedFields")
 # Metadata that the server sets.

@@ -11,6 +11,8 @@ from opsdk.base.options import Options
 from opsdk.errors import UsageError
 from opsdk.webhook.certificates.options import SelfSigned
 
+__all__ = ["WebhookServerOptions"]
+
 
 class WebhookServerOptions(Options, frozen=True, kw_only=True):
     """Options of a `WebhookServer`.

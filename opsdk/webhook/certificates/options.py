@@ -11,6 +11,8 @@ from opsdk.errors import UsageError
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
 
+__all__ = ["SelfSigned"]
+
 _DAY = 86400.0
 # A replica that misses two reads in a row must still observe each rotation step before the next one.
 _MIN_READS_PER_OVERLAP = 3

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from opsdk.base.options import Options
 from opsdk.errors import ConfigError
 
+__all__ = ["EtcdOptions"]
+
 
 class EtcdOptions(Options, frozen=True, kw_only=True):
     """Connection, timeouts and limits of the storage on etcd.
