@@ -12,7 +12,6 @@ from memories import container_sizes, growth
 
 import envtest
 from opsdk import Cluster, MergeFrom, ObjectMeta
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.core.v1 import ConfigMap, Secret, ServiceAccount
 from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.operator import Operator
@@ -21,10 +20,10 @@ from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
 from opsdk.errors import OpsdkError
 from opsdk.event.event import AnyEvent
+from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
+from opsdk.event.sources import KindSource
 from opsdk.rbac.observed import RuleRecorder
-from opsdk.sources import KindSource
 
 # Containers whose size is bounded by a constant that is larger than the growth that the tests allow.
 _CONSTANT = (
@@ -39,6 +38,7 @@ _CONSTANT = (
     "RuleRecorder._names",
     "RuleRecorder._requests",
     "ObservedRequest.",
+    "VirtualLoop._scheduled",  # asyncio removes cancelled timers when they are the majority of more than 100
 )
 JOURNAL_SIZE = 10
 
@@ -182,8 +182,8 @@ async def _check_queues(names: int) -> None:
         for _ in range(2)
         for handler in (EnqueueRequestForObject(), EnqueueRequestsFromMapFunc(broken))
     ]
-    leader = Controller("leader", _reconcile_nothing, sources=sources[:2], clock=LOOP_CLOCK)
-    standby = Controller("standby", reconcile, sources=sources[2:], clock=LOOP_CLOCK)
+    leader = Controller("leader", _reconcile_nothing, sources=sources[:2])
+    standby = Controller("standby", reconcile, sources=sources[2:])
     tasks = [asyncio.create_task(start()) for start in (world.cache.start, leader.start, standby.warmup)]
     await asyncio.sleep(10)
     server.put("lives")
