@@ -99,8 +99,8 @@ class BodyBuilder:
         return result
 
     def _convert(self, expression: TypeExpression, value: JsonValue, position: _ValueLocation) -> JsonValue:
-        if value is None:
-            return None
+        if value is None or (expression.name == "string" and position.operation.is_list and type(value) is str):
+            return value  # the fast path: most values of a page
         if position.depth > MAX_DEPTH:
             raise ErrorCode.INVALID_BODY_CONTENT.error(f"more than {MAX_DEPTH} levels", field_name=position.path[:200])
         if expression.is_reference:
@@ -165,6 +165,8 @@ class _ValueLocation(NamedTuple):
     depth: int = 0
 
     def child(self, name: str) -> _ValueLocation:
+        if self.operation.is_list:
+            return _ValueLocation(self.operation, "", self.depth + 1)  # no error names it
         return _ValueLocation(self.operation, f"{self.path}.{name}" if self.path else name, self.depth + 1)
 
 

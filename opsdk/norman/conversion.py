@@ -26,22 +26,21 @@ _Timestamp = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Operation(Enum):
-    """The operation that a value is converted for."""
+    """The operation that a value is converted for.
+
+    Attributes:
+        is_list: the value goes to the client.
+        checks: the value comes from the client.
+    """
 
     CREATE = "create"
     UPDATE = "update"
     LIST = "list"
     LIST_FOR_CREATE = "listcreate"
 
-    @property
-    def is_list(self) -> bool:
-        """Whether the value goes to the client."""
-        return self in (Operation.LIST, Operation.LIST_FOR_CREATE)
-
-    @property
-    def checks(self) -> bool:
-        """Whether the value comes from the client."""
-        return not self.is_list
+    def __init__(self, name: str) -> None:
+        self.is_list = name.startswith("list")
+        self.checks = not self.is_list
 
 
 def to_text(value: JsonValue) -> str:

@@ -7,7 +7,7 @@ a watch yields `ResourceEvent` instead of maps with the key ``.removed``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -17,6 +17,8 @@ import msgspec
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -29,13 +31,6 @@ class Modifier(Enum):
     NOT_IN = "notin"
     NULL = "null"
     NOT_NULL = "notnull"
-
-
-class SortOrder(Enum):
-    """The order of a collection."""
-
-    ASC = "asc"
-    DESC = "desc"
 
 
 class Scope(Enum):
@@ -134,57 +129,6 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # ------------------------------------------------------------------ queries
-class QueryCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition on a field. All conditions of a query must hold.
-
-    Attributes:
-        field: the external name; a dot separates the names of nested fields.
-        modifier: the comparison.
-        values: the texts to compare with; one for EQ and NE, none for NULL and NOT_NULL.
-    """
-
-    field: str
-    modifier: Modifier = Modifier.EQ
-    values: tuple[str, ...] = ()
-
-
-class Sort(msgspec.Struct, frozen=True, kw_only=True):
-    """The field and the order of a collection. Objects with equal values are in the order of their ids."""
-
-    name: str = "id"
-    order: SortOrder = SortOrder.ASC
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a collection that a client wants.
-
-    Attributes:
-        limit: the number of objects.
-        marker: the id of the first object; empty for the start.
-    """
-
-    limit: int = 1000
-    marker: str = ""
-
-
-class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a list or watch.
-
-    Attributes:
-        conditions: all of them must hold.
-        sort: the order, or None for that of the ids.
-        page: the part, or None for everything.
-        namespaces: only objects of these; None for all, and an empty collection for none.
-        since: the revision that a watch starts after; empty for now. Raises `NormanError` Gone if it is too old.
-    """
-
-    conditions: tuple[QueryCondition, ...] = ()
-    sort: Sort | None = None
-    page: Page | None = None
-    namespaces: Collection[str] | None = None
-    since: str = ""
-
-
 class PageMarkers(msgspec.Struct, frozen=True, kw_only=True):
     """Markers of the adjacent pages: the id of their first object, ``""`` for the start, None without such a page.
 
@@ -294,7 +238,7 @@ class Store(Protocol):
         """Return an object. Raises `NormanError` NotFound."""
         ...
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return the objects that match, or all of them (see `ResourceList`)."""
         ...
 
@@ -310,7 +254,7 @@ class Store(Protocol):
         """Delete an object. Returns it if it still exists, as while finalizers run. Raises `NormanError` NotFound."""
         ...
 
-    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+    def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceEvents:
         """Yield changes from now on, until closed. Ends if the caller reads too slowly."""
         ...
 
@@ -342,14 +286,8 @@ class AccessControl(Protocol):
         """Check a verb of a Kubernetes resource."""
         ...
 
-    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
-        """Return the namespaces of a list or a watch; None for all."""
-        ...
-
-    async def filter_list(
-        self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
-    ) -> Sequence[JsonObject]:
-        """Return the objects that the client may see, in their order."""
+    async def visible(self, context: ApiContext, schema: Schema) -> VisibleObjects:
+        """Return the objects that the client may list and watch."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -15,12 +15,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from opsdk.http.server.server import WebServer
 from opsdk.norman.access import AllAccess
+from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.model import ApiContext, Field, RawResource, Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.broadcast import QUEUE_SIZE
 from opsdk.norman.stores.memory import MemoryStore
-from opsdk.structured_merge.value import JsonObject
 
 pytestmark = pytest.mark.realtime
 
@@ -43,13 +43,14 @@ def schema(schema_id: str, **options: Any) -> Schema:
     )
 
 
-class NoSecrets(AllAccess):
-    """Hides objects named secret."""
+_SHOWN = frozenset({"a", "b", "c", *(f"n{number}" for number in range(10_000))})
 
-    async def filter_list(
-        self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
-    ) -> Sequence[JsonObject]:
-        return [item for item in items if item.get("name") != "secret"]
+
+class NoSecrets(AllAccess):
+    """Shows objects of some names, and none named secret."""
+
+    async def visible(self, context: ApiContext, schema: Schema) -> VisibleObjects:
+        return VisibleObjects(names={None: _SHOWN})
 
 
 @asynccontextmanager

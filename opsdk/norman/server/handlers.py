@@ -11,8 +11,8 @@ from opsdk.errors import ApiError, NormanError
 from opsdk.norman.body import BodyBuilder
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import Operation, to_text
-from opsdk.norman.model import Action, ApiContext, QueryCondition, RequestResult, Schema, Store
-from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, parse_query
+from opsdk.norman.model import Action, ApiContext, Modifier, RequestResult, Schema, Store
+from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, condition, parse_query
 from opsdk.norman.server.output import collection_of, resource_of
 from opsdk.norman.server.reading import read_body
 from opsdk.norman.stores.wrapper import StoreWrapper, sub_context_fields
@@ -29,8 +29,8 @@ async def list_handler(context: ApiContext) -> RequestResult:
     if not context.id:
         # The web page loads more rows on scrolling.
         limit = HTML_LIMIT if context.response_format == "html" else DEFAULT_LIMIT
-        options = parse_query(schema, context.request.query, default_limit=limit)
-        return await collection_of(context, schema, await store.list(context, schema, options), options)
+        query = parse_query(schema, context.request.query, default_limit=limit)
+        return await collection_of(context, schema, await store.list(context, schema, query), query)
     data = await store.by_id(context, schema, context.id)
     if not context.link:
         return await resource_of(context, schema, data)
@@ -137,10 +137,10 @@ async def _reference_link(context: ApiContext, schema: Schema, data: JsonObject)
         owner = reference.schema
         if link == owner.plural_name.lower():
             await context.access.can_list(context, owner)
-            options = parse_query(owner, context.request.query)
-            condition = QueryCondition(field=reference.field_name, values=(to_text(data.get("id")),))
-            options = replace(options, conditions=(*options.conditions, condition))
-            return await collection_of(context, owner, await store_of(owner).list(context, owner, options), options)
+            query = parse_query(owner, context.request.query)
+            own = condition(reference.field_name, Modifier.EQ, to_text(data.get("id")))
+            query = replace(query, filters=(*query.filters, *own))
+            return await collection_of(context, owner, await store_of(owner).list(context, owner, query), query)
     raise ErrorCode.NOT_FOUND.error("Link not found")
 
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from opsdk.norman.access import is_allowed
 from opsdk.norman.body import BodyBuilder
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import Operation, to_text
 from opsdk.norman.model import (
     ApiContext,
     GenericCollection,
-    QueryOptions,
     RawResource,
     ResourceList,
     Schema,
-    SortOrder,
 )
+from opsdk.norman.query import describe_filter
 from opsdk.structured_merge.value import JsonObject
 
 _SORTABLE_TYPES = frozenset(["string", "enum"])
@@ -54,7 +54,7 @@ async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, 
 
 
 async def collection_of(
-    context: ApiContext, schema: Schema, result: ResourceList, options: QueryOptions
+    context: ApiContext, schema: Schema, result: ResourceList, query: ObjectQuery
 ) -> GenericCollection:
     """Return a page of a collection, formatted."""
     urls = context.urls
@@ -63,9 +63,9 @@ async def collection_of(
         data=[await resource_of(context, schema, item) for item in result.items],
         links={"self": urls.current()},
         actions={name: urls.collection_action(schema, name) for name in schema.collection_actions},
-        pagination=_pagination(context, result, options),
-        sort=_sort(context, schema, options),
-        filters=_filters(schema, options),
+        pagination=_pagination(context, result, query),
+        sort=_sort(context, schema, query),
+        filters=_filters(schema, query),
     )
     if await is_allowed(context.access.can_create(context, schema)):
         collection.create_types[schema.id] = urls.collection(schema)
@@ -126,14 +126,14 @@ async def _add_links(context: ApiContext, schema: Schema, data: JsonObject, reso
                 resource.links[other.plural_name] = urls.link(schema, resource.id, other.plural_name.lower())
 
 
-def _pagination(context: ApiContext, result: ResourceList, options: QueryOptions) -> JsonObject:
-    page, markers = options.page, result.markers
-    if page is None or markers is None:
+def _pagination(context: ApiContext, result: ResourceList, query: ObjectQuery) -> JsonObject:
+    markers = result.markers
+    if not query.limit or markers is None:
         return {}
     partial = markers.previous is not None or markers.next is not None
-    wire: JsonObject = {"limit": page.limit, "total": markers.total}
-    if page.marker:
-        wire["marker"] = page.marker
+    wire: JsonObject = {"limit": query.limit, "total": markers.total}
+    if query.marker:
+        wire["marker"] = query.marker
     if not partial:
         return wire
     wire |= {"partial": True, "first": context.urls.with_query(marker=None)}
@@ -143,16 +143,13 @@ def _pagination(context: ApiContext, result: ResourceList, options: QueryOptions
     return wire
 
 
-def _sort(context: ApiContext, schema: Schema, options: QueryOptions) -> JsonObject:
-    if options.sort is None:
-        return {}
-    order = options.sort.order
-    reverse = SortOrder.ASC if order is SortOrder.DESC else SortOrder.DESC
+def _sort(context: ApiContext, schema: Schema, query: ObjectQuery) -> JsonObject:
+    key = query.sort[0]
     fields = schema.resource_fields
     return {
-        "name": options.sort.name,
-        "order": order.value,
-        "reverse": context.urls.with_query(order=reverse.value, marker=None),
+        "name": ".".join(key.path),
+        "order": "desc" if key.descending else "asc",
+        "reverse": context.urls.with_query(order="asc" if key.descending else "desc", marker=None),
         "links": {
             name: context.urls.with_query(sort=name, order=None, marker=None)
             for name in schema.collection_filters
@@ -161,11 +158,12 @@ def _sort(context: ApiContext, schema: Schema, options: QueryOptions) -> JsonObj
     }
 
 
-def _filters(schema: Schema, options: QueryOptions) -> JsonObject:
+def _filters(schema: Schema, query: ObjectQuery) -> JsonObject:
     filters: JsonObject = dict.fromkeys(schema.collection_filters)
-    for condition in options.conditions:
-        if filters.get(condition.field) is None:
-            filters[condition.field] = []
-        value = condition.values[0] if len(condition.values) == 1 else list(condition.values)
-        filters[condition.field].append({"modifier": condition.modifier.value, "value": value})
+    for item in query.filters:
+        field, modifier, values = describe_filter(item)
+        if filters.get(field) is None:
+            filters[field] = []
+        value = values[0] if len(values) == 1 else list(values)
+        filters[field].append({"modifier": modifier.value, "value": value})
     return filters

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.api.authentication.v1 import UserInfo
 from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
@@ -37,13 +36,11 @@ from opsdk.norman.server.writing import (
 )
 from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
 from opsdk.norman.stores.wrapper import sub_context_fields
+from opsdk.norman.tokens import Authenticator
 from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
-
-Authenticator = Callable[[HttpRequest], Awaitable[UserInfo | None]]
-"""Returns the user of a request, or None for an unknown user."""
 
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 

@@ -22,7 +22,8 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.access import is_allowed
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, Schema
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import ApiContext, ResourceEvent, Schema
 from opsdk.norman.origin import check_origin
 from opsdk.norman.query import parse_query
 from opsdk.norman.server.handlers import store_of
@@ -97,11 +98,10 @@ class _Session:
             await self._send({"name": "ping", "data": {}})
 
     async def _stream(self, schema: Schema) -> None:
-        query = parse_query(schema, self._context.request.query)
-        since = self._context.request.query.get("since")
-        options = QueryOptions(conditions=query.conditions, since=since)
+        parameters = self._context.request.query
+        query = ObjectQuery(filters=parse_query(schema, parameters).filters, since=parameters.get("since"))
         try:
-            async with aclosing(store_of(schema).watch(self._context, schema, options)) as events:
+            async with aclosing(store_of(schema).watch(self._context, schema, query)) as events:
                 async for event in events:
                     await self._send(await self._frame(schema, event))
         except NormanError as error:

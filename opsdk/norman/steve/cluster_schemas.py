@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.norman.steve.access_set import AccessPlace, AccessSet
+from opsdk.norman.collections.access_set import AccessPlace, AccessSet
 from opsdk.rest.discovery import ApiResource
 from opsdk.structured_merge.value import JsonObject
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from opsdk.norman.collections.field_path import FieldPath
 from opsdk.norman.mappers.state import summary_of
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+STATE: FieldPath = ("metadata", "state", "name")
+"""The field whose values are counted as states."""
 
 _STEP = re.compile(
     r"""\.(?P<name>[^.\[\]]+)

@@ -12,9 +12,10 @@ from urllib.parse import quote
 import msgspec
 
 from opsdk.errors import ApiError, NormanError, OpsdkError
-from opsdk.norman.steve.access_set import AccessSet
+from opsdk.norman.collections.access_set import AccessSet
+from opsdk.norman.collections.indexed_list import Counts, IndexedPage
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.norman.steve.indexed_list import Counts, IndexedPage
+from opsdk.norman.steve.parameters import ListParameters
 from opsdk.norman.steve.printer_fields import undecorate
 from opsdk.rest.request import resource_path
 from opsdk.structured_merge.value import JsonObject
@@ -97,6 +98,10 @@ class ResourceLinks:
         actions = {action: f"{own}?action={quote(action)}" for action in self._schema.actions}
         return {"id": identity, "type": self._schema.id, "links": links, "actions": actions}
 
+    def add_to(self, encoded: bytes, namespace: str, name: str) -> bytes:
+        """Return an encoded object with its fields of the API."""
+        return msgspec.json.encode(self.of(namespace, name))[:-1] + b"," + encoded[1:]
+
 
 def own_fields(tree: JsonObject) -> JsonObject:
     """Return the fields of an object; those with names of the API get an underscore in front.
@@ -133,18 +138,15 @@ def collection(
     schema: SteveSchema,
     page: IndexedPage,
     urls: SteveUrls,
-    *,
-    limit: int,
-    partial: bool = False,
+    parameters: ListParameters,
 ) -> JsonObject:
     """Return the body of a list without its objects; see `with_data`.
 
     Args:
         schema: the type of the objects.
-        page: counts, revision and token.
+        page: counts and revision.
         urls: of the request.
-        limit: of the request.
-        partial: the request had a continue token.
+        parameters: of the request.
     """
     body: JsonObject = {
         "type": "collection",
@@ -155,14 +157,15 @@ def collection(
         "revision": str(page.revision),
         "count": page.count,
     }
-    if page.pages:
-        body["pages"] = page.pages
-    if page.continue_token or partial:
-        pagination: JsonObject = {"limit": limit, "first": urls.current, "partial": True}
-        if page.continue_token:
-            body["continue"] = page.continue_token
+    if pages := parameters.pages(page):
+        body["pages"] = pages
+    token = parameters.next_token(page)
+    if token or parameters.continue_token:
+        pagination: JsonObject = {"limit": parameters.limit, "first": urls.current, "partial": True}
+        if token:
+            body["continue"] = token
             separator = "&" if "?" in urls.current else "?"
-            pagination["next"] = f"{urls.current}{separator}continue={page.continue_token}"
+            pagination["next"] = f"{urls.current}{separator}continue={token}"
         body["pagination"] = pagination
     if page.summary:
         body["summary"] = [{"property": item.property, "counts": dict(item.counts)} for item in page.summary]
@@ -189,12 +192,17 @@ def count_resource(counts: Mapping[str, Counts], urls: SteveUrls) -> JsonObject:
     """Return the object of ``/v1/counts``: for each type the number of objects, in all and by namespace."""
     body = {
         identity: {
-            "summary": {"count": counted.count, **({"states": dict(counted.states)} if counted.states else {})},
+            "summary": {"count": counted.count, **({"states": states} if (states := _states(counted)) else {})},
             "namespaces": {name: {"count": number} for name, number in counted.namespaces.items()},
         }
         for identity, counted in sorted(counts.items())
     }
     return {"id": "count", "type": "count", "links": {"self": f"{urls.base}/counts/count"}, "counts": body}
+
+
+def _states(counted: Counts) -> dict[str, int]:
+    """Return the states that need attention."""
+    return {state: number for state, number in counted.states.items() if state != "current"}
 
 
 _REASONS = {"Forbidden": "PermissionDenied", "MethodNotAllowed": "MethodNotAllow", "AlreadyExists": "NotUnique"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvents, ResourceList, Schema, Store
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import ApiContext, ResourceEvents, ResourceList, Schema, Store
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -20,9 +21,9 @@ class DelegatingStore:
         """Return an object of the store."""
         return await self.store.by_id(context, schema, object_id)
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return the objects of the store."""
-        return await self.store.list(context, schema, options)
+        return await self.store.list(context, schema, query)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
         """Create an object in the store."""
@@ -36,9 +37,9 @@ class DelegatingStore:
         """Delete an object in the store."""
         return await self.store.delete(context, schema, object_id)
 
-    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+    def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceEvents:
         """Yield the changes of the store."""
-        return self.store.watch(context, schema, options)
+        return self.store.watch(context, schema, query)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.store!r}>"

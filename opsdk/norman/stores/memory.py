@@ -6,10 +6,10 @@ import msgspec
 
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import (
     ApiContext,
-    QueryOptions,
     ResourceEvent,
     ResourceEvents,
     ResourceEventType,
@@ -39,7 +39,7 @@ class MemoryStore:
         """Return an object."""
         return self._existing(object_id)
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return all objects."""
         return ResourceList(items=[msgspec.json.decode(data) for data in self._objects.values()])
 
@@ -62,9 +62,9 @@ class MemoryStore:
         self._changes.publish(ResourceEvent(type=ResourceEventType.REMOVE, data=data))
         return None
 
-    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+    def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceEvents:
         """Yield changes. Raises `NormanError` Gone for a revision that is too old."""
-        return self._changes.subscribe(options.since)
+        return self._changes.subscribe(query.since)
 
     def _existing(self, object_id: str) -> JsonObject:
         if (data := self._objects.get(object_id)) is None:

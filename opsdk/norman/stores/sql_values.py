@@ -9,11 +9,10 @@ from typing import Final
 
 import msgspec
 
-from opsdk.norman.conversion import to_text
+from opsdk.norman.collections.field_path import Cell, cell_at, texts
 from opsdk.norman.model import Schema
-from opsdk.norman.query import sort_key
 from opsdk.norman.type_expression import TypeExpression
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 NULL_KEY: Final = b"\x00"
 """The order key of a field without a value."""
@@ -30,7 +29,7 @@ class FieldValues(msgspec.Struct, frozen=True):
     """The stored values of one field of one object.
 
     Attributes:
-        key: orders objects as `opsdk.norman.query.sort_key` does.
+        key: orders objects by the field.
         digests: of the texts that EQ and IN compare with.
     """
 
@@ -60,38 +59,35 @@ def field_values(data: JsonObject, name: str) -> FieldValues:
     >>> values.digests == {digest_of("a"), digest_of("b")}
     True
     """
-    value = _value_at(data, name)
-    elements = value if isinstance(value, list) else [value]
-    return FieldValues(order_key(value), frozenset(digest_of(to_text(element)) for element in elements))
+    cell = _cell(data, name)
+    return FieldValues(order_key(cell), frozenset(map(digest_of, texts(cell))))
 
 
 def count_elements(data: JsonObject, name: str) -> int:
-    """Return the number of elements of a field that is a list; each is a row."""
-    value = _value_at(data, name)
-    return len(value) if isinstance(value, list) else 1
+    """Return the number of values of a field; each is a row."""
+    cell = _cell(data, name)
+    return len(cell) if isinstance(cell, tuple) else 1
 
 
-def _value_at(data: JsonObject, name: str) -> JsonValue:
-    value: JsonValue = data
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+def _cell(data: JsonObject, name: str) -> Cell:
+    return cell_at(data, tuple(name.split(".")))
 
 
-def order_key(value: JsonValue) -> bytes:
-    """Return bytes that are ordered as `sort_key` orders values.
+def order_key(cell: Cell) -> bytes:
+    """Return bytes that are ordered as `opsdk.norman.collections.field_path.order_text` orders cells.
 
     Integers of more than 64 bits may be equal to others, and so are texts that differ after 511 bytes.
 
     >>> sorted([order_key("a"), order_key(10), order_key(9.5), order_key(None)])[0] == order_key(None)
     True
     """
-    rank, number, text = sort_key(value)
-    if rank == 1:
+    if cell is None:
+        return NULL_KEY
+    if isinstance(cell, int | float) and not isinstance(cell, bool):
         # The nearest float orders all numbers but neighbouring integers beyond 53 bits; the residue orders these.
-        nearest, residue = _nearest_float(number)
-        return bytes([rank]) + _ordered_float(nearest) + struct.pack(">H", residue + _RESIDUE)
-    return (bytes([rank]) + encode_text(text))[:_MAX_KEY_BYTES]
+        nearest, residue = _nearest_float(cell)
+        return b"\x01" + _ordered_float(nearest) + struct.pack(">H", residue + _RESIDUE)
+    return (b"\x02" + encode_text("|".join(texts(cell))))[:_MAX_KEY_BYTES]
 
 
 def digest_of(text: str) -> bytes:

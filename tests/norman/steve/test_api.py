@@ -20,7 +20,7 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
 from opsdk.norman.steve.api import SteveApi, SteveOptions, SteveRequest
-from opsdk.norman.steve.query import parse_query
+from opsdk.norman.steve.parameters import parse_parameters
 from opsdk.norman.steve.resources import SteveUrls
 from opsdk.norman.steve.store import Target
 from opsdk.norman.steve.template import SchemaTemplate
@@ -200,7 +200,7 @@ async def test_types_that_cannot_be_watched_are_listed_with_the_rights_of_the_us
         schema = admin.api.schema_for(ADMIN, "configmap")
         page, _ = await admin.api._uncached_page(
             Target(user=ADMIN, schema=replace(schema, verbs=("get", "list")), namespace="n"),
-            parse_query("filter=metadata.name=b"),
+            parse_parameters("filter=metadata.name=b"),
         )
         assert [str(entry.key) for entry in page.entries] == ["n/b"]
 

@@ -23,7 +23,8 @@ from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.norman.steve.api import SteveApi
-from opsdk.norman.steve.app import SteveApp, token_review
+from opsdk.norman.steve.app import SteveApp
+from opsdk.norman.tokens import token_review
 from opsdk.structured_merge.value import JsonObject
 
 pytestmark = pytest.mark.realtime
@@ -36,7 +37,7 @@ async def served(
     """HTTP clients of an admin and of ann, and the admin's client of the cluster."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
         env.responders.proxied = proxied
-        app = SteveApp(api, token_review(cluster), **options)
+        app = SteveApp(api, token_review(cluster.uncached), **options)
         async with WebServer(app.app, ServeOptions(port=0)) as server:
             users = (env.add_user("root", groups=["system:masters"]), env.add_user("ann"))
             admin, ann = (

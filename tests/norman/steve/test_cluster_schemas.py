@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opsdk.apiserver.auth.rbac import PolicyRule
-from opsdk.norman.steve.access_set import AccessSet
+from opsdk.norman.collections.access_set import AccessSet
 from opsdk.norman.steve.cluster_schemas import cluster_schemas, lookup, visible_schemas
 from opsdk.rest.discovery import ApiResource
 

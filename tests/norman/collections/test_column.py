@@ -8,9 +8,10 @@ import pytest
 from stevekit import entry
 
 from opsdk.cache.entry import StoreEntry
-from opsdk.norman.steve.column import Column, reader
-from opsdk.norman.steve.field_path import Cell
-from opsdk.norman.steve.filter import parse_filter
+from opsdk.norman.collections.column import Column
+from opsdk.norman.collections.field_path import Cell
+from opsdk.norman.steve.filter_language import parse_filter
+from opsdk.norman.steve.raw_fields import raw_fields
 
 
 def decorate(tree: Any) -> Any:
@@ -35,7 +36,7 @@ def decorate(tree: Any) -> Any:
 def test_a_reader_reads_its_field(path: tuple[str, ...], cell: Cell) -> None:
     """From the entry's own attributes, from one part of the object, or from the decorated object."""
     item = entry("a", "n", labels={"l": "x"}, spec={"size": 3}, **{"od'd\\": {"x": 1}})
-    assert reader(path, decorate)(item) == cell
+    assert raw_fields(decorate)(path)(item) == cell
 
 
 def test_a_column_reads_only_what_changed() -> None:

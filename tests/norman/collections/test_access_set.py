@@ -11,7 +11,7 @@ from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, Subject
 from opsdk.apiserver.auth.rule_resolver import RbacPolicy
 from opsdk.apiserver.auth.user import User
-from opsdk.norman.steve.access_set import AccessSet, VisibleObjects
+from opsdk.norman.collections.access_set import AccessSet, VisibleObjects
 
 USER = User(name="u")
 

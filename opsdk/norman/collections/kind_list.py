@@ -16,17 +16,19 @@ import msgspec
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.timeout import timeout
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.cache.entry import StoreEntry
+from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.errors import NormanError
-from opsdk.norman.steve.access_set import VisibleObjects
-from opsdk.norman.steve.change_log import Change, ChangeLog
-from opsdk.norman.steve.column import Decorate
-from opsdk.norman.steve.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
-from opsdk.norman.steve.query import SteveQuery
-from opsdk.norman.steve.rows import EncodedRows
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.change_log import Change, ChangeLog
+from opsdk.norman.collections.column import ReaderFor
+from opsdk.norman.collections.field_path import FieldPath
+from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.collections.query import ObjectQuery
 
 # Maximum number of queued events of a client. Above it, the watch ends, and the client lists again.
 _MAX_BACKLOG = 10_000
@@ -90,7 +92,7 @@ class KindList(Closing):
 
     Args:
         cached: the informers of the kind.
-        decorate: adds the virtual fields to an object.
+        read: returns the reader of a field.
         options: limits of memory.
         history: the number of changes that a watch can resume from.
         revision_timeout: seconds that a request waits for a revision that the informer has not seen.
@@ -98,22 +100,19 @@ class KindList(Closing):
 
     Attributes:
         objects: the list.
-        rows: its objects as JSON.
     """
 
     def __init__(
         self,
         cached: CachedKind,
-        decorate: Decorate,
+        read: ReaderFor,
         options: IndexedListOptions | None = None,
         *,
         history: int = 1000,
         revision_timeout: float = 3.0,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        options = options or IndexedListOptions()
-        self.objects = IndexedList(decorate, options)
-        self.rows = EncodedRows(decorate, options.row_bytes)
+        self.objects = IndexedList(read, options)
         self._cached = cached
         self._log = ChangeLog(history)
         self._revision_timeout = revision_timeout
@@ -122,6 +121,23 @@ class KindList(Closing):
         self._listeners: dict[object, Callable[[Change], None]] = {}
         self._watch_events: dict[asyncio.Event, None] = {}
         self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        cached: CachedKind,
+        read: ReaderFor,
+        options: IndexedListOptions | None = None,
+        *,
+        clock: Clock = LOOP_CLOCK,
+    ) -> Self:
+        """Return an entered list, which the caller closes. Raises `CacheError` if the server denies the kind."""
+        objects = cls(cached, read, options, clock=clock)
+        try:
+            return await objects.__aenter__()
+        except BaseException:
+            await objects.aclose()
+            raise
 
     async def __aenter__(self) -> Self:
         """Wait for the first list. Raises `CacheError` if the server denies it."""
@@ -146,31 +162,35 @@ class KindList(Closing):
             listener(change)
 
     # -------------------------------------------------------------- reading
-    async def page(
-        self,
-        query: SteveQuery,
-        visible: VisibleObjects,
-        *,
-        namespace: str = "",
-        project_of: Callable[[str], str] = lambda _: "",
-    ) -> IndexedPage:
+    async def page(self, query: ObjectQuery) -> IndexedPage:
         """Return a page; see `IndexedList.page`. Fields are read in slices, and a newer revision is waited for."""
         await self._wait_for(query.revision or 0)
-        for _ in self.objects.prepare(query, visible, namespace=namespace, project_of=project_of):
+        for _ in self.objects.prepare(query):
             await asyncio.sleep(0)
-        return self.objects.page(query, visible, namespace=namespace, project_of=project_of)
+        return self.objects.page(query)
+
+    async def wait_shown(self, key: ObjectKey, version: str | None) -> None:
+        """Wait until the list shows a write, or for the timeout.
+
+        Args:
+            key: the object.
+            version: its resource version; None for an object that is gone.
+        """
+        revision = revision_of(version or "")
+        if revision is not None:
+            await self._wait_for(revision)
+        elif version is None:
+            await self._wait_until(lambda: self.objects.get(key) is None)
 
     async def _wait_for(self, revision: int) -> None:
-        """Wait until the list has a revision, or for the timeout."""
-        if self.objects.revision >= revision:
+        await self._wait_until(lambda: self.objects.revision >= revision)
+
+    async def _wait_until(self, holds: Callable[[], bool]) -> None:
+        """Wait until a condition holds after an event, or for the timeout."""
+        if holds():
             return
         reached = asyncio.Event()
-
-        def listener(_: Change) -> None:
-            if self.objects.revision >= revision:
-                reached.set()
-
-        remove = self.listen(listener)
+        remove = self.listen(lambda _: reached.set() if holds() else None)
         try:
             async with timeout(self._clock, self._revision_timeout):
                 await reached.wait()
@@ -179,11 +199,11 @@ class KindList(Closing):
         finally:
             remove()
 
-    async def counts(self, visible: VisibleObjects) -> Counts:
+    async def counts(self, visible: VisibleObjects, state: FieldPath) -> Counts:
         """Return how many objects a user may see; see `IndexedList.counts`."""
-        for _ in self.objects.prepare_counts():
+        for _ in self.objects.prepare_counts(state):
             await asyncio.sleep(0)
-        return self.objects.counts(visible)
+        return self.objects.counts(visible, state)
 
     # -------------------------------------------------------------- watching
     def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:

@@ -1,42 +1,27 @@
-"""The filter language: conditions on fields, a comma between alternatives. Pure.
+"""The filter language of ``/v1``: a comma between alternatives. Pure.
 
-Upstream: github.com/rancher/steve/pkg/stores/sqlpartition/queryparser/selector.go, selection/operator.go
+Upstream: github.com/rancher/steve/pkg/stores/sqlpartition/queryparser/selector.go
 Deviates: a field may be tested for existence wherever it is, values in parentheses may be quoted, and numbers may have
-fractions. A field without value fulfils every negative condition, as in label selectors.
+fractions.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from enum import Enum
-
-import msgspec
 
 from opsdk.errors import NormanError
-from opsdk.norman.steve.field_path import Cell, FieldPath, format_path, parse_path, texts
-
-
-class FilterOperator(Enum):
-    """The comparison of a condition. The value is its spelling."""
-
-    EQUALS = "="
-    """The value is this text; ``==`` is the same."""
-    NOT_EQUALS = "!="
-    CONTAINS = "~"
-    """The value contains this text."""
-    NOT_CONTAINS = "!~"
-    IN = "in"
-    """The value is one of these texts."""
-    NOT_IN = "notin"
-    LESS = "<"
-    """The value is a number below this one."""
-    GREATER = ">"
-    EXISTS = ""
-    """The field has a value."""
-    NOT_EXISTS = "!"
-
+from opsdk.norman.collections.field_path import FieldPath, parse_path
+from opsdk.norman.collections.filter import (
+    NUMBER,
+    NUMBERS,
+    PLAIN_VALUE,
+    SET_OPERATORS,
+    FilterCondition,
+    FilterOperator,
+    OrFilter,
+    query_error,
+)
 
 _SPELLINGS = {op.value: op for op in FilterOperator if op not in (FilterOperator.EXISTS, FilterOperator.NOT_EXISTS)} | {
     "==": FilterOperator.EQUALS,
@@ -45,116 +30,10 @@ _SPELLINGS = {op.value: op for op in FilterOperator if op not in (FilterOperator
     "contains": FilterOperator.CONTAINS,
     "notcontains": FilterOperator.NOT_CONTAINS,
 }
-_POSITIVE = {
-    FilterOperator.NOT_EQUALS: FilterOperator.EQUALS,
-    FilterOperator.NOT_CONTAINS: FilterOperator.CONTAINS,
-    FilterOperator.NOT_IN: FilterOperator.IN,
-    FilterOperator.NOT_EXISTS: FilterOperator.EXISTS,
-}
-_SET_OPERATORS = (FilterOperator.IN, FilterOperator.NOT_IN)
-_NUMBERS = (FilterOperator.LESS, FilterOperator.GREATER)
-_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
-_PLAIN_VALUE = re.compile(r"[^\s=!(),<>~\"'\\\[\]]+")
 # A field name, with brackets around names that have operators or white space in them.
 _FIELD = re.compile(r"(?:\[[^\]]*\]|[^\s=!(),<>~\"'\[\]])+")
 _SYMBOL = re.compile(r"==|!=|!~|=|~|<|>|(?:notcontains|contains|notin|in|lt|gt)(?=[\s(\"'])", re.IGNORECASE)
 _SPACE = re.compile(r"\s*")
-
-
-class FilterCondition(msgspec.Struct, frozen=True):
-    """One condition on a field.
-
-    Attributes:
-        path: the field.
-        operator: the comparison.
-        values: the texts to compare with: none for existence, several for IN and NOT_IN only, sorted.
-    """
-
-    path: FieldPath
-    operator: FilterOperator
-    values: tuple[str, ...] = ()
-
-    def test(self) -> Callable[[Cell], bool]:
-        """Return the function that decides whether a cell fulfils the condition.
-
-        >>> test = parse_filter("spec.replicas>3")[0].test()
-        >>> test(4), test(2), test(None)
-        (True, False, False)
-        """
-        positive = self.positive()
-        holds = _test(positive.operator, self.values)
-        return holds if positive is self else lambda cell: not holds(cell)
-
-    def positive(self) -> FilterCondition:
-        """Return the negation of a negative condition; a positive condition is returned unchanged."""
-        operator = _POSITIVE.get(self.operator)
-        return self if operator is None else FilterCondition(self.path, operator, self.values)
-
-    def __str__(self) -> str:
-        field = format_path(self.path)
-        if self.operator in (FilterOperator.EXISTS, FilterOperator.NOT_EXISTS):
-            return f"{self.operator.value}{field}"
-        if self.operator in _SET_OPERATORS:
-            return f"{field} {self.operator.value} ({','.join(map(_quoted, self.values))})"
-        return f"{field}{self.operator.value}{_quoted(self.values[0])}"
-
-
-class OrFilter(tuple[FilterCondition, ...]):
-    """Alternatives: one of the conditions must hold. It prints as the parameter's value."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return ",".join(map(str, self))
-
-
-def _test(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[Cell], bool]:
-    """Return the test of a positive operator. Cells with one text, the usual case, take the fast path."""
-    if operator is FilterOperator.EXISTS:
-        return lambda cell: cell is not None
-    compare = _comparison(operator, values)
-
-    def holds(cell: Cell) -> bool:
-        if isinstance(cell, str):
-            return compare(cell)
-        return cell is not None and any(map(compare, texts(cell)))
-
-    return holds
-
-
-def _comparison(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[str], bool]:
-    if operator is FilterOperator.EQUALS:
-        return values[0].__eq__
-    if operator is FilterOperator.IN:
-        return frozenset(values).__contains__
-    if operator is FilterOperator.CONTAINS:
-        part = values[0]
-        return lambda text: part in text
-    bound, less = float(values[0]), operator is FilterOperator.LESS
-
-    def compares(text: str) -> bool:
-        if not _NUMBER.fullmatch(text):
-            return False
-        return float(text) < bound if less else float(text) > bound
-
-    return compares
-
-
-def _quoted(value: str) -> str:
-    if _PLAIN_VALUE.fullmatch(value):
-        return value
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def query_error(parameter: str, position: int, reason: str) -> NormanError:
-    """Return the error of a parameter that does not parse: status 400, code ``InvalidFormat``.
-
-    >>> query_error("filter", 3, "a value is missing").message
-    "parameter 'filter', position 3: a value is missing"
-    """
-    message = f"parameter {parameter!r}, position {position}: {reason}"
-    return NormanError(message, status=400, code="InvalidFormat", field_name=parameter)
 
 
 def parse_filter(text: str, *, conditions: int = sys.maxsize, values: int = sys.maxsize) -> OrFilter:
@@ -206,11 +85,11 @@ class _Parser:
             return FilterCondition(path, FilterOperator.EXISTS)
         self._position = match.end()
         operator = _SPELLINGS[match.group().lower()]
-        if operator in _SET_OPERATORS:
+        if operator in SET_OPERATORS:
             return FilterCondition(path, operator, self._values())
         start = self._position
         value = self._value()
-        if operator in _NUMBERS and not _NUMBER.fullmatch(value):
+        if operator in NUMBERS and not NUMBER.fullmatch(value):
             self._position = start
             raise self._error(f"{operator.value!r} needs a number, not {value!r}")
         return FilterCondition(path, operator, (value,))
@@ -244,7 +123,7 @@ class _Parser:
         self._skip_space()
         if self._text[self._position : self._position + 1] in ("'", '"'):
             return self._quoted_value()
-        match = _PLAIN_VALUE.match(self._text, self._position)
+        match = PLAIN_VALUE.match(self._text, self._position)
         if match is None:
             raise self._expected('a value (quote an empty one, and one with other characters, such as "a,b")')
         self._position = match.end()

@@ -61,6 +61,10 @@ class VisibleObjects(msgspec.Struct, frozen=True, kw_only=True):
             or name in self.names.get(None, ())
         )
 
+    def is_within(self, namespace: str) -> bool:
+        """Whether the user may see objects of a namespace."""
+        return self.everything or namespace in self.namespaces or bool(self.names.keys() & {None, namespace})
+
     @property
     def key(self) -> Hashable:
         """A value that is equal for equal rights."""
@@ -69,6 +73,8 @@ class VisibleObjects(msgspec.Struct, frozen=True, kw_only=True):
     def __bool__(self) -> bool:
         return self.everything or bool(self.namespaces) or any(self.names.values())
 
+
+EVERYTHING = VisibleObjects(everything=True)
 
 _NO_ACCESS: frozenset[AccessPlace] = frozenset()
 Key = tuple[str, str, str]
@@ -165,7 +171,7 @@ class AccessSet(msgspec.Struct, frozen=True):
             if access.name is not None:
                 names.setdefault(access.namespace, set()).add(access.name)
             elif access.namespace is None:
-                return VisibleObjects(everything=True)
+                return EVERYTHING
             else:
                 namespaces.add(access.namespace)
         frozen = {namespace: frozenset(values) for namespace, values in names.items()}

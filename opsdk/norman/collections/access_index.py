@@ -14,7 +14,7 @@ from cachetools import LRUCache
 
 from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, keys_of
 from opsdk.apiserver.auth.user import User
-from opsdk.norman.steve.access_set import AccessSet, Grant
+from opsdk.norman.collections.access_set import AccessSet, Grant
 
 RoleKey = tuple[str, str]
 """Namespace and name of a Role or RoleBinding; the namespace of a cluster-wide one is empty."""

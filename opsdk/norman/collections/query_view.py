@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
-from opsdk.norman.steve.column import Column
-from opsdk.norman.steve.field_path import FieldPath
-from opsdk.norman.steve.filter import FilterCondition
-from opsdk.norman.steve.list_order import DerivedSlots, ListOrder, complete_all, without
+from opsdk.norman.collections.column import Column
+from opsdk.norman.collections.field_path import FieldPath
+from opsdk.norman.collections.filter import FilterCondition
+from opsdk.norman.collections.list_order import DerivedSlots, ListOrder, complete_all, without
 
 ColumnFilter = Sequence[tuple[FilterCondition, Column]]
 """Alternatives, each with the column of its field."""

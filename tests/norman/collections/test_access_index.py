@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, Subject
 from opsdk.apiserver.auth.user import User
-from opsdk.norman.steve.access_index import AccessIndex, touches, user_key
+from opsdk.norman.collections.access_index import AccessIndex, touches, user_key
 
 USERS = (
     User(name="ann", groups=("dev", "ops")),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.norman.steve.field_path import FieldPath, cell_at, format_path, order_text, parse_path
+from opsdk.norman.collections.field_path import FieldPath, cell_at, format_path, order_text, parse_path
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=1, max_size=8)
 paths = st.one_of(

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from opsdk.cache.entry import StoreEntry
-from opsdk.norman.steve.column import Column
-from opsdk.norman.steve.field_path import FieldPath
-from opsdk.norman.steve.query import SortKey
+from opsdk.norman.collections.column import Column
+from opsdk.norman.collections.field_path import FieldPath
+from opsdk.norman.collections.query import SortKey
 
 # Moving a changed slot takes 20 us: this many take 10 ms, the longest time that other tasks wait.
 _MANY_CHANGES = 500

@@ -132,14 +132,14 @@ def order_text(cell: Cell) -> str:
     >>> sorted([10, 9, "b", None, "a", -1], key=order_text)
     [None, -1, 9, 10, 'a', 'b']
     """
+    if cell is None:
+        return ""
     if isinstance(cell, str):
-        return cell
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if isinstance(cell, (int, float)):
+        return f"\1{cell}"
+    if isinstance(cell, (int, float)) and not isinstance(cell, bool):
         millionths = int(min(max(cell, -_LARGEST // _MILLION), _LARGEST // _MILLION) * _MILLION)
         return f"\0{millionths + _LARGEST:032d}"
-    return "|".join(texts(cell))
+    return "\1" + "|".join(texts(cell))
 
 
 def order_address(cell: Cell) -> str:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from stevekit import config_map, entry, grant, revoke, rule, running_cluster
+from stevekit import config_map, entry, grant, query_of, revoke, rule, running_cluster
 
 import envtest
 from opsdk.api.core.v1 import ConfigMap, Namespace
@@ -18,12 +18,13 @@ from opsdk.apiserver.auth.user import User
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.client.client import Client
 from opsdk.errors import NormanError
-from opsdk.norman.steve import kind_list
-from opsdk.norman.steve.access_set import VisibleObjects
-from opsdk.norman.steve.access_set_store import AccessSetStore
-from opsdk.norman.steve.change_log import Change
-from opsdk.norman.steve.kind_list import KindEventType, KindList, WatchScope
-from opsdk.norman.steve.query import parse_query
+from opsdk.norman.collections import kind_list
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.access_set_store import AccessSetStore
+from opsdk.norman.collections.change_log import Change
+from opsdk.norman.collections.kind_list import KindEventType, KindList, WatchScope
+from opsdk.norman.steve.printer_fields import STATE
+from opsdk.norman.steve.raw_fields import raw_fields
 
 ANN = User(name="ann")
 ALL = VisibleObjects(everything=True)
@@ -41,14 +42,14 @@ async def config_maps() -> AsyncIterator[tuple[KindList, Client, Callable[[str],
         cached = await cluster.cache.informer_for(ConfigMap)
         async with (
             AccessSetStore(cluster.cache) as store,
-            KindList(cached, lambda tree: tree) as objects,
+            KindList(cached, raw_fields(lambda tree: tree)) as objects,
         ):
             yield objects, client, lambda verb: store.access_for(ANN).visible(verb, "", "configmaps", namespaced=True)
 
 
 async def listed(objects: KindList, visible: VisibleObjects, text: str = "") -> list[str]:
     """The names of a list of ConfigMaps, without those of the cluster itself."""
-    page = await objects.page(parse_query(f"filter=metadata.name!=kube-root-ca.crt&{text}"), visible)
+    page = await objects.page(query_of(f"filter=metadata.name!=kube-root-ca.crt&{text}", visible))
     return [str(item.key) for item in page.entries if item.key.namespace in ("n", "m")]
 
 
@@ -59,10 +60,10 @@ async def test_a_user_of_two_names_lists_counts_and_pages_just_these() -> None:
         await grant(client, "ann", rule("get", names=["a", "c"]), namespace="n")
         await asyncio.sleep(1)
         assert await listed(objects, visible("list")) == ["n/a", "n/c"]
-        counts = await objects.counts(visible("list"))
+        counts = await objects.counts(visible("list"), STATE)
         assert (counts.count, counts.namespaces) == (2, {"n": 2})
         assert await listed(objects, visible("list"), "pagesize=1&page=2") == ["n/c"]
-        page = await objects.page(parse_query("summary=data.size"), visible("list"))
+        page = await objects.page(query_of("summary=data.size", visible("list")))
         assert page.summary[0].counts == {"a": 1, "c": 1}
 
 
@@ -75,7 +76,7 @@ async def test_a_user_of_a_namespace_lists_just_this_one_until_the_role_is_taken
         await revoke(client, "ann", namespace="m")
         await asyncio.sleep(1)
         assert await listed(objects, visible("list")) == []
-        assert (await objects.counts(visible("list"))).count == 0
+        assert (await objects.counts(visible("list"), STATE)).count == 0
 
 
 async def test_a_watch_shows_what_the_user_may_watch() -> None:
@@ -103,10 +104,10 @@ async def test_a_revision_that_a_write_returned_is_waited_for() -> None:
     """A list after an own write holds the write; one of the far future is refused after the timeout."""
     async with config_maps() as (objects, client, _):
         created = await config_map(client, "n", "new")
-        page = await objects.page(parse_query(f"revision={created.metadata.resource_version}"), ALL)
+        page = await objects.page(query_of(f"revision={created.metadata.resource_version}", ALL))
         assert "n/new" in [str(item.key) for item in page.entries]
         with pytest.raises(NormanError, match="unknown revision"):
-            await objects.page(parse_query("revision=99999999"), ALL)
+            await objects.page(query_of("revision=99999999", ALL))
 
 
 async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:

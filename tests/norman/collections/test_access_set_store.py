@@ -26,8 +26,8 @@ from opsdk.apimachinery.meta import LabelSelector, ObjectMeta
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
-from opsdk.norman.steve.access_set import AccessSet
-from opsdk.norman.steve.access_set_store import AccessSetStore
+from opsdk.norman.collections.access_set import AccessSet
+from opsdk.norman.collections.access_set_store import AccessSetStore
 
 GROUP = "rbac.authorization.k8s.io"
 USERS = (User(name="ann", groups=("dev",)), User(name="bob", groups=("dev", "ops")), User(name="eve"))

@@ -6,7 +6,7 @@ import pytest
 from stevekit import entry
 
 from opsdk.errors import NormanError
-from opsdk.norman.steve.change_log import Change, ChangeLog
+from opsdk.norman.collections.change_log import Change, ChangeLog
 
 
 def test_a_log_returns_what_came_after_a_revision_or_says_that_it_forgot() -> None:

@@ -9,20 +9,23 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stevekit import entry
+from msgspec.structs import replace
+from stevekit import entry, query_of
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
 from opsdk.errors import NormanError
-from opsdk.norman.steve import list_order
-from opsdk.norman.steve.access_set import VisibleObjects
-from opsdk.norman.steve.field_path import cell_at, texts
-from opsdk.norman.steve.indexed_list import IndexedList, IndexedListOptions, IndexedPage
-from opsdk.norman.steve.query import SteveQuery, parse_query
+from opsdk.norman.collections import list_order
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.field_path import cell_at, texts
+from opsdk.norman.collections.indexed_list import IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
+from opsdk.norman.steve.raw_fields import raw_fields
 
 ALL = VisibleObjects(everything=True)
 NAMES = ("a", "b", "c", "d")
 PLACES = ("", "n", "m")
+STATE = ("spec", "state")
 
 
 def plain(tree: Any) -> Any:
@@ -37,14 +40,14 @@ def names(page: IndexedPage) -> list[str]:
 
 def filled(count: int = 10, options: IndexedListOptions | None = None) -> IndexedList:
     """A list of objects ``o0``, ``o1`` ..., in two namespaces."""
-    objects = IndexedList(plain, options)
+    objects = IndexedList(raw_fields(plain), options)
     for number in range(count):
         objects.put(entry(f"o{number}", "nm"[number % 2], number + 1, spec={"size": number % 3}))
     return objects
 
 
 # ------------------------------------------------------------------ the model
-def naive(objects: dict[ObjectKey, StoreEntry], query: SteveQuery, visible: VisibleObjects) -> list[str]:
+def naive(objects: dict[ObjectKey, StoreEntry], query: ObjectQuery) -> list[str]:
     """OrFilter and sort everything by decoded objects."""
 
     def cell(item: StoreEntry, path: tuple[str, ...]) -> Any:
@@ -52,7 +55,7 @@ def naive(objects: dict[ObjectKey, StoreEntry], query: SteveQuery, visible: Visi
             return str(item.key)
         return cell_at(msgspec.json.decode(item.data), path)
 
-    rows = [item for item in objects.values() if visible.contains(*item.key)]
+    rows = [item for item in objects.values() if query.contains(*item.key)]
     for alternatives in query.filters:
         rows = [item for item in rows if any(c.test()(cell(item, c.path)) for c in alternatives)]
     rows.sort(key=lambda item: item.key)
@@ -117,7 +120,7 @@ def test_any_history_gives_the_list_that_its_end_gives(
 
 
 def _play(history: list[tuple[str, Any, Any, dict[str, Any]]]) -> None:
-    objects, model = IndexedList(plain, IndexedListOptions(columns=3, orders=2, views=3)), {}
+    objects, model = IndexedList(raw_fields(plain), IndexedListOptions(columns=3, orders=2, views=3)), {}
     for revision, (what, first, second, parts) in enumerate([*history, ("query", "sort=spec.size", ALL, {})], 1):
         if what == "put":
             item = entry(second, first, revision, **parts)
@@ -127,134 +130,129 @@ def _play(history: list[tuple[str, Any, Any, dict[str, Any]]]) -> None:
             objects.remove(entry(second, first, revision))
             model.pop(ObjectKey(first, second), None)
         else:
-            query = parse_query(first)
-            assert names(objects.page(query, second)) == naive(model, query, second)
+            query = query_of(first, second)
+            assert names(objects.page(query)) == naive(model, query)
     assert len(objects) == len(model)
-    counts = objects.counts(ALL)
+    counts = objects.counts(ALL, STATE)
     assert counts.count == len(model)
     assert counts.namespaces == Counter(key.namespace for key in model if key.namespace)
 
 
 # ------------------------------------------------------------------ pages
-def test_pages_of_one_revision_are_one_list_whatever_happens_meanwhile() -> None:
+def test_pages_of_one_snapshot_are_one_list_whatever_happens_meanwhile() -> None:
     """Every object stands on exactly one page, as it was when the first page was read."""
     objects = filled()
-    first = objects.page(parse_query("sort=-spec.size&pagesize=4"), ALL)
+    query = query_of("sort=-spec.size&pagesize=4")
+    first = objects.page(query)
     objects.put(entry("new", "n", 99, spec={"size": 9}))
     objects.remove(entry("o0", "n", 100))
-    rest = [
-        objects.page(parse_query(f"sort=-spec.size&pagesize=4&page={page}&revision={first.revision}"), ALL)
-        for page in (2, 3, 4)
-    ]
-    seen = [name for page in (first, *rest) for name in names(page)]
+    rest = [objects.page(replace(query, first=start, revision=first.revision)) for start in (4, 8, 12)]
+    rest += [objects.page(replace(query, first=start, snapshot=first.revision)) for start in (4, 8)]
+    seen = [name for page in (first, *rest[:3]) for name in names(page)]
     assert sorted(seen) == sorted(f"{'nm'[n % 2]}/o{n}" for n in range(10))
-    assert (first.count, first.pages, names(rest[-1])) == (10, 3, [])
-    assert names(objects.page(parse_query("sort=-spec.size&pagesize=1"), ALL)) == ["n/new"]
+    assert (first.count, names(rest[2]), [names(page) for page in rest[3:]]) == (10, [], [names(p) for p in rest[:2]])
+    assert names(objects.page(query_of("sort=-spec.size&pagesize=1"))) == ["n/new"]
 
 
 def test_a_revision_that_is_not_kept_is_the_least_one() -> None:
-    """The newest list is served, as by steve; a continue token of it is a 410, and a future revision is refused."""
+    """The newest list is served; a snapshot that is not kept is a 410, and a future revision is refused."""
     objects = filled(options=IndexedListOptions(snapshots=1))
-    first = objects.page(parse_query("limit=4"), ALL)
+    first = objects.page(ObjectQuery(limit=4))
     objects.put(entry("new", "n", 99))
-    newest = objects.page(SteveQuery(), ALL)
-    assert objects.page(parse_query(f"revision={first.revision}"), ALL) == newest
+    newest = objects.page(ObjectQuery())
+    assert objects.page(ObjectQuery(revision=first.revision)) == newest
     with pytest.raises(NormanError, match="list again") as caught:
-        objects.page(parse_query(f"limit=4&continue={first.continue_token}"), ALL)
+        objects.page(ObjectQuery(limit=4, first=4, snapshot=first.revision))
     assert caught.value.status == 410
     with pytest.raises(NormanError, match="unknown revision 100: the list is at 99"):
-        objects.page(parse_query("revision=100"), ALL)
+        objects.page(ObjectQuery(revision=100))
 
 
 def test_another_user_does_not_get_the_pages_of_the_first() -> None:
     """A revision that one user has read is no list of a user with other rights, who gets the newest list."""
     objects = filled()
-    first = objects.page(parse_query("pagesize=4"), ALL)
+    first = objects.page(ObjectQuery(limit=4))
     objects.put(entry("new", "n", 99))
-    page = objects.page(parse_query(f"revision={first.revision}"), VisibleObjects(namespaces=frozenset("n")))
+    page = objects.page(ObjectQuery(revision=first.revision, visible=VisibleObjects(namespaces=frozenset("n"))))
     assert page.revision == 99
     assert {each.key.namespace for each in page.entries} == {"n"}
 
 
-def test_a_continue_token_resumes_the_same_list() -> None:
-    """Chunks of a limit are one list; a page is counted from the token; the end has no token."""
+@pytest.mark.parametrize("sort", [(SortKey(ID),), (SortKey(("spec", "size")), SortKey(ID)), (SortKey(ID, True),)])
+def test_a_walk_by_markers_sees_each_object_once(sort: tuple[SortKey, ...]) -> None:
+    """A page names the first objects of the pages around it."""
     objects = filled()
-    first = objects.page(parse_query("limit=4"), ALL)
-    objects.remove(entry("o9", "m", 50))
-    second = objects.page(parse_query(f"limit=4&continue={first.continue_token}"), ALL)
-    last = objects.page(parse_query(f"limit=4&page=2&continue={first.continue_token}"), ALL)
-    assert len({*names(first), *names(second), *names(last)}) == 10
-    assert (first.count, last.continue_token, last.revision) == (10, "", first.revision)
-    assert len(objects.page(parse_query("limit=4&pagesize=3"), ALL).entries) == 3
+    everything = names(objects.page(ObjectQuery(sort=sort)))
+    marker, seen, previous = "", list[str](), list[str | None]()
+    while True:
+        page = objects.page(ObjectQuery(sort=sort, limit=3, marker=marker))
+        seen += names(page)
+        previous.append(page.previous and str(page.previous.key))
+        assert page.last is not None
+        assert str(page.last.key) == everything[-3]
+        if page.next is None:
+            break
+        marker = str(page.next.key)
+    assert (seen, previous) == (everything, [None, *everything[:7:3]])
 
 
-@pytest.mark.parametrize("token", ["x", "e30", "W10", "WzEsLTEsMF0", "é"])
-def test_a_foreign_continue_token_is_refused(token: str) -> None:
-    """A text that no list gave, or one of another filter, is a 400."""
-    with pytest.raises(NormanError, match="'continue'") as caught:
-        filled().page(SteveQuery(continue_token=token), ALL)
-    assert caught.value.status == 400
+def test_a_marker_of_a_deleted_object_is_the_object_after_it() -> None:
+    """In the order of the ids; in another order, the list begins again."""
     objects = filled()
-    given_token = objects.page(parse_query("limit=2"), ALL).continue_token
-    with pytest.raises(NormanError, match="another filter"):
-        objects.page(parse_query(f"filter=id~o&continue={given_token}"), ALL)
+    objects.remove(entry("o2", "n", 50))
+    assert names(objects.page(ObjectQuery(sort=(SortKey(ID),), limit=2, marker="n/o2"))) == ["n/o4", "n/o6"]
+    by_size = (SortKey(("spec", "size")), SortKey(ID))
+    assert objects.page(ObjectQuery(sort=by_size, limit=2, marker="n/o2")).first == 0
 
 
 # ------------------------------------------------------------------ selections
-def test_a_namespace_and_projects_select_objects() -> None:
-    """The request's namespace and projectsornamespaces are both applied; cluster-scoped objects have no project."""
+def test_namespaces_select_objects() -> None:
+    """Only the objects of the namespaces are listed; the list knows which namespaces have objects."""
     objects = filled(4)
     objects.put(entry("cluster", "", 9))
-    projects = {"n": "p1"}.get
-    page = objects.page(SteveQuery(), ALL, namespace="m")
-    assert names(page) == ["m/o1", "m/o3"]
-    included = objects.page(parse_query("projectsornamespaces=p1"), ALL, project_of=lambda name: projects(name, ""))
-    assert names(included) == ["n/o0", "n/o2"]
-    excluded = objects.page(parse_query("projectsornamespaces!=p1"), ALL, project_of=lambda name: projects(name, ""))
-    assert names(excluded) == ["m/o1", "m/o3"]
+    assert names(objects.page(ObjectQuery(namespaces=frozenset("m")))) == ["m/o1", "m/o3"]
+    assert names(objects.page(ObjectQuery(namespaces=frozenset()))) == []
+    assert objects.namespaces == {"n", "m"}
 
 
 def test_a_summary_counts_the_values_of_the_whole_list() -> None:
     """Pages and limits do not change it; filters and rights do."""
     objects = filled()
-    page = objects.page(parse_query("summary=spec.size,metadata.namespace&pagesize=1"), ALL)
+    page = objects.page(query_of("summary=spec.size,metadata.namespace&pagesize=1"))
     assert [dict(item.counts) for item in page.summary] == [{"0": 4, "1": 3, "2": 3}, {"m": 5, "n": 5}]
-    query = parse_query("summary=spec.size&summaryonly=true&filter=spec.size!=0")
-    only = objects.page(query, VisibleObjects(namespaces=frozenset("n")))
-    assert (names(only), only.count, dict(only.summary[0].counts)) == ([], 3, {"1": 1, "2": 2})
+    only = objects.page(query_of("summary=spec.size&filter=spec.size!=0", VisibleObjects(namespaces=frozenset("n"))))
+    assert (only.count, dict(only.summary[0].counts)) == (3, {"1": 1, "2": 2})
 
 
 def test_counts_follow_rights_and_states() -> None:
-    """Counts are by namespace, and of states that are not current."""
-    objects = IndexedList(
-        lambda tree: {**tree, "metadata": {**tree["metadata"], "state": {"name": tree["spec"]["state"]}}}
-    )
+    """Counts are by namespace, and by state."""
+    objects = IndexedList(raw_fields(plain))
     for name, state in (("a", "current"), ("b", "failed"), ("c", "failed")):
         objects.put(entry(name, "n", 1, spec={"state": state}))
-    assert objects.counts(ALL).states == {"failed": 2}
-    counts = objects.counts(VisibleObjects(names={"n": frozenset("ab")}))
-    assert (counts.count, dict(counts.namespaces), dict(counts.states)) == (2, {"n": 2}, {"failed": 1})
+    assert objects.counts(ALL, STATE).states == {"current": 1, "failed": 2}
+    counts = objects.counts(VisibleObjects(names={"n": frozenset("ab")}), STATE)
+    assert (counts.count, dict(counts.namespaces), dict(counts.states)) == (2, {"n": 2}, {"current": 1, "failed": 1})
 
 
 def test_memory_is_bounded() -> None:
     """Columns, orders and rows of snapshots have limits; a request that needs more fields than these is refused."""
     objects = filled(options=IndexedListOptions(columns=3, orders=1, snapshots=9, snapshot_rows=15))
     for size in range(9):
-        objects.page(parse_query(f"filter=spec.a{size}!=1&sort=spec.b{size}"), ALL)
+        objects.page(query_of(f"filter=spec.a{size}!=1&sort=spec.b{size}"))
     assert len(objects._columns) == 3
     assert sum(s.rows for s in objects._snapshots.values()) <= 15
     with pytest.raises(NormanError, match="4 fields: use at most 3"):
-        objects.page(parse_query("filter=a=1,b=1,c=1,d=1"), ALL)
+        objects.page(query_of("filter=a=1,b=1,c=1,d=1"))
 
 
 def test_fields_are_read_in_slices() -> None:
     """The first use of a field lets other tasks run; what changes meanwhile is in the list."""
     objects = filled(2000)
-    steps = objects.prepare(parse_query("filter=spec.size=0"), ALL)
+    steps = objects.prepare(query_of("filter=spec.size=0"))
     next(steps)
     objects.put(entry("o0", "n", 9999, spec={"size": 1}))
     assert sum(1 for _ in steps) > 3
-    assert "n/o0" not in names(objects.page(parse_query("filter=spec.size=0"), ALL))
+    assert "n/o0" not in names(objects.page(query_of("filter=spec.size=0")))
     assert texts(None) == ()
 
 
@@ -263,13 +261,13 @@ def test_requests_that_compute_at_once_have_all_changes(text: str) -> None:
     """Two requests take turns while objects come, change and go, and a third one is given up."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(list_order, "_SLICE", 50)
-        objects, model = IndexedList(plain), {}
+        objects, model = IndexedList(raw_fields(plain)), {}
         for number in range(2000):
             item = entry(f"o{number}", "nm"[number % 2], number + 1, spec={"size": number % 3})
             objects.put(item)
             model[item.key] = item
-        query, users = parse_query(text), (ALL, VisibleObjects(namespaces=frozenset("n")))
-        running = [objects.prepare(query, users[turn % 2]) for turn in range(3)]
+        queries = [query_of(text, visible) for visible in (ALL, VisibleObjects(namespaces=frozenset("n")))]
+        running = [objects.prepare(queries[turn % 2]) for turn in range(3)]
         step, given_up = 0, running[2]
         while running:
             step += 1
@@ -284,8 +282,8 @@ def test_requests_that_compute_at_once_have_all_changes(text: str) -> None:
                 objects.remove(item)
                 model.pop(item.key, None)
         assert step > 10
-        for user in users:
-            assert names(objects.page(query, user)) == naive(model, query, user)
+        for query in queries:
+            assert names(objects.page(query)) == naive(model, query)
 
 
 def test_an_object_is_found_by_its_key() -> None:

@@ -18,8 +18,8 @@ from opsdk.apiserver.auth.user import User
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import KindRegistration
 from opsdk.cache.store import Delta, DeltaType
-from opsdk.norman.steve.access_index import AccessIndex, SubjectKey, UserKey, touches, user_key
-from opsdk.norman.steve.access_set import AccessSet
+from opsdk.norman.collections.access_index import AccessIndex, SubjectKey, UserKey, touches, user_key
+from opsdk.norman.collections.access_set import AccessSet
 
 AccessListener = Callable[[AccessSet], None]
 """Called with the new rights of a user, from the event loop. It must not block."""

@@ -1,4 +1,4 @@
-"""The parameters of a list request. Pure.
+"""The parameters of a list request of ``/v1``. Pure.
 
 Upstream: github.com/rancher/steve/pkg/stores/sqlpartition/listprocessor/processor.go, README.md
 Deviates: numbers that do not parse are errors; steve takes the default.
@@ -6,13 +6,20 @@ Deviates: numbers that do not parse are errors; steve takes the default.
 
 from __future__ import annotations
 
+import base64
+import binascii
+import zlib
 from collections.abc import Iterable, Mapping
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 import msgspec
 
-from opsdk.norman.steve.field_path import Cell, FieldPath, format_path, order_address, order_text, parse_path
-from opsdk.norman.steve.filter import OrFilter, parse_filter, query_error
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.field_path import FieldPath, parse_path
+from opsdk.norman.collections.filter import OrFilter, query_error
+from opsdk.norman.collections.indexed_list import IndexedPage
+from opsdk.norman.collections.query import ObjectQuery, SortKey
+from opsdk.norman.steve.filter_language import parse_filter
 
 DEFAULT_LIMIT = 100_000
 """Objects in one response, unless the request sets a limit."""
@@ -26,28 +33,6 @@ MAX_SUMMARY_FIELDS = 32
 _MAX_DIGITS = 20
 
 _EXCLUDE = "projectsornamespaces!"
-
-
-class SortKey(msgspec.Struct, frozen=True):
-    """One field that a list is sorted by.
-
-    Attributes:
-        path: the field.
-        descending: the largest value first.
-        as_ip: compare values as IP addresses.
-    """
-
-    path: FieldPath
-    descending: bool = False
-    as_ip: bool = False
-
-    def order(self, cell: Cell) -> str:
-        """Return a text that sorts as this key sorts the cell in ascending order."""
-        return order_address(cell) if self.as_ip else order_text(cell)
-
-    def __str__(self) -> str:
-        text = f"{'-' if self.descending else ''}{format_path(self.path)}"
-        return f"ip({text})" if self.as_ip else text
 
 
 class ProjectsOrNamespaces(msgspec.Struct, frozen=True):
@@ -70,7 +55,7 @@ class ProjectsOrNamespaces(msgspec.Struct, frozen=True):
         return (namespace in self.names or (project != "" and project in self.names)) != self.exclude
 
 
-class SteveQuery(msgspec.Struct, frozen=True, kw_only=True):
+class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a list request.
 
     Attributes:
@@ -78,7 +63,7 @@ class SteveQuery(msgspec.Struct, frozen=True, kw_only=True):
         sort: the most important field first; ties are sorted by namespace and name.
         page: counted from 1.
         page_size: objects in a page; 0 for no pages.
-        revision: the list as it was then; None for now.
+        revision: the least revision of the list; None for now.
         limit: objects in one response; 0 for no limit.
         continue_token: of the response before, or empty.
         projects_or_namespaces: None for all.
@@ -97,46 +82,71 @@ class SteveQuery(msgspec.Struct, frozen=True, kw_only=True):
     summary: tuple[FieldPath, ...] = ()
     summary_only: bool = False
 
-    def pairs(self) -> list[tuple[str, str]]:
-        """Return the parameters that differ from their defaults."""
-        default = SteveQuery()
-        pairs = [("filter", str(item)) for item in self.filters]
-        if self.sort:
-            pairs.append(("sort", ",".join(map(str, self.sort))))
-        numbers = (("page", "page"), ("page_size", "pagesize"), ("revision", "revision"), ("limit", "limit"))
-        for field, parameter in numbers:
-            if getattr(self, field) != getattr(default, field):
-                pairs.append((parameter, str(getattr(self, field))))
-        if self.continue_token:
-            pairs.append(("continue", self.continue_token))
-        if (selected := self.projects_or_namespaces) is not None:
-            parameter = _EXCLUDE if selected.exclude else "projectsornamespaces"
-            pairs.append((parameter, ",".join(sorted(selected.names))))
-        if self.summary:
-            pairs.append(("summary", ",".join(map(format_path, self.summary))))
-        if self.summary_only:
-            pairs.append(("summaryonly", "true"))
-        return pairs
+    def query(self, visible: VisibleObjects, namespaces: frozenset[str] | None = None) -> ObjectQuery:
+        """Return the query for a user.
 
-    def __str__(self) -> str:
-        return urlencode(self.pairs())
-
-    def selection(self) -> SteveQuery:
-        """Return the query without paging: only the parts that select and order objects."""
-        return SteveQuery(
+        Raises:
+            NormanError: the continue token is not valid, or belongs to another filter or order (400).
+        """
+        token = self._token()
+        size = min(filter(None, (self.page_size, self.limit)), default=0)
+        return ObjectQuery(
             filters=self.filters,
             sort=self.sort,
-            projects_or_namespaces=self.projects_or_namespaces,
             summary=self.summary,
+            visible=visible,
+            namespaces=namespaces,
+            limit=size,
+            first=(token.offset if token is not None else 0) + (self.page - 1) * size,
+            revision=self.revision,
+            snapshot=token.revision if token is not None else None,
         )
 
+    def pages(self, page: IndexedPage) -> int:
+        """Return the number of pages of a list; 0 without page size."""
+        return -(-page.count // self.page_size) if self.page_size else 0
 
-def parse_query(parameters: str | Iterable[tuple[str, str]]) -> SteveQuery:
+    def next_token(self, page: IndexedPage) -> str:
+        """Return the continue token for the part after a page; empty at the end."""
+        end = page.first + len(page.entries)
+        if end >= page.count:
+            return ""
+        token = msgspec.json.encode(_Token(page.revision, end, self._checksum))
+        return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+    @property
+    def _checksum(self) -> int:
+        selected = self.projects_or_namespaces
+        projects = None if selected is None else (sorted(selected.names), selected.exclude)
+        selection = (self.filters, self.sort, projects, self.summary)
+        return zlib.crc32(repr(selection).encode())
+
+    def _token(self) -> _Token | None:
+        text = self.continue_token
+        if not text:
+            return None
+        try:
+            token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
+        except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+            raise query_error("continue", 0, "the continue token is not valid: list again without it") from error
+        if token.query != self._checksum or token.offset < 0:
+            reason = "the continue token belongs to another filter or order: list again without it"
+            raise query_error("continue", 0, reason)
+        return token
+
+
+class _Token(msgspec.Struct, frozen=True, array_like=True):
+    revision: int
+    offset: int
+    query: int
+
+
+def parse_parameters(parameters: str | Iterable[tuple[str, str]]) -> ListParameters:
     """Read the parameters of a list request: a query string, or names and decoded values.
 
     Parameters that are not of lists are ignored.
 
-    >>> query = parse_query("filter=metadata.name~web&sort=-metadata.creationTimestamp&pagesize=10&page=2")
+    >>> query = parse_parameters("filter=metadata.name~web&sort=-metadata.creationTimestamp&pagesize=10&page=2")
     >>> query.page, query.page_size, str(query.sort[0])
     (2, 10, '-metadata.creationTimestamp')
 
@@ -152,7 +162,7 @@ def parse_query(parameters: str | Iterable[tuple[str, str]]) -> SteveQuery:
     summary = _fields(last, "summary")
     if "summaryonly" in last and not summary:
         raise query_error("summaryonly", 0, "requires the parameter 'summary' with the fields to count")
-    return SteveQuery(
+    return ListParameters(
         filters=_filters(values.get("filter", ())),
         sort=_sort(last.get("sort", "")),
         page=_number(last, "page", 1, least=1),

@@ -7,16 +7,13 @@ sorted list took SQLite 430 ms, a filter with the order of another field 150 to 
 page after an event takes 1 to 3 ms, also by fields for which no index was declared.
 
 Upstream: github.com/rancher/steve/pkg/sqlcache/informer/listoption_indexer.go
-Deviates: `revision` returns the list as it was at that revision while it is kept; steve takes it as the least revision.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import zlib
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -24,18 +21,15 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
 from opsdk.errors import NormanError
-from opsdk.norman.steve.access_set import VisibleObjects
-from opsdk.norman.steve.column import Column, Decorate, reader
-from opsdk.norman.steve.field_path import FieldPath, format_path, texts
-from opsdk.norman.steve.filter import query_error
-from opsdk.norman.steve.list_order import Derived, ListOrder, complete_all
-from opsdk.norman.steve.query import SortKey, SteveQuery
-from opsdk.norman.steve.query_view import QueryView
-from opsdk.norman.steve.recently_used import RecentlyUsed
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.column import Column, ReaderFor
+from opsdk.norman.collections.field_path import FieldPath, format_path, texts
+from opsdk.norman.collections.filter import query_error
+from opsdk.norman.collections.list_order import Derived, ListOrder, complete_all
+from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
+from opsdk.norman.collections.query_view import QueryView
+from opsdk.norman.collections.recently_used import RecentlyUsed
 from opsdk.options import Options
-
-STATE: FieldPath = ("metadata", "state", "name")
-"""The field whose values are counted as states."""
 
 
 class IndexedListOptions(Options, frozen=True, kw_only=True):
@@ -70,26 +64,27 @@ class IndexedPage(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         entries: the objects of the page.
+        first: the index of the first one in the list.
         count: the objects of all pages.
         revision: of the list; pages with the same revision belong together.
-        pages: the number of pages; 0 without page size.
-        continue_token: for the next part; empty at the end.
+        previous: the first object of the page before; None without one.
+        next: the first object of the page after; None without one.
+        last: the first object of the last page; None without other pages.
         summary: one for each field of the query's summary.
     """
 
     entries: Sequence[StoreEntry]
+    first: int
     count: int
     revision: int
-    pages: int = 0
-    continue_token: str = ""
+    previous: StoreEntry | None = None
+    next: StoreEntry | None = None
+    last: StoreEntry | None = None
     summary: Sequence[SummaryEntry] = ()
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of objects that a user may see, in all and by namespace, and by state in all.
-
-    States are counted where they are not current.
-    """
+    """The number of objects that a user may see, in all and by namespace, and by state in all."""
 
     count: int
     namespaces: Mapping[str, int]
@@ -109,26 +104,20 @@ class _Snapshot(msgspec.Struct, frozen=True):
         return len(self.slots) + len(self.old)
 
 
-class _Token(msgspec.Struct, frozen=True, array_like=True):
-    revision: int
-    offset: int
-    query: int
-
-
 class IndexedList:
     """The objects of one kind.
 
     Args:
-        decorate: adds ``metadata.state`` and ``metadata.fields`` to an object, so that queries can use them.
+        read: returns the reader of a field.
         options: see `IndexedListOptions`.
     """
 
-    def __init__(self, decorate: Decorate, options: IndexedListOptions | None = None) -> None:
+    def __init__(self, read: ReaderFor, options: IndexedListOptions | None = None) -> None:
         options = options or IndexedListOptions()
         self.revision = 0
         """The largest resource version that the list has seen."""
         self._changes = 0
-        self._decorate = decorate
+        self._reader = read
         self._entries: list[StoreEntry | None] = []
         self._keys: list[str] = []
         self._free_slots: list[int] = []
@@ -202,102 +191,87 @@ class IndexedList:
         slot = self._slots.get(key)
         return self._entries[slot] if slot is not None else None
 
-    def prepare(
-        self,
-        query: SteveQuery,
-        visible: VisibleObjects,
-        *,
-        namespace: str = "",
-        project_of: Callable[[str], str] = lambda _: "",
-    ) -> Iterator[None]:
-        """Compute the data of `page` for the same arguments. Yields after each slice, so that other tasks can run."""
+    def prepare(self, query: ObjectQuery) -> Iterator[None]:
+        """Compute the data of `page` for the same query. Yields after each slice, so that other tasks can run."""
         self._check_fields(query)
-        selection = self._selection(query, visible, namespace, project_of)
-        if self._find_snapshot(selection, self._revision_of(query, selection)) is None:
-            yield from complete_all(self._parts(query, selection))
+        if self._find_snapshot(query, self._revision_of(query)) is None:
+            yield from complete_all(self._parts(query))
 
-    def _check_fields(self, query: SteveQuery) -> None:
+    def _check_fields(self, query: ObjectQuery) -> None:
         conditions = [condition.path for item in query.filters for condition in item]
         paths = {*conditions, *(key.path for key in query.sort), *query.summary}
         if len(paths) > self._columns.limit:
             limit = self._columns.limit
             raise query_error("filter", 0, f"the query uses {len(paths)} fields: use at most {limit} in one request")
 
-    def _parts(self, query: SteveQuery, selection: _Selection) -> list[Derived]:
-        return [self._view(query, selection), *(self._column(path) for path in query.summary)]
+    def _parts(self, query: ObjectQuery) -> list[Derived]:
+        ids = [self._column(ID)] if query.marker else []
+        return [self._view(query), *ids, *(self._column(path) for path in query.summary)]
 
-    def page(
-        self,
-        query: SteveQuery,
-        visible: VisibleObjects,
-        *,
-        namespace: str = "",
-        project_of: Callable[[str], str] = lambda _: "",
-    ) -> IndexedPage:
-        """Return a page of the objects that a user may see.
-
-        Args:
-            query: filters, order and page.
-            visible: the objects that the user may see.
-            namespace: only objects of this one; empty for all.
-            project_of: returns the project of a namespace, or an empty text.
+    def page(self, query: ObjectQuery) -> IndexedPage:
+        """Return a part of the objects that a query selects.
 
         Raises:
-            NormanError: the continue token is expired (410), it or the revision is not valid (400), or the query
-                reads too many fields (400).
+            NormanError: the snapshot is not kept any more (410), the revision is unknown (400), or the query reads too
+                many fields (400).
         """
         self._check_fields(query)
-        token = _token(query)
-        selection = self._selection(query, visible, namespace, project_of)
-        revision = self._revision_of(query, selection)
-        snapshot = self._snapshot(query, selection, revision)
+        revision = self._revision_of(query)
+        snapshot = self._snapshot(query, revision)
         count = len(snapshot.slots)
-        start = token.offset if token is not None else 0
-        size = min(filter(None, (query.page_size, query.limit)), default=0)
-        first = start + (query.page - 1) * size
-        end = first + size if size else count
-        more = end < count
+        first = self._index_of(query, snapshot) if query.marker else query.first
+        size = query.limit or max(count - first, 1)
+
+        def entry_at(index: int) -> StoreEntry | None:
+            entries = self._entries_at(snapshot, snapshot.slots[index : index + 1]) if 0 <= index < count else ()
+            return entries[0] if entries else None
+
+        is_part = first > 0 or first + size < count
         return IndexedPage(
-            entries=() if query.summary_only else self._entries_at(snapshot, snapshot.slots[first:end]),
+            entries=self._entries_at(snapshot, snapshot.slots[first : first + size]),
+            first=first,
             count=count,
             revision=revision,
-            pages=-(-count // query.page_size) if query.page_size else 0,
-            continue_token=_encode(_Token(revision, end, _checksum(query))) if more else "",
+            previous=entry_at(max(first - size, 0)) if first else None,
+            next=entry_at(first + size),
+            last=entry_at(max(count - size, 0)) if is_part else None,
             summary=snapshot.summary,
         )
 
-    def _revision_of(self, query: SteveQuery, selection: _Selection) -> int:
-        token = _token(query)
-        if token is not None:
-            return token.revision
+    def _index_of(self, query: ObjectQuery, snapshot: _Snapshot) -> int:
+        """Return the index of the object with an id; of the one after it, where ids are the order; else 0."""
+        slots = snapshot.slots
+        column = self._column(ID)
+        for _ in column.refresh():
+            pass
+        if query.sort[:1] == (SortKey(ID),):
+            return bisect_left(slots, query.marker, key=lambda slot: str(column.cells[slot]))
+        try:
+            return slots.index(column.cells.index(query.marker))
+        except ValueError:
+            return 0
+
+    def _revision_of(self, query: ObjectQuery) -> int:
+        if query.snapshot is not None:
+            return query.snapshot
         if query.revision is None:
             return self.revision
-        # A list that is not kept is replaced by the newest one; parts that a token continues must not be.
-        is_kept = query.revision > self.revision or self._find_snapshot(selection, query.revision) is not None
+        # A list that is not kept is replaced by the newest one.
+        is_kept = query.revision > self.revision or self._find_snapshot(query, query.revision) is not None
         return query.revision if is_kept else self.revision
 
     def _entries_at(self, snapshot: _Snapshot, slots: Sequence[int]) -> list[StoreEntry]:
         entries = [snapshot.old.get(slot) or self._entries[slot] for slot in slots]
         return [entry for entry in entries if entry is not None]  # a slot that lost its object is in `old`
 
-    def _selection(
-        self, query: SteveQuery, visible: VisibleObjects, namespace: str, project_of: Callable[[str], str]
-    ) -> _Selection:
-        selected = query.projects_or_namespaces
-        namespaces: frozenset[str] | None = frozenset({namespace}) if namespace else None
-        if selected is not None:
-            names = namespaces if namespaces is not None else self._namespaces
-            namespaces = frozenset(name for name in names if name and selected.selects(name, project_of(name)))
-        return _Selection(str(query.selection()), visible.key, namespaces, visible)
-
-    def _find_snapshot(self, selection: _Selection, revision: int) -> _Snapshot | None:
-        snapshot = self._snapshots.use((selection.key, revision))
+    def _find_snapshot(self, query: ObjectQuery, revision: int) -> _Snapshot | None:
+        snapshot = self._snapshots.use((query.selection, revision))
         if snapshot is not None and revision == self.revision and snapshot.changes != self._changes:
             return None
         return snapshot
 
-    def _snapshot(self, query: SteveQuery, selection: _Selection, revision: int) -> _Snapshot:
-        snapshot = self._find_snapshot(selection, revision)
+    def _snapshot(self, query: ObjectQuery, revision: int) -> _Snapshot:
+        snapshot = self._find_snapshot(query, revision)
         if snapshot is not None:
             return snapshot
         if revision < self.revision:
@@ -306,23 +280,25 @@ class IndexedList:
         if revision > self.revision:
             message = f"unknown revision {revision}: the list is at {self.revision}, try again"
             raise NormanError(message, status=400, code="UnknownRevision", field_name="revision")
-        for _ in complete_all(self._parts(query, selection)):
+        for _ in complete_all(self._parts(query)):
             pass
-        slots = list(self._view(query, selection).slots)
+        slots = list(self._view(query).slots)
         summary = [self._summary(path, slots) for path in query.summary]
-        snapshot = self._snapshots.keep((selection.key, revision), _Snapshot(self._changes, slots, summary, {}))
+        snapshot = self._snapshots.keep((query.selection, revision), _Snapshot(self._changes, slots, summary, {}))
         while len(self._snapshots) > 1 and sum(each.rows for each in self._snapshots.values()) > self._rows:
             self._snapshots.popitem(last=False)
         return snapshot
 
     def _summary(self, path: FieldPath, slots: Sequence[int]) -> SummaryEntry:
+        return SummaryEntry(format_path(path), dict(sorted(self._count_values(path, slots).items())))
+
+    def _count_values(self, path: FieldPath, slots: Iterable[int]) -> Counter[str]:
         cells = self._column(path).cells
-        counts = Counter(cells[slot] for slot in slots)
         values: Counter[str] = Counter()
-        for cell, count in counts.items():
+        for cell, count in Counter(cells[slot] for slot in slots).items():
             for text in texts(cell):
                 values[text] += count
-        return SummaryEntry(format_path(path), dict(sorted(values.items())))
+        return values
 
     def _order(self, sort: tuple[SortKey, ...]) -> ListOrder:
         if not sort:
@@ -333,23 +309,22 @@ class IndexedList:
             order = self._orders.keep(sort, ListOrder(self._entries, self._keys, columns, self._default_order))
         return order
 
-    def _view(self, query: SteveQuery, selection: _Selection) -> ListOrder | QueryView:
+    def _view(self, query: ObjectQuery) -> ListOrder | QueryView:
         """Return the view or order with the slots of a list; it may be incomplete."""
         order = self._order(query.sort)
         filters = [[(condition, self._column(condition.path)) for condition in item] for item in query.filters]
-        visible, namespaces = selection.visible, selection.namespaces
-        if not filters and visible.everything and namespaces is None:
+        if not filters and query.visible.everything and query.namespaces is None:
             return order
-        view = self._views.use(selection.key)
+        view = self._views.use(query.selection)
         if view is None or not view.uses(order, self._columns):
             view = QueryView(
                 self._entries,
                 order,
                 filters,
-                lambda: self._allowed(visible, namespaces),
-                lambda key: visible.contains(*key) and (namespaces is None or key.namespace in namespaces),
+                lambda: self._allowed(query.visible, query.namespaces),
+                lambda key: query.contains(*key),
             )
-            self._views.keep(selection.key, view)
+            self._views.keep(query.selection, view)
         return view
 
     def _allowed(self, visible: VisibleObjects, namespaces: frozenset[str] | None) -> set[int] | None:
@@ -366,31 +341,39 @@ class IndexedList:
     def _in_namespaces(self, namespaces: frozenset[str]) -> set[int]:
         return set().union(*(self._namespaces.get(namespace, ()) for namespace in namespaces))
 
-    def counts(self, visible: VisibleObjects) -> Counts:
-        """Return how many objects a user may see. `prepare_counts` reads the states before."""
-        for _ in self.prepare_counts():
+    def counts(self, visible: VisibleObjects, state: FieldPath) -> Counts:
+        """Return how many objects a user may see. `prepare_counts` reads the states before.
+
+        Args:
+            visible: the objects of the user.
+            state: the field whose values are counted as states.
+        """
+        for _ in self.prepare_counts(state):
             pass
         allowed = self._allowed(visible, None)
         sizes = {
             namespace: len(slots if allowed is None else slots & allowed)
             for namespace, slots in self._namespaces.items()
         }
-        cells = self._column(STATE).cells
-        states = Counter(cells[slot] for slot in (self._slots.values() if allowed is None else allowed))
         return Counts(
             count=sum(sizes.values()),
             namespaces={name: size for name, size in sorted(sizes.items()) if name and size},
-            states={str(state): count for state, count in states.items() if state not in (None, "current")},
+            states=dict(self._count_values(state, self._slots.values() if allowed is None else allowed)),
         )
 
-    def prepare_counts(self) -> Iterator[None]:
+    def prepare_counts(self, state: FieldPath) -> Iterator[None]:
         """Read the states of changed objects. Yields after each slice of objects."""
-        return self._column(STATE).refresh()
+        return self._column(state).refresh()
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces that have objects."""
+        return frozenset(self._namespaces) - {""}
 
     def _column(self, path: FieldPath) -> Column:
         column = self._columns.use(path)
         if column is None:
-            column = self._columns.keep(path, Column(self._entries, reader(path, self._decorate)))
+            column = self._columns.keep(path, Column(self._entries, self._reader(path)))
         return column
 
     def __len__(self) -> int:
@@ -398,36 +381,3 @@ class IndexedList:
 
     def __repr__(self) -> str:
         return f"<IndexedList of {len(self)} objects at {self.revision}, {len(self._columns)} columns>"
-
-
-class _Selection(msgspec.Struct, frozen=True):
-    query: str
-    access: Hashable
-    namespaces: frozenset[str] | None
-    visible: VisibleObjects
-
-    @property
-    def key(self) -> Hashable:
-        return (self.query, self.access, self.namespaces)
-
-
-# ------------------------------------------------------------------ tokens
-def _checksum(query: SteveQuery) -> int:
-    return zlib.crc32(str(query.selection()).encode())
-
-
-def _encode(token: _Token) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
-
-
-def _token(query: SteveQuery) -> _Token | None:
-    text = query.continue_token
-    if not text:
-        return None
-    try:
-        token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
-    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
-        raise query_error("continue", 0, "the continue token is not valid: list again without it") from error
-    if token.query != _checksum(query) or token.offset < 0:
-        raise query_error("continue", 0, "the continue token belongs to another filter or order: list again without it")
-    return token

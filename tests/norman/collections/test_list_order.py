@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from stevekit import entry
 
 from opsdk.cache.entry import StoreEntry
-from opsdk.norman.steve import list_order
-from opsdk.norman.steve.column import Column
-from opsdk.norman.steve.list_order import ListOrder
-from opsdk.norman.steve.query import SortKey
+from opsdk.norman.collections import list_order
+from opsdk.norman.collections.column import Column
+from opsdk.norman.collections.list_order import ListOrder
+from opsdk.norman.collections.query import SortKey
 
 KEY = SortKey(("spec", "size"), descending=True)
 
