@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime
-from enum import Enum
 from typing import Annotated
 
 import msgspec
@@ -21,26 +20,11 @@ from opsdk.norman.model import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonValue
 
+MAX_DEPTH = 100
+"""Levels of nested values in an object; deeper ones are refused in a body, and not shown."""
+
 _INT64 = 1 << 63
 _Timestamp = Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-class Operation(Enum):
-    """The operation that a value is converted for.
-
-    Attributes:
-        is_list: the value goes to the client.
-        checks: the value comes from the client.
-    """
-
-    CREATE = "create"
-    UPDATE = "update"
-    LIST = "list"
-    LIST_FOR_CREATE = "listcreate"
-
-    def __init__(self, name: str) -> None:
-        self.is_list = name.startswith("list")
-        self.checks = not self.is_list
 
 
 def to_text(value: JsonValue) -> str:
@@ -108,8 +92,8 @@ def to_milliseconds(value: JsonValue) -> int | None:
     return round(timestamp.timestamp() * 1000)
 
 
-def convert_simple(expression: TypeExpression, value: JsonValue, operation: Operation) -> JsonValue:
-    """Return the value of a field with a simple type. Raises `NormanError` InvalidFormat or InvalidDateFormat."""
+def convert_input(expression: TypeExpression, value: JsonValue) -> JsonValue:
+    """Return the value of a body for a simple type. Raises `NormanError` InvalidFormat or InvalidDateFormat."""
     if value is None or expression.name == "json":
         return value
     if (convert := _CONVERSIONS.get(expression.name)) is not None:
@@ -117,16 +101,31 @@ def convert_simple(expression: TypeExpression, value: JsonValue, operation: Oper
             return convert(value)
         except ValueError as error:
             raise ErrorCode.INVALID_FORMAT.error(str(error)) from error
-    if operation.checks and isinstance(value, dict):
+    if isinstance(value, dict):
         raise ErrorCode.INVALID_FORMAT.error(f"an object is not a value of the type {expression}")
-    # Strings in output keep white space; all other text is stripped.
-    text = to_text(value) if operation.is_list and expression.name == "string" else to_text(value).strip()
+    text = to_text(value).strip()
     if expression.name == "date":
-        return _date(text, operation)
-    check = _DNS_CHECKS.get(expression.name) if text and operation.checks else None
+        if text and to_milliseconds(text) is None:
+            raise ErrorCode.INVALID_DATE_FORMAT.error(f"{text!r} is not RFC 3339, such as 2026-01-02T03:04:05Z")
+        return text or None
+    check = _DNS_CHECKS.get(expression.name) if text else None
     if check is not None and (errors := check(text)):
         raise ErrorCode.INVALID_FORMAT.error(f"invalid value {text}: {','.join(errors)}")
     return text
+
+
+def convert_output(expression: TypeExpression, value: JsonValue) -> JsonValue:
+    """Return the value of a store for a simple type. One that does not fit its type stays as it is."""
+    if value is None or expression.name == "json":
+        return value
+    if (convert := _CONVERSIONS.get(expression.name)) is not None:
+        try:
+            return convert(value)
+        except ValueError:
+            return value
+    if expression.name == "string":
+        return to_text(value)  # white space stays
+    return to_text(value).strip() or (None if expression.name == "date" else "")
 
 
 def check_field(name: str, field: Field, value: JsonValue) -> None:
@@ -161,17 +160,6 @@ def _check_text(name: str, field: Field, text: str) -> None:
         raise ErrorCode.INVALID_CHARACTERS.error(f"no characters of {field.invalid_chars!r}", field_name=name)
 
 
-def field_matches(field: Field, operation: Operation) -> bool:
-    """Whether an operation reads or writes a field. Passwords are never returned."""
-    if operation is Operation.CREATE:
-        return field.create
-    if operation is Operation.UPDATE:
-        return field.update
-    if operation is Operation.LIST:
-        return not field.write_only and field.type != "password"
-    return field.type != "password"
-
-
 def is_empty(value: JsonValue) -> bool:
     """Whether a value is null, or an empty string, list or object."""
     return value is None or value in ("", [], {})
@@ -181,12 +169,6 @@ def _first(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
         return value[0] if value else None
     return value
-
-
-def _date(text: str, operation: Operation) -> str | None:
-    if text and operation.checks and to_milliseconds(text) is None:
-        raise ErrorCode.INVALID_DATE_FORMAT.error(f"{text!r} is not RFC 3339, such as 2026-01-02T03:04:05Z")
-    return text or None
 
 
 def _int_or_text(value: JsonValue) -> int | str:

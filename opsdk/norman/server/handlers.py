@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from opsdk.errors import ApiError, NormanError
 from opsdk.norman.body import BodyBuilder
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.conversion import Operation, to_text
+from opsdk.norman.conversion import to_text
 from opsdk.norman.model import Action, ApiContext, Modifier, RequestResult, Schema, Store
 from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, condition, parse_query
 from opsdk.norman.server.output import collection_of, resource_of
@@ -84,7 +84,7 @@ async def action_handler(context: ApiContext, action: Action) -> RequestResult:
         input_schema = context.schemas.schema(schema.version, action.input)
         if input_schema is None:
             raise ErrorCode.SERVER_ERROR.error(f"the input of {context.action}, {action.input}, has no schema")
-        body = await _build(context, input_schema, body, Operation.CREATE)
+        body = await _build(context, input_schema, body, create=True)
     result = await schema.action_handler(context, context.action, body)
     if isinstance(result, dict) and action.output:
         output_schema = context.schemas.schema(schema.version, action.output)
@@ -104,15 +104,15 @@ async def read_and_check(context: ApiContext, schema: Schema, *, create: bool) -
         data |= sub_context_fields(context, schema)
     if schema.input_formatter is not None:
         schema.input_formatter(context, schema, data, create)
-    built = await _build(context, schema, data, Operation.CREATE if create else Operation.UPDATE)
+    built = await _build(context, schema, data, create=create)
     if schema.validator is not None:
         schema.validator(context, schema, built)
     return built
 
 
-async def _build(context: ApiContext, schema: Schema, data: JsonObject, operation: Operation) -> JsonObject:
+async def _build(context: ApiContext, schema: Schema, data: JsonObject, *, create: bool) -> JsonObject:
     builder = BodyBuilder(context.schemas, schema.version)
-    built = builder.build(schema, data, operation)
+    built = builder.build(schema, data, create=create)
     references = {(reference.schema, reference.id): reference for reference in builder.references}
     if len(references) > _MAX_REFERENCES:
         raise ErrorCode.INVALID_BODY_CONTENT.error(f"a body refers to at most {_MAX_REFERENCES} objects")

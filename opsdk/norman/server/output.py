@@ -6,9 +6,8 @@ Upstream: github.com/rancher/norman/api/writer/json.go
 from __future__ import annotations
 
 from opsdk.norman.access import is_allowed
-from opsdk.norman.body import BodyBuilder
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.conversion import Operation, to_text
+from opsdk.norman.conversion import to_text
 from opsdk.norman.model import (
     ApiContext,
     GenericCollection,
@@ -16,6 +15,7 @@ from opsdk.norman.model import (
     ResourceList,
     Schema,
 )
+from opsdk.norman.presentation import Presenter
 from opsdk.norman.query import describe_filter
 from opsdk.structured_merge.value import JsonObject
 
@@ -33,14 +33,14 @@ async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, 
     """
     own_type = data.get("type")
     schema = (context.schemas.schema(schema.version, own_type) if isinstance(own_type, str) else None) or schema
-    builder = BodyBuilder(
+    presenter = Presenter(
         context.schemas,
         schema.version,
+        created=created,
         edit=context.option("edit") == "true",
         export=context.option("export") == "true",
     )
-    operation = Operation.LIST_FOR_CREATE if created else Operation.LIST
-    values = builder.build(schema, data, operation)
+    values = presenter.values(schema, data)
     values.pop("type", None)
     values.pop("id", None)
     resource = RawResource(id=to_text(data.get("id")), type=schema.id, schema=schema, values=values)

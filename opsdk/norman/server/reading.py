@@ -14,8 +14,8 @@ import yaml
 from opsdk.errors import BadRequestError, TooLargeError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
-from opsdk.norman.body import MAX_DEPTH
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.conversion import MAX_DEPTH
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_BODY_BYTES = 2 << 20
