@@ -6,8 +6,8 @@ Upstream: github.com/rancher/steve/pkg/stores/sqlproxy/proxy_store.go, pkg/sqlca
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from enum import Enum
 from typing import Self
 
@@ -24,14 +24,30 @@ from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set import VisibleObjects
-from opsdk.norman.collections.change_log import Change, ChangeLog
+from opsdk.norman.collections.broadcast import Broadcaster
 from opsdk.norman.collections.column import ReaderFor
 from opsdk.norman.collections.field_path import FieldPath
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.collections.query import ObjectQuery
 
-# Maximum number of queued events of a client. Above it, the watch ends, and the client lists again.
-_MAX_BACKLOG = 10_000
+
+class Change(msgspec.Struct, frozen=True):
+    """One change of an object.
+
+    Attributes:
+        old: the object before; None for a new one.
+        new: the object after; None for a removed one.
+    """
+
+    old: StoreEntry | None
+    new: StoreEntry | None
+
+    @property
+    def entry(self) -> StoreEntry:
+        """The new object, or the last state of a removed one."""
+        entry = self.new or self.old
+        assert entry is not None
+        return entry
 
 
 class KindEventType(Enum):
@@ -75,7 +91,7 @@ class WatchScope(msgspec.Struct, frozen=True, kw_only=True):
             and self.selector.matches(entry.labels)
         )
 
-    def event(self, change: Change) -> KindEvent | None:
+    def event(self, revision: int, change: Change) -> KindEvent | None:
         """Return the event of a change, or None if the watch does not show it."""
         before, after = self.contains(change.old), self.contains(change.new)
         if after:
@@ -84,7 +100,7 @@ class WatchScope(msgspec.Struct, frozen=True, kw_only=True):
             kind = KindEventType.REMOVE
         else:
             return None
-        return KindEvent(kind, change.entry, change.revision)
+        return KindEvent(kind, change.entry, revision)
 
 
 class KindList(Closing):
@@ -100,6 +116,7 @@ class KindList(Closing):
 
     Attributes:
         objects: the list.
+        changes: what changes in it, after the first list.
     """
 
     def __init__(
@@ -114,13 +131,10 @@ class KindList(Closing):
     ) -> None:
         self.objects = IndexedList(read, options)
         self._cached = cached
-        self._log = ChangeLog(history)
+        self.changes: Broadcaster[Change] = Broadcaster(log_size=history)
         self._revision_timeout = revision_timeout
         self._clock = clock
         self._registration: KindRegistration | None = None
-        self._listeners: dict[object, Callable[[Change], None]] = {}
-        self._watch_events: dict[asyncio.Event, None] = {}
-        self._closed = False
 
     @classmethod
     async def open(
@@ -144,7 +158,7 @@ class KindList(Closing):
         self._registration = self._cached.add_handler(self._on_delta)
         await self._cached.wait_synced(fail_fast=True)
         await self._registration.wait_synced()
-        self._log.start(self.objects.revision)
+        self.changes.start(self.objects.revision)
         return self
 
     def _on_delta(self, delta: Delta) -> None:
@@ -156,10 +170,7 @@ class KindList(Closing):
             return
         # The revision of the list never decreases: after a gap, a new list has its objects in any order.
         new = delta.new if delta.change is not DeltaType.DELETED else None
-        change = Change(self.objects.revision, delta.old, new)
-        self._log.add(change)
-        for listener in list(self._listeners.values()):
-            listener(change)
+        self.changes.publish(Change(delta.old, new), self.objects.revision)
 
     # -------------------------------------------------------------- reading
     async def page(self, query: ObjectQuery) -> IndexedPage:
@@ -190,7 +201,7 @@ class KindList(Closing):
         if holds():
             return
         reached = asyncio.Event()
-        remove = self.listen(lambda _: reached.set() if holds() else None)
+        remove = self.changes.listen(lambda _, __: reached.set() if holds() else None)
         try:
             async with timeout(self._clock, self._revision_timeout):
                 await reached.wait()
@@ -206,16 +217,6 @@ class KindList(Closing):
         return self.objects.counts(visible, state)
 
     # -------------------------------------------------------------- watching
-    def listen(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call a listener with each change. Returns the function that removes it; idempotent."""
-        token = object()
-        self._listeners[token] = listener
-        return lambda: self._listeners.pop(token, None) and None
-
-    def check_revision(self, revision: int) -> None:
-        """Raise `NormanError` (410) if a watch cannot begin after a revision."""
-        self._log.since(revision)
-
     async def watch(self, scope: WatchScope, *, revision: int | None = None) -> AsyncGenerator[KindEvent, None]:
         """Iterate over events, until the list is closed.
 
@@ -226,38 +227,18 @@ class KindList(Closing):
         Raises:
             NormanError: the revision is too old (410), or the reader is too slow (429).
         """
-        waiting = deque(self._log.since(revision) if revision is not None else ())
-        ready, overflow = asyncio.Event(), False
-
-        def listener(change: Change) -> None:
-            nonlocal overflow
-            overflow = overflow or len(waiting) >= _MAX_BACKLOG
-            if not overflow:
-                waiting.append(change)
-            ready.set()
-
-        remove = self.listen(listener)
-        self._watch_events[ready] = None
-        try:
-            while not self._closed:
-                while waiting:
-                    if (event := scope.event(waiting.popleft())) is not None:
-                        yield event
-                if overflow:
-                    raise NormanError("the client is too slow: list again", status=429, code="TooSlow")
-                ready.clear()
-                await ready.wait()
-        finally:
-            remove()
-            del self._watch_events[ready]
+        async with aclosing(self.changes.subscribe(revision)) as changes:
+            async for number, change in changes:
+                if (event := scope.event(number, change)) is not None:
+                    yield event
+            if changes.is_dropped:
+                raise NormanError("the client is too slow: list again", status=429, code="TooSlow")
 
     async def aclose(self) -> None:
         """Stop following the informer, and end the watches. Idempotent. The informer stays with the cache."""
-        self._closed = True
-        for ready in self._watch_events:
-            ready.set()
+        self.changes.end()
         if self._registration is not None:
             self._registration.remove()
 
     def __repr__(self) -> str:
-        return f"<KindList {self._cached.gvk}: {self.objects!r}, {len(self._listeners)} listeners>"
+        return f"<KindList {self._cached.gvk}: {self.objects!r}, {self.changes!r}>"

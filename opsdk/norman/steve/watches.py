@@ -65,7 +65,7 @@ class UserWatches:
         opened = await self._api.lists.of(schema)
         revision = _revision(frame) if frame.resource_version else opened.objects.objects.revision
         scope = self._scope(frame, schema)
-        opened.objects.check_revision(revision)
+        opened.objects.changes.events_after(revision)
         return self._events(opened, scope, revision, notify=frame.mode == NOTIFICATIONS)
 
     def _scope(self, frame: SubscribeFrame, schema: SteveSchema) -> WatchScope:
@@ -100,8 +100,8 @@ class UserWatches:
         wake = asyncio.Event()
         last = await self._api.counts(self._user)
 
-        def listener(identity: str) -> Callable[[object], None]:
-            def mark(_: object) -> None:
+        def listener(identity: str) -> Callable[[int, object], None]:
+            def mark(_: int, __: object) -> None:
                 changed[identity] = None
                 wake.set()
 
@@ -110,7 +110,8 @@ class UserWatches:
         schemas = self._api.schemas_for(self._user)[1]
         removals = [self._api.catalog.listen(lambda _: wake.set())]
         removals += [
-            (await self._api.lists.of(schemas[identity])).objects.listen(listener(identity)) for identity in last
+            (await self._api.lists.of(schemas[identity])).objects.changes.listen(listener(identity))
+            for identity in last
         ]
         return self._count_events(schemas, changed, wake, last, removals)
 

@@ -15,13 +15,11 @@ from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.integers import parse_int
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.entry import StoreEntry
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.column import Reader
 from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.field_path import FieldPath, cell_at
@@ -84,9 +82,7 @@ class CachedStore(ProxyStore, Closing):
     async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield changes from now on, or after a revision. Raises `NormanError` Gone for one that is too old."""
         opened = await self._open(schema)
-        revision = parse_int(query.since) if query.since else opened.objects.objects.revision
-        if revision is None:
-            raise ErrorCode.GONE.error("the revision is too old: list again")
+        revision = opened.objects.changes.parse_revision(query.since)
         async with aclosing(opened.objects.watch(WatchScope(visible=query.visible), revision=revision)) as events:
             async for event in events:
                 removed = event.type is KindEventType.REMOVE

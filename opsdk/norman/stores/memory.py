@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-from opsdk.aio.randomness import loop_uuid4
+import msgspec
+from msgspec.structs import replace
+
+from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.broadcast import Broadcaster
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import (
     ApiContext,
     ResourceEvent,
-    ResourceEvents,
     ResourceEventType,
     ResourceList,
     Schema,
 )
-from opsdk.norman.stores.broadcast import Broadcaster
 from opsdk.structured_merge.value import JsonObject
+
+# Events that wait for a subscriber; each holds an object.
+_QUEUE_SIZE = 100
 
 
 class MemoryStore:
@@ -33,7 +39,9 @@ class MemoryStore:
         self._id_field = id_field
         # Objects are stored encoded: callers own their copies, and decoding is five times faster than a deep copy.
         self._objects: dict[str, bytes] = {}
-        self._changes = Broadcaster()
+        self._changes: Broadcaster[ResourceEvent] = Broadcaster(
+            f"{loop_random().getrandbits(48):012x}", queue_size=_QUEUE_SIZE
+        )
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object."""
@@ -62,9 +70,12 @@ class MemoryStore:
         self._changes.publish(ResourceEvent(type=ResourceEventType.REMOVE, data=data))
         return None
 
-    def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceEvents:
+    async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield changes. Raises `NormanError` Gone for a revision that is too old."""
-        return self._changes.subscribe(query.since)
+        changes = self._changes
+        async with aclosing(changes.subscribe(changes.parse_revision(query.since))) as events:
+            async for revision, event in events:
+                yield replace(event, revision=changes.format_revision(revision))
 
     def _existing(self, object_id: str) -> JsonObject:
         if (data := self._objects.get(object_id)) is None:

@@ -18,11 +18,9 @@ from opsdk.apiserver.auth.user import User
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.client.client import Client
 from opsdk.errors import NormanError
-from opsdk.norman.collections import kind_list
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
-from opsdk.norman.collections.change_log import Change
-from opsdk.norman.collections.kind_list import KindEventType, KindList, WatchScope
+from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, WatchScope
 from opsdk.norman.steve.printer_fields import STATE
 from opsdk.norman.steve.raw_fields import raw_fields
 
@@ -120,8 +118,8 @@ async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:
 
 async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for a slow client is bounded."""
-    monkeypatch.setattr(kind_list, "_MAX_BACKLOG", 2)
     async with config_maps() as (objects, client, _):
+        monkeypatch.setattr(objects.changes, "_queue_size", 2)
         events = objects.watch(WatchScope(visible=ALL, name="slow"))
         first = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
@@ -140,9 +138,9 @@ def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None
     """And one that enters it is created."""
     scope = WatchScope(visible=ALL, namespace="n", selector=Selector.parse("l=x"))
     inside, outside = entry("a", "n", labels={"l": "x"}), entry("a", "n", labels={"l": "y"})
-    events = [scope.event(Change(1, old, new)) for old, new in ((inside, outside), (outside, inside), (outside, None))]
+    events = [scope.event(1, Change(old, new)) for old, new in ((inside, outside), (outside, inside), (outside, None))]
     assert [event and event.type for event in events] == [KindEventType.REMOVE, KindEventType.CREATE, None]
-    assert scope.event(Change(1, inside, inside)).type is KindEventType.CHANGE  # type: ignore[union-attr]
+    assert scope.event(1, Change(inside, inside)).type is KindEventType.CHANGE  # type: ignore[union-attr]
     assert not scope.contains(entry("a", "m", labels={"l": "x"}))
 
 
