@@ -20,10 +20,9 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.aio.backoff import Backoff, BackoffState
-from opsdk.aio.clock import Clock, Timer
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import timeout
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType
@@ -93,23 +92,22 @@ class _PendingRetries(msgspec.Struct):
 class EventDispatcher:
     """Feeds one queue with the requests for events, in the order of each object's events."""
 
-    def __init__(self, name: str, handler: EventHandler, predicates: Sequence[PredicateFunc], clock: Clock) -> None:
+    def __init__(self, name: str, handler: EventHandler, predicates: Sequence[PredicateFunc]) -> None:
         self.name = name
         self.handler = handler
         self._handler_name = repr(handler)
         self.predicates = tuple(predicates)
         self.counts: Counter[str] = Counter()
         """Counters: event, dropped, predicate_error, handler_error, given_up."""
-        self._clock = clock
         self._queue: WorkQueue[Any] | None = None
-        self.failures = FunctionFailures(f"source {name}", clock)
+        self.failures = FunctionFailures(f"source {name}")
         """The predicates and handlers that raise."""
-        self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash, clock=clock)
+        self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash)
         self._waiting: deque[tuple[Awaitable[Mapped], AnyEvent]] = deque()
         self._in_flight: set[ObjectKey] = set()
         self._drainers: set[asyncio.Task[None]] = set()
         self._pending_retries: dict[ObjectKey, _PendingRetries] = {}
-        self._deleted: dict[ObjectKey, Timer] = {}
+        self._deleted: dict[ObjectKey, asyncio.TimerHandle] = {}
         """Keys of `_pending_retries` whose object is deleted, the oldest first, each with the timer of its next try."""
         self._due: deque[ObjectKey] = deque()
         self._deleted_task: asyncio.Task[None] | None = None
@@ -220,7 +218,7 @@ class EventDispatcher:
             while (item := self._next_waiting()) is not None:
                 mapped, event = item
                 self._in_flight.add(event.view.key)
-                overtake = self._clock.call_later(_SLOW_CALL, self._start_drainer)
+                overtake = asyncio.get_running_loop().call_later(_SLOW_CALL, self._start_drainer)
                 try:
                     await self._await_mapped(mapped, event)
                 finally:
@@ -241,7 +239,7 @@ class EventDispatcher:
         task = asyncio.current_task()
         before = cancellations(task)
         try:
-            async with timeout(self._clock, _MAP_TIMEOUT):
+            async with asyncio.timeout(_MAP_TIMEOUT):
                 requests = await mapped
             self._enqueue(requests, event)
             self._record_success(event)
@@ -282,7 +280,7 @@ class EventDispatcher:
 
     async def _retry(self, key: ObjectKey, retries: _PendingRetries) -> None:
         while retries.events:
-            await self._clock.sleep(retries.waits.next(self._clock.now()))
+            await asyncio.sleep(retries.waits.next(monotonic()))
             await self._attempt(retries)
         # No await since the last check of the events, so none is lost.
         del self._pending_retries[key]
@@ -310,8 +308,8 @@ class EventDispatcher:
 
     # -------------------------------------------------------------- failed events of deleted objects
     def _wait_deleted(self, key: ObjectKey, retries: _PendingRetries) -> None:
-        wait = retries.waits.next(self._clock.now())
-        self._deleted[key] = self._clock.call_later(wait, lambda: self._on_due(key))
+        wait = retries.waits.next(monotonic())
+        self._deleted[key] = asyncio.get_running_loop().call_later(wait, lambda: self._on_due(key))
 
     def _on_due(self, key: ObjectKey) -> None:
         self._due.append(key)
@@ -358,7 +356,7 @@ class EventDispatcher:
         self._deleted.pop(key).cancel()
         self.counts["given_up"] += len(retries.events)
         self.failures.forget(key)
-        now = self._clock.now()
+        now = monotonic()
         if self._drop_logged_at is None or now - self._drop_logged_at >= _LOG_EVERY:
             self._drop_logged_at = now
             log.error("source %s drops the deletion of %s: %s still raises for it", self.name, key, self._handler_name)
@@ -367,7 +365,7 @@ class EventDispatcher:
         task = asyncio.current_task()
         before = cancellations(task)
         try:
-            async with timeout(self._clock, _MAP_TIMEOUT):
+            async with asyncio.timeout(_MAP_TIMEOUT):
                 mapped = self.handler.requests(event)
                 requests = await mapped if isinstance(mapped, Awaitable) else mapped
             self._enqueue(requests, event)

@@ -14,10 +14,9 @@ from enum import Enum
 from typing import Any
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
@@ -144,7 +143,6 @@ class KindSource(EventSource):
         handler: maps events to requests.
         predicates: an event must pass all of them.
         sync_policy: see `EventSource`.
-        clock: source of time.
     """
 
     def __init__(
@@ -155,20 +153,18 @@ class KindSource(EventSource):
         *,
         predicates: Sequence[PredicateFunc] = (),
         sync_policy: SyncPolicy | None = None,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.sync_policy = sync_policy
         self.kind: Kind[AnyObject] = kind_of(kind)
         self.cache = cache
-        self._clock = clock
-        self._dispatcher = EventDispatcher(str(self.kind.gvk), handler, predicates, clock)
-        self._tasks = TaskOwner(f"source {self.kind.gvk}", on_error=self._on_crash, clock=clock)
+        self._dispatcher = EventDispatcher(str(self.kind.gvk), handler, predicates)
+        self._tasks = TaskOwner(f"source {self.kind.gvk}", on_error=self._on_crash)
         self._registration: KindRegistration | None = None
         self._cached: CachedKind | None = None
         self._handler_added = asyncio.Event()
         self._problem: BaseException | None = None
         self._deletions: _StandbyDeletions | None = None
-        self._expiry: Timer | None = None
+        self._expiry: asyncio.TimerHandle | None = None
 
     def failing_functions(self) -> list[FunctionFailure]:
         """Return the predicates and handlers that raise now."""
@@ -191,7 +187,7 @@ class KindSource(EventSource):
         """Dispatch what a standby replica has kept back."""
         deletions, self._deletions = self._deletions, None
         self._stop_expiry()
-        for delta in deletions.take(now=self._clock.now()) if deletions is not None else ():
+        for delta in deletions.take(now=monotonic()) if deletions is not None else ():
             self._dispatcher.dispatch(event_of(delta, self.kind))
         if self._registration is not None:
             self._registration.replay()
@@ -202,17 +198,17 @@ class KindSource(EventSource):
             return
         assert self._cached is not None
         objects = sum(len(informer.store) for informer in self._cached.informers.values())
-        self._deletions.add(delta, now=self._clock.now(), limit=max(objects, _MIN_DELETIONS))
+        self._deletions.add(delta, now=monotonic(), limit=max(objects, _MIN_DELETIONS))
         if self._expiry is None and self._deletions:
-            self._expiry = self._clock.call_later(_KEEP_DELETIONS, self._expire_deletions)
+            self._expiry = asyncio.get_running_loop().call_later(_KEEP_DELETIONS, self._expire_deletions)
 
     def _expire_deletions(self) -> None:
         self._expiry = None
         if self._deletions is None:
             return
-        self._deletions.expire(now=self._clock.now())
+        self._deletions.expire(now=monotonic())
         if self._deletions:
-            self._expiry = self._clock.call_later(_KEEP_DELETIONS, self._expire_deletions)
+            self._expiry = asyncio.get_running_loop().call_later(_KEEP_DELETIONS, self._expire_deletions)
 
     def _stop_expiry(self) -> None:
         if self._expiry is not None:
@@ -236,7 +232,7 @@ class KindSource(EventSource):
                 level = logging.DEBUG if reported else logging.WARNING
                 log.log(level, "cannot watch %s yet: %s", self.kind.gvk, error)
                 reported = isinstance(error, NoMatchError)
-            await self._clock.sleep(waits.next(self._clock.now()))
+            await asyncio.sleep(waits.next(monotonic()))
         self._problem = None
         self._registration = self._cached.add_handler(self._on_delta, resync=True)
         self._handler_added.set()
@@ -252,9 +248,9 @@ class KindSource(EventSource):
         Raises `CacheSyncError` with the kind and the last problem: not served, forbidden, unreachable. A later call
         waits on.
         """
-        deadline = self._clock.now() + timeout
+        deadline = monotonic() + timeout
         try:
-            async with clock_timeout(self._clock, timeout):
+            async with asyncio.timeout(timeout):
                 await self._handler_added.wait()
         except TimeoutError:
             raise CacheSyncError(
@@ -264,9 +260,9 @@ class KindSource(EventSource):
             raise self._problem
         assert self._cached is not None
         assert self._registration is not None
-        await self._cached.wait_synced(max(deadline - self._clock.now(), 0.001))
+        await self._cached.wait_synced(max(deadline - monotonic(), 0.001))
         try:
-            async with clock_timeout(self._clock, max(deadline - self._clock.now(), 0.001)):
+            async with asyncio.timeout(max(deadline - monotonic(), 0.001)):
                 await self._registration.wait_synced()
                 await self._dispatcher.wait_mapped()
         except TimeoutError:
@@ -359,7 +355,6 @@ class ChannelSource(EventSource):
         channel: the channel.
         handler: maps generic events to requests; default: a request for the object itself.
         predicates: a generic event must pass all of them.
-        clock: source of time.
     """
 
     def __init__(
@@ -368,13 +363,11 @@ class ChannelSource(EventSource):
         *,
         handler: EventHandler | MapFunction | None = None,
         predicates: Sequence[PredicateFunc] = (),
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.channel = channel
-        self._clock = clock
         name = f"channel {channel.name}"
         handler = as_handler(handler) if handler is not None else EnqueueRequestForObject()
-        self._dispatcher = EventDispatcher(name, handler, predicates, clock)
+        self._dispatcher = EventDispatcher(name, handler, predicates)
         self._cause = ReconcileCause(name)
         self._queue: WorkQueue[Any] | None = None
         self._before_start: dict[Hashable, Hashable | AnyObject] = {}
@@ -401,7 +394,7 @@ class ChannelSource(EventSource):
 
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the port's
         """Return when the items sent before the start are mapped."""
-        async with clock_timeout(self._clock, timeout):
+        async with asyncio.timeout(timeout):
             await self._dispatcher.wait_mapped()
 
     def failing_functions(self) -> list[FunctionFailure]:

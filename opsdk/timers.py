@@ -13,11 +13,10 @@ from datetime import timedelta
 from typing import Any
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.errors import CacheSyncError, UsageError
 from opsdk.handlers import is_async
 from opsdk.queue.work_queue import WorkQueue
@@ -36,7 +35,7 @@ PollFunction = Callable[[], Awaitable[Mapping[Any, object]]]
 class _Periodic(EventSource):
     """Calls `_tick` at once, then every `interval` seconds. A failure is retried with backoff, at most `interval`."""
 
-    def __init__(self, name: str, interval: float | timedelta, *, jitter: float, timeout: float, clock: Clock) -> None:
+    def __init__(self, name: str, interval: float | timedelta, *, jitter: float, timeout: float) -> None:
         seconds = interval.total_seconds() if isinstance(interval, timedelta) else interval
         if not seconds > 0:
             raise UsageError(f"the interval of {name} is {interval}: pass more than 0 seconds")
@@ -44,9 +43,8 @@ class _Periodic(EventSource):
         self.interval = seconds
         self._jitter = jitter
         self._timeout = timeout
-        self._clock = clock
-        self._failures = FunctionFailures(name, clock)
-        self._tasks = TaskOwner(name, on_error=self._on_crash, clock=clock)
+        self._failures = FunctionFailures(name)
+        self._tasks = TaskOwner(name, on_error=self._on_crash)
         self._first_success = asyncio.Event()
         self._crash: BaseException | None = None
 
@@ -64,17 +62,17 @@ class _Periodic(EventSource):
         while True:
             before = cancellations(task)
             try:
-                async with clock_timeout(self._clock, self._timeout):
+                async with asyncio.timeout(self._timeout):
                     await self._tick(queue)
             except BaseException as error:  # noqa: BLE001 - a user function may raise anything
                 contain(error, task=task, cancelling=before)
                 self._failures.failed(self.name, "", error)
-                await self._clock.sleep(retries.next(self._clock.now()))
+                await asyncio.sleep(retries.next(monotonic()))
                 continue
             self._failures.succeeded(self.name, "")
             self._first_success.set()
             retries.reset()
-            await self._clock.sleep(self.interval * (1 + self._jitter * loop_random().random()))
+            await asyncio.sleep(self.interval * (1 + self._jitter * loop_random().random()))
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.critical("%s ended: %r", task, error, exc_info=error)
@@ -91,7 +89,7 @@ class _Periodic(EventSource):
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
         """Return after the first successful call. Raises `CacheSyncError` after `timeout` seconds."""
         try:
-            async with clock_timeout(self._clock, timeout):
+            async with asyncio.timeout(timeout):
                 await self._first_success.wait()
         except TimeoutError:
             failing = self._failures.failing()
@@ -115,7 +113,6 @@ class TimerSource(_Periodic):
         name: for logs and causes.
         jitter: adds a random share of the interval, between 0 and this share.
         timeout: seconds for one call of the function.
-        clock: source of time.
 
     >>> from opsdk.event.request import Request
     >>> TimerSource(timedelta(hours=1), [Request("default", "report")], name="hourly")
@@ -130,9 +127,8 @@ class TimerSource(_Periodic):
         name: str = "timer",
         jitter: float = 0.0,
         timeout: float = 60.0,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
-        super().__init__(name, interval, jitter=jitter, timeout=timeout, clock=clock)
+        super().__init__(name, interval, jitter=jitter, timeout=timeout)
         self._requests = requests if callable(requests) else list(requests)
 
     async def _tick(self, queue: WorkQueue[Any]) -> None:
@@ -157,7 +153,6 @@ class PollSource(_Periodic):
         name: for logs and causes.
         jitter: adds a random share of the interval, between 0 and this share.
         timeout: seconds for one poll.
-        clock: source of time.
     """
 
     def __init__(
@@ -168,11 +163,10 @@ class PollSource(_Periodic):
         name: str = "poll",
         jitter: float = 0.1,
         timeout: float = 60.0,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         if not is_async(poll):
             raise UsageError(f"{poll!r} is not async: declare it with `async def`")
-        super().__init__(name, interval, jitter=jitter, timeout=timeout, clock=clock)
+        super().__init__(name, interval, jitter=jitter, timeout=timeout)
         self._poll = poll
         self._state: Mapping[Hashable, object] = {}
 

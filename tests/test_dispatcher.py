@@ -11,7 +11,6 @@ import pytest
 from flowkit import created, deleted, updated, view
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent
@@ -26,7 +25,7 @@ class Fed:
 
     def __init__(self, handler: Any, *predicates: Callable[[AnyEvent], bool]) -> None:
         self.queue: WorkQueue[Request] = WorkQueue(item_type=Request)
-        self.feeder = EventDispatcher("things", handler, predicates, LOOP_CLOCK)
+        self.feeder = EventDispatcher("things", handler, predicates)
         self.feeder.bind(self.queue)
 
     def taken(self) -> list[str]:

@@ -11,7 +11,6 @@ import msgspec
 
 from benchmarks import objects
 from benchmarks.protocol import Heartbeat
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery.codec import split_list
@@ -152,7 +151,7 @@ async def _sync(cache: Cache) -> None:
 async def _late_source(cached: object) -> None:
     queue: WorkQueue[Request] = WorkQueue()
     handler = EnqueueRequestsFromMapFunc[Pod](lambda p: [Request(p.metadata.namespace, p.spec.node_name or "")])
-    dispatcher = EventDispatcher("bench", handler, (), LOOP_CLOCK)
+    dispatcher = EventDispatcher("bench", handler, ())
     dispatcher.bind(queue)
 
     def dispatch(delta: object) -> None:

@@ -192,7 +192,6 @@ class Fleet:
                 unreachable_timeout=o.unreachable_timeout,
             ),
             probe=o.probe,
-            clock=operator.clock,
             hook=operator.manager.hook,
         )
         operator.manager.add(self._runner, phase=Phase.OTHERS)
@@ -221,7 +220,7 @@ class Fleet:
         if entry.namespace:
             cache = replace(cache, namespaces=[entry.namespace])
         options = replace(own, cache=cache, name=operator.name, field_owner=field_owner, cluster_name=entry.name)
-        return Cluster(entry.config, options, scheme=operator.scheme, clock=operator.clock, hook=operator.manager.hook)
+        return Cluster(entry.config, options, scheme=operator.scheme, hook=operator.manager.hook)
 
     def _make_controllers(self, operator: Operator, cluster: Cluster) -> list[Controller]:
         """Return the controllers of a managed cluster, one for each declared reconciler."""
@@ -236,7 +235,6 @@ class Fleet:
                 name=f"{name}@{cluster.name}",
                 options=options,
                 hook=operator.manager.hook,
-                clock=operator.clock,
                 journal=operator.journal,
             )
             if declared.kind is not None:

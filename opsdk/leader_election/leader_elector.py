@@ -9,12 +9,12 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
 from enum import Enum
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock, now_in_threads
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.randomness import loop_random, loop_uuid4
-from opsdk.aio.timeout import timeout
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client
@@ -35,12 +35,22 @@ log = SafeLogger(__name__)
 
 # Jitter spreads the attempts of waiting replicas (JitterFactor in client-go).
 _JITTER = 1.2
+# Seconds by which a loop's time may differ from the system's monotonic clock, and still follow it.
+_MAX_SOURCE_DIFFERENCE = 5.0
 
 
 class _AttemptResult(Enum):
     HELD = "ours"
     HELD_BY_OTHER = "theirs"
     FAILED = "failed"
+
+
+def _time_source() -> Callable[[], float]:
+    """Return the running loop's time as a function that works in any thread, and while the loop is blocked."""
+    # uvloop's time stands still while a callback runs, so it is replaced by its source. Virtual time has another one.
+    loop = asyncio.get_running_loop()
+    follows_system = abs(loop.time() - time.monotonic()) < _MAX_SOURCE_DIFFERENCE
+    return time.monotonic if follows_system and not hasattr(loop, "wall") else loop.time
 
 
 def default_identity() -> str:
@@ -54,7 +64,6 @@ class LeaderElector:
     Args:
         client: reads and writes the Lease; it must not read from a cache.
         options: the Lease and the times.
-        clock: source of time.
         hook: receives `Leadership` records.
         explain: returns text for the error of a lost lease, such as a blocked event loop; empty for none.
         recorder: writes Events about the Lease, "became leader" and "stopped leading". `run` opens it, the
@@ -69,7 +78,6 @@ class LeaderElector:
         client: Client,
         options: LeaderElectionOptions,
         *,
-        clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
         explain: Callable[[], str] = str,
         recorder: EventRecorder | None = None,
@@ -77,8 +85,7 @@ class LeaderElector:
         self.options = options
         self.rules = LeaderElectionRules(options)
         self._client = client
-        self._clock = clock
-        self._now = clock.now
+        self._now = monotonic
         self._explain = explain
         self._recorder = recorder
         self.may_acquire: Callable[[], bool] = lambda: True
@@ -108,7 +115,7 @@ class LeaderElector:
         Raises:
             LeaderElectionLostError: the lease could not be renewed in time.
         """
-        self._now = now_in_threads(self._clock)
+        self._now = _time_source()
         if self._recorder is not None:
             self._recorder.open()
         self._record(leading=False)
@@ -137,11 +144,11 @@ class LeaderElector:
             return
         self.rules.role = Role.LOST
         for _ in range(3):
-            lease = self.rules.released(self._clock.wall())
+            lease = self.rules.released(utc_now())
             if lease is None:
                 return
             try:
-                async with timeout(self._clock, self.options.try_timeout):
+                async with asyncio.timeout(self.options.try_timeout):
                     if await self._write_released(lease):
                         return
             except (OpsdkError, TimeoutError) as error:
@@ -154,7 +161,7 @@ class LeaderElector:
         try:
             await self._client.update(lease)
         except ConflictError:
-            self.rules.observed(await self._read(), self._clock.now())
+            self.rules.observed(await self._read(), monotonic())
             return False
         log.info("%s released the lease %s", self.options.identity, self._lease_name)
         return True
@@ -174,13 +181,13 @@ class LeaderElector:
                 log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
             jittered = self.options.retry_period * (1 + _JITTER * loop_random().random())
             # client-go waits for its next try; a standby that wakes at the expiry takes over sooner.
-            expires_in = 0.0 if held else self.rules.expires_at() - self._clock.now()
-            await self._clock.sleep(min(jittered, expires_in) if expires_in > 0 else jittered)
+            expires_in = 0.0 if held else self.rules.expires_at() - monotonic()
+            await asyncio.sleep(min(jittered, expires_in) if expires_in > 0 else jittered)
 
     async def _renew(self) -> None:
-        await self._sleep_until(self._clock.now() + self.options.retry_period)
+        await self._sleep_until(monotonic() + self.options.retry_period)
         while True:
-            began = self._clock.now()
+            began = monotonic()
             self.rules.trying(began)
             remaining = self.rules.deadline() - began
             outcome = (
@@ -197,7 +204,7 @@ class LeaderElector:
 
     async def _sleep_until(self, at: float) -> None:
         """Sleep until `at`, but not longer than leadership lasts."""
-        await self._clock.sleep(min(at, self.rules.deadline()) - self._clock.now())
+        await asyncio.sleep(min(at, self.rules.deadline()) - monotonic())
 
     def _reason_of_loss(self) -> str:
         reason = (
@@ -210,7 +217,7 @@ class LeaderElector:
     async def _try_with_timeout(self, seconds: float) -> _AttemptResult:
         """Try to acquire or renew the lease within `seconds`."""
         try:
-            async with timeout(self._clock, seconds):
+            async with asyncio.timeout(seconds):
                 return await self._try_acquire_or_renew()
         except (OpsdkError, TimeoutError) as error:
             level = logging.WARNING if isinstance(error, TransportError | TimeoutError) else logging.ERROR
@@ -228,12 +235,12 @@ class LeaderElector:
                 log.info("another client changed the lease %s; reading it again", self._lease_name)
                 self._hook.record(RenewedSlowly(name=self.options.name))
         try:
-            self.rules.observed(await self._read(), self._clock.now())
+            self.rules.observed(await self._read(), monotonic())
         except NotFoundError:
-            if not self.rules.can_create(self._clock.now()):
+            if not self.rules.can_create(monotonic()):
                 return _AttemptResult.HELD_BY_OTHER
             return await self._create()
-        if not self.rules.can_acquire(self._clock.now()):
+        if not self.rules.can_acquire(monotonic()):
             return _AttemptResult.HELD_BY_OTHER
         try:
             return await self._write()
@@ -244,21 +251,21 @@ class LeaderElector:
         return await self._client.get(Lease, ObjectKey(self.options.namespace, self.options.name), uncached=True)
 
     async def _create(self) -> _AttemptResult:
-        fresh = LeaderElectionRules(self.options).desired_record(self._clock.wall())
-        requested_at = self._clock.now()
+        fresh = LeaderElectionRules(self.options).desired_record(utc_now())
+        requested_at = monotonic()
         self.rules.replaces(requested_at)
         try:
             self.rules.acquired(await self._client.create(fresh), requested_at)
         except AlreadyExistsError:
             # Another replica was faster. A leader must know at once: both would write until its next try.
-            self.rules.observed(await self._read(), self._clock.now())
-            is_free = self.rules.can_acquire(self._clock.now())
+            self.rules.observed(await self._read(), monotonic())
+            is_free = self.rules.can_acquire(monotonic())
             return _AttemptResult.FAILED if is_free else _AttemptResult.HELD_BY_OTHER
         return _AttemptResult.HELD
 
     async def _write(self) -> _AttemptResult:
-        requested_at = self._clock.now()
-        self.rules.acquired(await self._client.update(self.rules.desired_record(self._clock.wall())), requested_at)
+        requested_at = monotonic()
+        self.rules.acquired(await self._client.update(self.rules.desired_record(utc_now())), requested_at)
         return _AttemptResult.HELD
 
     # -------------------------------------------------------------- reporting

@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.errors import ConnectionLostError, NormanError
 from opsdk.http.server.response import StreamResponse, UpgradeResponse
 from opsdk.structured_merge.value import JsonObject
@@ -39,7 +37,6 @@ class Session:
         send: sends a message as JSON; it waits while the client does not read.
         ping: sent when nothing else was.
         ping_seconds: between two pings. Both sides detect a broken connection by them.
-        clock: source of time.
 
     Attributes:
         waiting: bytes of messages that wait for the client.
@@ -51,12 +48,10 @@ class Session:
         *,
         ping: JsonObject,
         ping_seconds: float,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._send = send
         self._ping_message = ping
         self._ping_seconds = ping_seconds
-        self._clock = clock
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self.waiting = 0
         self._sent = asyncio.Event()
@@ -155,7 +150,7 @@ class Session:
 
     async def _ping(self) -> None:
         while True:
-            await self._clock.sleep(self._ping_seconds)
+            await asyncio.sleep(self._ping_seconds)
             if self._outgoing.empty():  # any message shows that the connection is alive
                 self.control(self._ping_message)
 
@@ -164,9 +159,9 @@ class Session:
         while True:
             raw = await self._outgoing.get()
             try:
-                async with timeout(self._clock, SEND_SECONDS):
+                async with asyncio.timeout(SEND_SECONDS):
                     await self._send(raw)
-            except ClockTimeoutError as error:
+            except TimeoutError as error:
                 raise ConnectionLostError(f"the client has read nothing for {SEND_SECONDS:.0f} s") from error
             self.waiting -= len(raw)
             self._sent.set()

@@ -10,11 +10,10 @@ import socket
 from typing import Literal, NamedTuple
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import contain
 from opsdk.aio.fence import FENCE, Fence
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import timeout
 from opsdk.api.core.v1 import ObjectReference
 from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.model import to_builtins
@@ -58,16 +57,14 @@ class EventRecorder:
     Args:
         client: writes the Events.
         controller: the reporting controller, such as ``website-operator``.
-        clock: source of time.
         dry_run: write nothing.
     """
 
-    def __init__(self, client: Client, controller: str, *, clock: Clock = LOOP_CLOCK, dry_run: bool = False) -> None:
+    def __init__(self, client: Client, controller: str, *, dry_run: bool = False) -> None:
         self.dry_run = dry_run
         self.controller = controller
         self.dropped = 0
         self._client = client
-        self._clock = clock
         self._correlator = EventCorrelator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
         # Writes of one Event must stay in order, so they use the same shard.
         self._shards: list[asyncio.Queue[_Queued]] = [asyncio.Queue() for _ in range(_SHARDS)]
@@ -107,7 +104,7 @@ class EventRecorder:
             key = EventKey(
                 type, reason, action or reason, _truncated(note), _reference_key(about), _reference_key(other)
             )
-            write, event = self._correlator.record(key, {"regarding": about, "related": other}, self._clock.wall())
+            write, event = self._correlator.record(key, {"regarding": about, "related": other}, utc_now())
         except BaseException as error:  # noqa: BLE001 - a failed Event must not stop the reconcile
             contain(error)
             self._drop(repr_of(error))
@@ -152,7 +149,7 @@ class EventRecorder:
             self._put_unsent()
         try:
             if self._started:
-                async with timeout(self._clock, shutdown_timeout):
+                async with asyncio.timeout(shutdown_timeout):
                     await self._idle.wait()
         except TimeoutError:
             log.warning("%d Events of %s were not written before shutdown", self._waiting, self.controller)
@@ -180,9 +177,9 @@ class EventRecorder:
     async def _count(self) -> None:
         """Write the counts of series every few minutes."""
         while True:
-            await self._clock.sleep(_COUNT_SECONDS)
+            await asyncio.sleep(_COUNT_SECONDS)
             self._put_unsent()
-            self._correlator.forget_ended(self._clock.wall())
+            self._correlator.forget_ended(utc_now())
 
     def _put_unsent(self) -> None:
         """Write the counts. If any Event was recorded behind a fence, the counts are too."""
@@ -213,7 +210,7 @@ class EventRecorder:
                     self._drop(str(error))
                     return
                 retry_after = error.retry_after if isinstance(error, ApiError) else None
-                await self._clock.sleep(max(waits.next(self._clock.now()), retry_after or 0.0))
+                await asyncio.sleep(max(waits.next(monotonic()), retry_after or 0.0))
             else:
                 return
         self._drop(f"failed {_TRIES} times")

@@ -117,6 +117,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual UTC time."""
         return _EPOCH + timedelta(seconds=self._jumping.skipped)
 
+    def block(self, seconds: float) -> None:
+        """Let time pass before any timer or task runs, as a callback does that blocks the loop."""
+        self._jumping.skipped += seconds
+
     def fail(self, error: BaseException) -> None:
         """Raise `error` from the loop's next iteration: the running test fails and its tasks are cancelled."""
         self._jumping.failure = error

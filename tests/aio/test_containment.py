@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from flowkit import view
 
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.aio.containment import cancellations, contain, is_contained, is_panic, leaf_errors
 from opsdk.cache.entry import TRANSFORM, make_entry
 from opsdk.controller.finalizers import Finalizers
@@ -191,7 +190,7 @@ async def test_a_webhook_contains_errors(error: BaseException) -> None:
     async def handle() -> None:
         raise error
 
-    result = await call_user_function(handle(), name="hook", seconds=10, clock=LOOP_CLOCK)
+    result = await call_user_function(handle(), name="hook", seconds=10)
     assert result.panicked
     assert type(error).__name__ in result.failure
 

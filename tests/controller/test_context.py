@@ -31,7 +31,7 @@ from opsdk import (
     deep_copy,
     unstructured,
 )
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import utc_now
 from opsdk.api.apps.v1 import Deployment, DeploymentCondition
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
@@ -161,9 +161,7 @@ async def test_a_changed_list_conflicts_instead_of_replacing_another_writers_ite
             obj = await client.get(Box, "default/a")
             before = deep_copy(obj)
             obj.status = BoxStatus(
-                conditions=[
-                    Condition(type="Foreign", status="True", reason="Other", last_transition_time=LOOP_CLOCK.wall())
-                ]
+                conditions=[Condition(type="Foreign", status="True", reason="Other", last_transition_time=utc_now())]
             )
             await client.status().patch(obj, MergeFrom(before))
 

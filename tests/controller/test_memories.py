@@ -12,7 +12,6 @@ from memories import container_sizes, growth
 
 import envtest
 from opsdk import Cluster, MergeFrom, ObjectMeta
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.core.v1 import ConfigMap, Secret, ServiceAccount
 from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.operator import Operator
@@ -159,19 +158,21 @@ async def _check_queues(names: int) -> None:
         for _ in range(2)
         for handler in (EnqueueRequestForObject(), EnqueueRequestsFromMapFunc(broken))
     ]
-    leader = Controller("leader", _reconcile_nothing, sources=sources[:2], clock=LOOP_CLOCK)
-    standby = Controller("standby", reconcile, sources=sources[2:], clock=LOOP_CLOCK)
+    leader = Controller("leader", _reconcile_nothing, sources=sources[:2])
+    standby = Controller("standby", reconcile, sources=sources[2:])
     tasks = [asyncio.create_task(start()) for start in (world.cache.start, leader.start, standby.warmup)]
     await asyncio.sleep(10)
     server.put("lives")
     await asyncio.sleep(1000)
     before = container_sizes(leader, standby, world.cache)
-    for number in range(names):
-        server.put(f"o{number}")
+    for begin in range(0, names, 20):
+        for number in range(begin, begin + 20):
+            server.put(f"o{number}")
         await asyncio.sleep(0.01)
-        server.delete(f"o{number}")
+        for number in range(begin, begin + 20):
+            server.delete(f"o{number}")
         await asyncio.sleep(0.01)
-        if number % 1000 == 0:
+        if begin % 1000 == 0:
             server.compact()
     await asyncio.sleep(3600)
     gc.collect()

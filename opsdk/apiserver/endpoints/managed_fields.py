@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+from opsdk.aio.clock import utc_now
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.fieldmanager.version_converter import Convert
@@ -25,9 +26,9 @@ def manager_name(call: Call, requested: str) -> str:
     return name[:128] or "unknown"
 
 
-def stamp(call: Call) -> str:
+def stamp() -> str:
     """Return the timestamp of a write."""
-    return rfc3339(call.clock.wall())
+    return rfc3339(utc_now())
 
 
 def field_manager(served: InstalledResource, convert: Convert | None = None) -> FieldManager:
@@ -112,7 +113,7 @@ async def record_update(
     call: Call, served: InstalledResource, live: JsonObject | None, new: JsonObject, requested: str
 ) -> JsonObject:
     """Return the new object with updated managedFields."""
-    who, now = manager_name(call, requested), stamp(call)
+    who, now = manager_name(call, requested), stamp()
     if served.versions is None:
         return field_manager(served).update(live, new, manager=who, now=now)
     return await with_field_manager(served, lambda manager: manager.update(live, new, manager=who, now=now))

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import utc_now
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
 
@@ -25,7 +25,6 @@ class Context(msgspec.Struct, kw_only=True):
 
     user: User = LOOPBACK
     namespace: str = ""
-    clock: Clock = LOOP_CLOCK
     dry_run: bool = False
     warn: Callable[[str], None] = lambda _: None
     manager: str = "kube-apiserver"
@@ -33,7 +32,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     def timestamp(self) -> str:
         """Return the current time in whole seconds, in RFC 3339."""
-        return rfc3339(self.clock.wall())
+        return rfc3339(utc_now())
 
     def new_uid(self) -> str:
         """Return a random UID."""

@@ -8,7 +8,9 @@ values of all its items, in filters and in summaries.
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
+import struct
 from collections.abc import Iterator
 
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -27,9 +29,8 @@ MAX_NAMES = 64
 """The most names in a path, and lists inside of lists that it goes through."""
 # Digits of an index in a path.
 _MAX_INDEX_DIGITS = 9
-# Texts of numbers sort before those of words. They are numbers of millionths, never negative, with a fixed width.
-_MILLION = 10**6
-_LARGEST = 10**30
+# Integers of 64 bits differ from the nearest float by less than this.
+_RESIDUE = 1 << 15
 
 
 def parse_path(text: str) -> FieldPath:
@@ -137,8 +138,7 @@ def order_text(cell: Cell) -> str:
     if isinstance(cell, str):
         return f"\1{cell}"
     if isinstance(cell, (int, float)) and not isinstance(cell, bool):
-        millionths = int(min(max(cell, -_LARGEST // _MILLION), _LARGEST // _MILLION) * _MILLION)
-        return f"\0{millionths + _LARGEST:032d}"
+        return f"\0{number_key(cell).hex()}"
     return "\1" + "|".join(texts(cell))
 
 
@@ -153,3 +153,27 @@ def order_address(cell: Cell) -> str:
     except (ValueError, IndexError):
         return ""
     return f"{address.version}{int(address):039d}"
+
+
+def number_key(number: float) -> bytes:
+    """Return ten bytes that sort as numbers do. Integers of more than 64 bits may be equal to others.
+
+    >>> sorted([2.5, -1, 10, 1e-9], key=number_key)
+    [-1, 1e-09, 2.5, 10]
+    """
+    # The nearest float orders all numbers but neighbouring integers beyond 53 bits; the residue orders these.
+    nearest, residue = _nearest_float(number)
+    (bits,) = struct.unpack(">Q", struct.pack(">d", nearest))
+    # Flip the sign of positive numbers, and all bits of negative ones, whose magnitude counts downwards.
+    ordered = bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63)
+    return struct.pack(">QH", ordered, residue + _RESIDUE)
+
+
+def _nearest_float(number: float) -> tuple[float, int]:
+    try:
+        # Adding zero turns -0.0, which equals 0.0, into 0.0.
+        nearest = float(number) + 0.0
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf, 0
+    residue = number - int(nearest) if isinstance(number, int) else 0
+    return nearest, residue if -_RESIDUE <= residue < _RESIDUE else 0

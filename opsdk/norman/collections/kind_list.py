@@ -13,9 +13,7 @@ from typing import Self
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
-from opsdk.aio.timeout import timeout
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
@@ -112,7 +110,6 @@ class KindList(Closing):
         options: limits of memory.
         history: the number of changes that a watch can resume from.
         revision_timeout: seconds that a request waits for a revision that the informer has not seen.
-        clock: source of time.
 
     Attributes:
         objects: the list.
@@ -127,13 +124,11 @@ class KindList(Closing):
         *,
         history: int = 1000,
         revision_timeout: float = 3.0,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.objects = IndexedList(read, options)
         self._cached = cached
         self.changes: Broadcaster[Change] = Broadcaster(log_size=history)
         self._revision_timeout = revision_timeout
-        self._clock = clock
         self._registration: KindRegistration | None = None
 
     @classmethod
@@ -142,11 +137,9 @@ class KindList(Closing):
         cached: CachedKind,
         read: ReaderFor,
         options: IndexedListOptions | None = None,
-        *,
-        clock: Clock = LOOP_CLOCK,
     ) -> Self:
         """Return an entered list, which the caller closes. Raises `CacheError` if the server denies the kind."""
-        objects = cls(cached, read, options, clock=clock)
+        objects = cls(cached, read, options)
         try:
             return await objects.__aenter__()
         except BaseException:
@@ -203,7 +196,7 @@ class KindList(Closing):
         reached = asyncio.Event()
         remove = self.changes.listen(lambda _, __: reached.set() if holds() else None)
         try:
-            async with timeout(self._clock, self._revision_timeout):
+            async with asyncio.timeout(self._revision_timeout):
                 await reached.wait()
         except TimeoutError:
             return  # `IndexedList.page` names both revisions

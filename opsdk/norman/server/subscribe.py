@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from urllib.parse import urlsplit
 
-from opsdk.aio.clock import Clock
 from opsdk.errors import NormanError
 from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
@@ -33,7 +32,7 @@ PING_SECONDS = 5.0
 _PING: JsonObject = {"name": "ping", "data": {}}
 
 
-async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpResponse:
+async def subscribe_handler(context: ApiContext) -> HttpResponse:
     """Upgrade to a WebSocket that sends the changes of ``?resourceTypes=a,b``, or of all types of the version.
 
     Raises:
@@ -50,14 +49,14 @@ async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpRespons
     check_origin(context.request, urlsplit(context.urls.current()).netloc)
 
     async def run(socket: WebSocket, _: str) -> None:
-        await serve(context, schemas, socket, clock)
+        await serve(context, schemas, socket)
 
     return accept_websocket(context.request, [""], run)
 
 
-async def serve(context: ApiContext, schemas: Sequence[Schema], socket: WebSocket, clock: Clock) -> None:
+async def serve(context: ApiContext, schemas: Sequence[Schema], socket: WebSocket) -> None:
     """Send the changes of types to one subscriber, until it leaves, reads nothing, or a watch ends."""
-    session = Session(lambda message: socket.send(message.decode()), ping=_PING, ping_seconds=PING_SECONDS, clock=clock)
+    session = Session(lambda message: socket.send(message.decode()), ping=_PING, ping_seconds=PING_SECONDS)
     connected = True
     try:
         # Clients send no data; reading detects a disconnect, and responds to pings.

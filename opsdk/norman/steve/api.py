@@ -13,7 +13,6 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
@@ -118,7 +117,6 @@ class SteveApi(Closing):
     Args:
         cluster: its user must be allowed to impersonate, and to list and watch the types and RBAC.
         options: see `SteveOptions`.
-        clock: source of time.
 
     Attributes:
         access: the access sets of users.
@@ -127,16 +125,15 @@ class SteveApi(Closing):
         transports: connections that impersonate the users.
     """
 
-    def __init__(self, cluster: Cluster, options: SteveOptions | None = None, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, cluster: Cluster, options: SteveOptions | None = None) -> None:
         self.options = options or SteveOptions()
         self.templates = SchemaTemplates(self.options.templates)
         self.access = AccessSetStore(cluster.cache, max_users=self.options.max_users)
-        self.catalog = SchemaCatalog(cluster, self.templates.customize, clock=clock)
-        self.lists = KindLists(cluster, self.options.lists, clock=clock)
+        self.catalog = SchemaCatalog(cluster, self.templates.customize)
+        self.lists = KindLists(cluster, self.options.lists)
         self.transports = UserTransports(cluster.config)
-        self.clock = clock
         self._default_store = ClusterStore(self.transports)
-        self._tasks = TaskOwner("steve", clock=clock)
+        self._tasks = TaskOwner("steve")
         self._visible: dict[str, Mapping[str, SteveSchema]] = {}
 
     async def __aenter__(self) -> Self:

@@ -157,7 +157,6 @@ class SteveApp:
                 UserWatches(self._api, user, urls),
                 lambda message: socket.send(message.decode()),
                 version=VERSION,
-                clock=self._api.clock,
             )
             await session.run(socket.receive)
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
@@ -39,13 +38,11 @@ class KindLists(Closing):
     Args:
         cluster: a started cluster, whose user may list and watch the types.
         options: limits of each list.
-        clock: source of time.
     """
 
-    def __init__(self, cluster: Cluster, options: IndexedListOptions, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, cluster: Cluster, options: IndexedListOptions) -> None:
         self._cluster = cluster
         self._options = options
-        self._clock = clock
         self._open_lists: dict[GroupVersionKind, OpenList] = {}
         self._locks: dict[GroupVersionKind, asyncio.Lock] = {}
 
@@ -56,7 +53,7 @@ class KindLists(Closing):
             if opened is None:
                 cached = await self._cluster.cache.informer_for(Kind(schema.gvk, Unstructured))
                 decorate = decorator(schema)
-                objects = await KindList.open(cached, raw_fields(decorate), self._options, clock=self._clock)
+                objects = await KindList.open(cached, raw_fields(decorate), self._options)
                 rows = EncodedObjects(lambda tree: own_fields(decorate(tree)), self._options.row_bytes)
                 opened = self._open_lists[schema.gvk] = OpenList(schema, objects, rows)
         return opened

@@ -14,7 +14,6 @@ from typing import Protocol
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import NormanError, OpsdkError
 from opsdk.norman.sessions import Session
 from opsdk.structured_merge.value import JsonObject
@@ -100,21 +99,12 @@ class SubscribeSession:
         source: the watches of the user.
         send: sends a message as JSON; it waits while the client does not read.
         version: of the server, for the pings.
-        clock: source of time.
     """
 
-    def __init__(
-        self,
-        source: WatchSource,
-        send: Callable[[bytes], Awaitable[None]],
-        *,
-        version: str = "",
-        clock: Clock = LOOP_CLOCK,
-    ) -> None:
+    def __init__(self, source: WatchSource, send: Callable[[bytes], Awaitable[None]], *, version: str = "") -> None:
         self._source = source
-        self._clock = clock
         ping: JsonObject = {"name": "ping", "data": {"version": version}}
-        self._session = Session(send, ping=ping, ping_seconds=_PING_SECONDS, clock=clock)
+        self._session = Session(send, ping=ping, ping_seconds=_PING_SECONDS)
         self._frames: dict[tuple[str, ...], SubscribeFrame] = {}
 
     async def run(self, receive: Callable[[], Awaitable[bytes | str | None]]) -> None:
@@ -189,7 +179,7 @@ class SubscribeSession:
         try:
             while failure is None:
                 await changed.wait()
-                await self._clock.sleep(seconds)
+                await asyncio.sleep(seconds)
                 changed.clear()
                 seconds = max(frame.debounce_ms or _DEBOUNCE_MS, _LEAST_DEBOUNCE_MS) / 1000
                 await self._session.put(frame.message(NOTIFICATIONS, revision=revision))

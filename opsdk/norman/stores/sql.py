@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.aio.tasks import TaskOwner
@@ -63,21 +62,12 @@ class SqlStore(Closing):
         database: the database; its owner closes it, after the store.
         collection: the name of the collection. Stores with equal names share their objects.
         options: see `SqlStoreOptions`.
-        clock: source of time.
     """
 
-    def __init__(
-        self,
-        database: SqlDatabase,
-        collection: str,
-        options: SqlStoreOptions | None = None,
-        *,
-        clock: Clock = LOOP_CLOCK,
-    ) -> None:
+    def __init__(self, database: SqlDatabase, collection: str, options: SqlStoreOptions | None = None) -> None:
         self._database = database
         self._name = collection
         self._options = options or SqlStoreOptions()
-        self._clock = clock
         self._collection: SqlCollection | None = None
         self._fields: frozenset[str] = frozenset()
         self._preparing = asyncio.Lock()
@@ -159,7 +149,7 @@ class SqlStore(Closing):
                 except NormanError as error:
                     if error.status == ErrorCode.CLUSTER_UNAVAILABLE.status:
                         # The log keeps changes during this time.
-                        await self._clock.sleep(self._options.poll_interval)
+                        await asyncio.sleep(self._options.poll_interval)
                         continue
                     if error.status != ErrorCode.GONE.status:
                         raise
@@ -239,7 +229,7 @@ class SqlStore(Closing):
         """Notify the watches after a write of another process. One query serves all of them."""
         last_seen: LogPosition | None = None
         while True:
-            await self._clock.sleep(self._options.poll_interval)
+            await asyncio.sleep(self._options.poll_interval)
             try:
                 position = await self._database.run(TransactionMode.READ, collection.position)
             except NormanError as error:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import struct
 from typing import Final
 
 import msgspec
 
-from opsdk.norman.collections.field_path import Cell, cell_at, texts
+from opsdk.norman.collections.field_path import Cell, cell_at, number_key, texts
 from opsdk.norman.model import Schema
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject
@@ -20,8 +18,6 @@ NULL_KEY: Final = b"\x00"
 MAX_ELEMENTS: Final = 1000
 """The most elements of a list in a field with filters: a body of 2 MiB has half a million."""
 
-# Integers of 64 bits differ from the nearest float by less than this.
-_RESIDUE: Final = 1 << 15
 _MAX_KEY_BYTES: Final = 512
 
 
@@ -84,9 +80,7 @@ def order_key(cell: Cell) -> bytes:
     if cell is None:
         return NULL_KEY
     if isinstance(cell, int | float) and not isinstance(cell, bool):
-        # The nearest float orders all numbers but neighbouring integers beyond 53 bits; the residue orders these.
-        nearest, residue = _nearest_float(cell)
-        return b"\x01" + _ordered_float(nearest) + struct.pack(">H", residue + _RESIDUE)
+        return b"\x01" + number_key(cell)
     return (b"\x02" + encode_text("|".join(texts(cell))))[:_MAX_KEY_BYTES]
 
 
@@ -98,19 +92,3 @@ def digest_of(text: str) -> bytes:
 def encode_text(text: str) -> bytes:
     """Return UTF-8; its bytes are ordered as the code points. Lone surrogates of a URL are accepted."""
     return text.encode("utf-8", "surrogatepass")
-
-
-def _nearest_float(number: float) -> tuple[float, int]:
-    try:
-        # Adding zero turns -0.0, which equals 0.0, into 0.0.
-        nearest = float(number) + 0.0
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf, 0
-    residue = number - int(nearest) if isinstance(number, int) else 0
-    return nearest, residue if -_RESIDUE <= residue < _RESIDUE else 0
-
-
-def _ordered_float(number: float) -> bytes:
-    (bits,) = struct.unpack(">Q", struct.pack(">d", number))
-    # Flip the sign of positive numbers, and all bits of negative ones, whose magnitude counts downwards.
-    return struct.pack(">Q", bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63))

@@ -58,7 +58,7 @@ def test_what_an_object_holds_cannot_break_a_list() -> None:
         deep = [deep]
     assert cell_at({"a": deep}, ("a",)) is None
     assert cell_at({"a": ["x"]}, ("a", "9" * 5000)) is None
-    numbers = [-(10**400), -1e308, -1, 0, 1, 1e308, 10**400]
+    numbers = [-(10**400), -1e308, -1, 0, 1e-200, 1, 1e308, 10**400]
     assert sorted(numbers, key=order_text) == numbers
     while isinstance(deep, list):  # freed from the outside: a deep list is freed recursively
         deep = deep.pop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +81,7 @@ def write_after_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
 
     async def renew(self: LeaderElector) -> None:
         while True:
-            await self._clock.sleep(self.options.retry_period)
+            await asyncio.sleep(self.options.retry_period)
             await self._try_with_timeout(self.options.renew_deadline)
 
     patch.setattr(LeaderElector, "_renew", renew)

@@ -59,7 +59,7 @@ async def handle_collection(call: Call, served: InstalledResource, admission: Ad
     options, tree, dry_run = await delete_options(call, served)
     if selected.version and not selected.match:
         selected = replace(selected, match="Exact")  # the revision of the first page
-    query = await list_query(call, served, selected)
+    query = await list_query(served, selected)
     gate = RequestAdmission(admission, call, served, tree, dry_run=dry_run)
     try:
         listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, gate.remove)

@@ -224,7 +224,7 @@ async def _apply(
 
     async def transform(current: JsonObject | None) -> JsonObject:
         live = None if current is None else served.model.from_storage(current)
-        force, now = bool(options.force), managed_fields.stamp(call)
+        force, now = bool(options.force), managed_fields.stamp()
         desired = await managed_fields.with_field_manager(
             served,
             lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
