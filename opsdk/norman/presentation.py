@@ -53,11 +53,11 @@ class Presenter:
                 continue
             # Most values of a page are texts.
             is_text = field.type == "string" and type(value) is str
-            shown = value if is_text else self._convert(TypeExpression.parse(field.type), value, depth + 1)
-            if shown is None and not (value is None and (field.nullable or field.default is None)):
+            displayed = value if is_text else self._convert(TypeExpression.parse(field.type), value, depth + 1)
+            if displayed is None and not (value is None and (field.nullable or field.default is None)):
                 continue
-            result[name] = shown
-            if field.type == "date" and (milliseconds := self._milliseconds(shown)) is not None:
+            result[name] = displayed
+            if field.type == "date" and (milliseconds := self._milliseconds(displayed)) is not None:
                 result[f"{name}TS"] = milliseconds
         self._complete(schema, data, result)
         return result

@@ -45,7 +45,7 @@ def parse_path(text: str) -> FieldPath:
         ValueError: a name is empty, or a bracket is not closed. The message says where.
     """
     names: list[str] = []
-    position = 0
+    position = len("$.") if text.startswith("$.") else 0  # as the fields of columns have it
     while position < len(text) or not names:
         if len(names) >= MAX_NAMES:
             raise ValueError(f"the path has more than {MAX_NAMES} names")

@@ -24,15 +24,22 @@ class SortKey(msgspec.Struct, frozen=True):
         path: the field.
         descending: the largest value first.
         as_ip: compare values as IP addresses.
+        fold_case: letter case does not matter.
+        absent_last: an object without the field comes last in ascending order, not first.
     """
 
     path: FieldPath
     descending: bool = False
     as_ip: bool = False
+    fold_case: bool = False
+    absent_last: bool = False
 
     def order(self, cell: Cell) -> str:
         """Return a text that sorts as this key sorts the cell in ascending order."""
-        return order_address(cell) if self.as_ip else order_text(cell)
+        if cell is None and self.absent_last:
+            return "\2"  # after all texts
+        text = order_address(cell) if self.as_ip else order_text(cell)
+        return text.lower() if self.fold_case else text
 
     def __str__(self) -> str:
         text = f"{'-' if self.descending else ''}{format_path(self.path)}"

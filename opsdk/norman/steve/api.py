@@ -34,6 +34,7 @@ from opsdk.norman.steve.parameters import ListParameters, parse_parameters
 from opsdk.norman.steve.printer_fields import STATE, decorator
 from opsdk.norman.steve.raw_fields import raw_fields
 from opsdk.norman.steve.resources import (
+    FIELD_PARAMETERS,
     ResourceLinks,
     SteveUrls,
     collection,
@@ -42,6 +43,7 @@ from opsdk.norman.steve.resources import (
     from_resource,
     own_fields,
     plain_collection,
+    select_fields,
     to_resource,
     with_data,
 )
@@ -161,7 +163,8 @@ class SteveApi(Closing):
         """Return the schema with an id or plural name. Raises `NormanError` (404) if the user does not see it."""
         schema = lookup(self.schemas_for(user)[1], name)
         if schema is None:
-            raise ErrorCode.NOT_FOUND.error(f"no type {name!r}: see /v1/schemas")
+            # Rancher's UI looks for these words.
+            raise ErrorCode.NOT_FOUND.error(f"failed to find schema {name[:200]}")
         return schema
 
     # -------------------------------------------------------------- requests
@@ -264,12 +267,14 @@ class SteveApi(Closing):
     def encoder(self, rows: EncodedObjects, target: Target, urls: SteveUrls) -> Callable[[StoreEntry], bytes]:
         """Return the function that encodes cached objects of a type as the user sees them now."""
         links = ResourceLinks(target.schema, self.access.access_for(target.user), urls)
-        if not self.templates.formatted(target.schema):
+        if not self.templates.formatted(target.schema) and not any(
+            name in FIELD_PARAMETERS for name, _ in target.query
+        ):
             return lambda entry: links.add_to(rows.get(entry), *entry.key)
 
         def encode(entry: StoreEntry) -> bytes:
             resource = msgspec.json.decode(links.add_to(rows.get(entry), *entry.key))
-            return msgspec.json.encode(self.templates.format(resource, target))
+            return msgspec.json.encode(self._formatted(resource, target))
 
         return encode
 
@@ -354,8 +359,10 @@ class SteveApi(Closing):
     def resource(self, tree: JsonObject, target: Target, urls: SteveUrls) -> JsonObject:
         """Return an object as the user sees it."""
         links = ResourceLinks(target.schema, self.access.access_for(target.user), urls)
-        resource = to_resource(decorator(target.schema)(tree), links)
-        return self.templates.format(resource, target)
+        return self._formatted(to_resource(decorator(target.schema)(tree), links), target)
+
+    def _formatted(self, resource: JsonObject, target: Target) -> JsonObject:
+        return select_fields(self.templates.format(resource, target), target.query)
 
     async def aclose(self) -> None:
         """Close lists and connections. Idempotent."""

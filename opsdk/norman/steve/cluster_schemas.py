@@ -29,7 +29,7 @@ class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         name: for people.
         type: as in a CustomResourceDefinition.
         json_path: the path of the value; empty for the name.
-        field: the path that queries use.
+        field: the path of the value in an object of ``/v1``; queries use it without ``$.``.
     """
 
     name: str
@@ -178,9 +178,9 @@ def _columns(definition: JsonObject | None, version: str) -> tuple[SteveColumn, 
     """Return the columns of the kind: the name, then those of the definition, or the age."""
     age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
     printed = _version(definition, version).get("additionalPrinterColumns") or [age]
-    name = SteveColumn(name="Name", json_path=".metadata.name", field="metadata.fields[0]")
+    name = SteveColumn(name="Name", json_path=".metadata.name", field="$.metadata.fields[0]")
     others = [
-        SteveColumn(name=c["name"], type=c["type"], json_path=c["jsonPath"], field=f"metadata.fields[{number}]")
+        SteveColumn(name=c["name"], type=c["type"], json_path=c["jsonPath"], field=f"$.metadata.fields[{number}]")
         for number, c in enumerate(printed, 1)
     ]
     return (name, *others)

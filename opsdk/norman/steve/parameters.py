@@ -244,7 +244,11 @@ def _sort(text: str) -> tuple[SortKey, ...]:
         field = part[3:-1] if as_ip else part
         descending = field.startswith("-")
         if part:  # steve skips empty parts
-            keys.append(SortKey(_path("sort", field.removeprefix("-"), position), descending, as_ip))
+            path = _path("sort", field.removeprefix("-"), position)
+            # As SQLite sorts with COLLATE NOCASE, and labels with NULLS LAST.
+            keys.append(
+                SortKey(path, descending, as_ip, fold_case=True, absent_last=path[:2] == ("metadata", "labels"))
+            )
     return tuple(keys)
 
 

@@ -11,6 +11,7 @@ import msgspec
 from opsdk.cache.entry import StoreEntry
 from opsdk.norman.collections.column import Reader, ReaderFor
 from opsdk.norman.collections.field_path import Cell, FieldPath, cell_at
+from opsdk.norman.steve.printer_fields import RESERVED
 from opsdk.structured_merge.value import JsonObject
 
 Decorate = Callable[[JsonObject], JsonObject]
@@ -27,6 +28,8 @@ def raw_fields(decorate: Decorate) -> ReaderFor:
 
 
 def _reader(path: FieldPath, decorate: Decorate) -> Reader:
+    if path[0][1:] in RESERVED and path[0].startswith("_"):
+        path = (path[0][1:], *path[1:])  # an own field with the name of a field of the API
     match path:
         case ("id",):
             return lambda entry: str(entry.key)
@@ -36,6 +39,8 @@ def _reader(path: FieldPath, decorate: Decorate) -> Reader:
             return lambda entry: entry.key.namespace or None
         case ("metadata", "labels", label):
             return lambda entry: entry.labels.get(label)
+        case ("metadata", "state", "simple"):
+            return lambda entry: _simple_state(decorate(msgspec.json.decode(entry.data)))
         case ("metadata", name, *_) if name in _VIRTUAL:
             return lambda entry: cell_at(decorate(msgspec.json.decode(entry.data)), path)
     if not _SAFE_FIELD_NAME.fullmatch(path[0]):
@@ -48,3 +53,8 @@ def _reader(path: FieldPath, decorate: Decorate) -> Reader:
         return cell_at({path[0]: decoder.decode(entry.data).part}, path)
 
     return read
+
+
+def _simple_state(decorated: JsonObject) -> str | None:
+    state = decorated["metadata"].get("state") or {}
+    return "error" if state.get("error") else "in-progress" if state.get("transitioning") else None

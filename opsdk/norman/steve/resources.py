@@ -14,14 +14,12 @@ import msgspec
 from opsdk.errors import ApiError, NormanError, OpsdkError
 from opsdk.norman.collections.access_set import AccessSet
 from opsdk.norman.collections.indexed_list import Counts, IndexedPage
+from opsdk.norman.mappers.paths import get_value, put_value
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.norman.steve.parameters import ListParameters
-from opsdk.norman.steve.printer_fields import undecorate
+from opsdk.norman.steve.printer_fields import RESERVED, undecorate
 from opsdk.rest.request import resource_path
 from opsdk.structured_merge.value import JsonObject
-
-RESERVED = ("id", "type", "links", "actions")
-"""Fields of the API. An object's own field with such a name gets the prefix ``_``."""
 
 
 class SteveUrls(msgspec.Struct, frozen=True):
@@ -168,7 +166,10 @@ def collection(
             pagination["next"] = f"{urls.current}{separator}continue={token}"
         body["pagination"] = pagination
     if page.summary:
-        body["summary"] = [{"property": item.property, "counts": dict(item.counts)} for item in page.summary]
+        body["summary"] = [
+            {"property": item.property, "counts": {value: {"total": count} for value, count in item.counts.items()}}
+            for item in page.summary
+        ]
     return body
 
 
@@ -192,7 +193,7 @@ def count_resource(counts: Mapping[str, Counts], urls: SteveUrls) -> JsonObject:
     """Return the object of ``/v1/counts``: for each type the number of objects, in all and by namespace."""
     body = {
         identity: {
-            "summary": {"count": counted.count, **({"states": states} if (states := _states(counted)) else {})},
+            "summary": {"count": counted.count, **({"states": dict(counted.states)} if counted.states else {})},
             "namespaces": {name: {"count": number} for name, number in counted.namespaces.items()},
         }
         for identity, counted in sorted(counts.items())
@@ -200,10 +201,39 @@ def count_resource(counts: Mapping[str, Counts], urls: SteveUrls) -> JsonObject:
     return {"id": "count", "type": "count", "links": {"self": f"{urls.base}/counts/count"}, "counts": body}
 
 
-def _states(counted: Counts) -> dict[str, int]:
-    """Return the states that need attention."""
-    return {state: number for state, number in counted.states.items() if state != "current"}
+def select_fields(resource: JsonObject, query: Sequence[tuple[str, str]]) -> JsonObject:
+    """Return a resource with the fields of the parameters ``include``, ``exclude`` and ``excludeValues``.
 
+    It may change its argument.
+
+    >>> secret = {"id": "a", "metadata": {"name": "a", "labels": {"l": "x"}}, "data": {"key": "dG9w"}}
+    >>> select_fields(secret, [("exclude", "metadata.labels"), ("excludeValues", "data")])
+    {'id': 'a', 'metadata': {'name': 'a'}, 'data': {'key': ''}}
+
+    Upstream: github.com/rancher/steve/pkg/resources/common/formatter.go (includeFields, excludeFields, excludeValues)
+    """
+    included = [value.split(".") for name, value in query if name == "include"]
+    if included:
+        api_fields: JsonObject = {name: resource[name] for name in RESERVED if name in resource}
+        for path in included:
+            value = get_value(resource, path)
+            if value is not None:
+                put_value(api_fields, path, value)
+        resource = api_fields
+    for name, text in query:
+        *outer, last = text.split(".")
+        parent = get_value(resource, outer)
+        if not isinstance(parent, dict):
+            continue
+        if name == "exclude":
+            parent.pop(last, None)
+        elif name == "excludeValues" and isinstance(parent.get(last), dict):
+            parent[last] = dict.fromkeys(parent[last], "")
+    return resource
+
+
+FIELD_PARAMETERS = frozenset({"include", "exclude", "excludeValues"})
+"""The parameters of `select_fields`."""
 
 _REASONS = {"Forbidden": "PermissionDenied", "MethodNotAllowed": "MethodNotAllow", "AlreadyExists": "NotUnique"}
 

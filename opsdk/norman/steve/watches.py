@@ -61,7 +61,7 @@ class UserWatches:
             return self._schemas()
         schema = self._api.schema_for(self._user, frame.resource_type)
         if "watch" not in schema.access:
-            raise ErrorCode.PERMISSION_DENIED.error(f"{self._user.name} may not watch {schema.id}")
+            raise ErrorCode.PERMISSION_DENIED.error(f"watch not allowed: {self._user.name} may not watch {schema.id}")
         opened = await self._api.lists.of(schema)
         revision = _revision(frame) if frame.resource_version else opened.objects.objects.revision
         scope = self._scope(frame, schema)

@@ -208,10 +208,10 @@ def _all_filters(query: ObjectQuery) -> Sequence[OrFilter]:
 def _condition(item: OrFilter, fields: Mapping[str, int], identity: Expression) -> SqlCondition | None:
     """Return a filter as SQL, or None if the database cannot decide it."""
     alternatives = [_of_field(each, fields, identity) for each in item]
-    known = tuple(each for each in alternatives if each is not None)
-    if len(known) < len(alternatives):
+    decided = tuple(each for each in alternatives if each is not None)
+    if len(decided) < len(alternatives):
         return None
-    return known[0] if len(known) == 1 else SqlCondition(None, true(), alternatives=known)
+    return decided[0] if len(decided) == 1 else SqlCondition(None, true(), alternatives=decided)
 
 
 def _of_field(condition: FilterCondition, fields: Mapping[str, int], identity: Expression) -> SqlCondition | None:

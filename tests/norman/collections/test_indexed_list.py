@@ -196,6 +196,16 @@ def test_a_walk_by_markers_sees_each_object_once(sort: tuple[SortKey, ...]) -> N
     assert (seen, previous) == (everything, [None, *everything[:7:3]])
 
 
+def test_letter_case_does_not_matter_and_absent_labels_come_last() -> None:
+    """As Rancher's UI sorts; in descending order they come first."""
+    objects = IndexedList(raw_fields(plain))
+    for name, label in (("a", "Beta"), ("b", "alpha"), ("c", None), ("d", "Alpha")):
+        objects.put(entry(name, "", 1, labels={} if label is None else {"l": label}))
+    assert names(objects.page(query_of("sort=metadata.labels.l"))) == ["b", "d", "a", "c"]
+    assert names(objects.page(query_of("sort=-metadata.labels.l"))) == ["c", "a", "b", "d"]
+    assert names(objects.page(ObjectQuery(sort=(SortKey(("metadata", "labels", "l")),)))) == ["c", "d", "a", "b"]
+
+
 def test_a_marker_of_a_deleted_object_is_the_object_after_it() -> None:
     """In the order of the ids; in another order, the list begins again."""
     objects = filled()

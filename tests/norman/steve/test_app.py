@@ -240,3 +240,28 @@ async def test_an_unexpected_error_tells_the_client_nothing(caplog: pytest.LogCa
         response = await SteveApp(api, authenticate).handle(request)
     assert (response.status, b"secret" in response.body, b"KeyError" in response.body) == (500, False, False)
     assert "secret" in caplog.text
+
+
+async def test_subscriptions_work_behind_any_asgi_server() -> None:
+    """One that passes the messages of a WebSocket, such as uvicorn."""
+    incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def send(message: Any) -> None:
+        sent.put_nowait(dict(message))
+
+    async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
+        app = SteveApp(api, token_review(cluster.uncached)).app
+        token = env.add_user("root", groups=["system:masters"]).token
+        headers = [(b"host", b"steve"), (b"authorization", f"Bearer {token}".encode())]
+        scope = {"type": "websocket", "path": "/v1/subscribe", "scheme": "ws", "headers": headers, "query_string": b""}
+        incoming.put_nowait({"type": "websocket.connect"})
+        incoming.put_nowait({"type": "websocket.receive", "text": '{"resourceType": "configmap"}'})
+        running = asyncio.create_task(app(scope, incoming.get, send))
+        assert (await sent.get())["type"] == "websocket.accept"
+        assert json.loads((await sent.get())["text"]) == {"name": "resource.start", "resourceType": "configmap"}
+        await config_map(cluster.uncached, "default", "a")
+        created = json.loads((await sent.get())["text"])
+        assert (created["name"], created["data"]["id"]) == ("resource.create", "default/a")
+        incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
+        await running

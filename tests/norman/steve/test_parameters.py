@@ -83,9 +83,11 @@ def test_repeated_filters_are_kept_apart_and_commas_are_alternatives() -> None:
 def test_a_sort_has_orders_labels_and_addresses() -> None:
     """A minus is descending, brackets hold labels, ip() sorts addresses."""
     (arch, name, ip) = parse_parameters("sort=-metadata.labels[kubernetes.io/arch],metadata.name,ip(status.podIP)").sort
-    assert arch == SortKey(("metadata", "labels", "kubernetes.io/arch"), descending=True)
-    assert name == SortKey(("metadata", "name"))
-    assert ip == SortKey(("status", "podIP"), as_ip=True)
+    assert arch == SortKey(
+        ("metadata", "labels", "kubernetes.io/arch"), descending=True, fold_case=True, absent_last=True
+    )
+    assert name == SortKey(("metadata", "name"), fold_case=True)
+    assert ip == SortKey(("status", "podIP"), as_ip=True, fold_case=True)
 
 
 def test_projects_or_namespaces_include_or_exclude() -> None:

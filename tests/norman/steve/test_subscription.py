@@ -131,7 +131,7 @@ async def test_a_user_whose_rights_are_taken_away_gets_a_stop_and_nothing_more()
         await change(client, "default/a", "secret")
         await peer.silence(5)
         peer.say(resourceType="configmap")
-        assert "no type" in (await peer.hear("resource.error"))["data"]["error"]
+        assert "failed to find schema" in (await peer.hear("resource.error"))["data"]["error"]
         await peer.hear("resource.stop")
 
 
