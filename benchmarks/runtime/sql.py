@@ -19,8 +19,9 @@ from sqlalchemy import Connection, insert, select, update
 
 from opsdk.http.server.request import Query
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import ApiVersion, Field, Filter, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.query import parse_query
+from opsdk.norman.schema_parts import ApiVersion, Field, Filter
 from opsdk.norman.stores.sql import SqlStore, SqlStoreOptions
 from opsdk.norman.stores.sql_database import SqlDatabase, TransactionMode
 from opsdk.norman.stores.sql_tables import collections, objects

@@ -15,7 +15,8 @@ import msgspec
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import MAX_DEPTH, check_field, convert_input, to_text
-from opsdk.norman.model import ApiVersion, Field, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import ApiVersion, Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 

@@ -34,8 +34,9 @@ from opsdk.norman.importing.follow import follow_definitions
 from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.mappers.moves import Drop, Move
 from opsdk.norman.mappers.state import add_state
-from opsdk.norman.model import ApiVersion, Mapper, Schema
+from opsdk.norman.model import Mapper, Schema
 from opsdk.norman.rbac_access import RbacAccess
+from opsdk.norman.schema_parts import ApiVersion
 from opsdk.norman.schemas import NormanSchemas
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.server.writing import PageRenderer

@@ -16,7 +16,7 @@ import msgspec
 
 from opsdk.apimachinery import validation
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import Field
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonValue
 

@@ -1,15 +1,14 @@
-"""Schemas, the context of a request, and the protocols of mappers, stores, access control and URLs.
+"""Schemas, the context of a request, and the ports of mappers, stores and access control.
+
+They refer to each other: a schema has a store and handlers, which get a context, which has the schemas.
 
 Upstream: github.com/rancher/norman/types/types.go, types/server_types.go
-Deviates: a store returns `ResourceList`, so that a store with its own paging need not return all objects;
-a watch yields `ResourceEvent` instead of maps with the key ``.removed``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Protocol
 
 import msgspec
@@ -19,182 +18,12 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.norman.schema_parts import Action, ApiVersion, Field, Filter, Scope
+from opsdk.norman.store_results import ResourceEvents, ResourceList
+from opsdk.norman.urls import RequestUrls
+from opsdk.structured_merge.value import JsonObject
 
 
-class Modifier(Enum):
-    """The comparison of a filter."""
-
-    EQ = "eq"
-    NE = "ne"
-    IN = "in"
-    NOT_IN = "notin"
-    NULL = "null"
-    NOT_NULL = "notnull"
-
-
-class Scope(Enum):
-    """The scope of the objects of a schema."""
-
-    NAMESPACE = "namespace"
-    CLUSTER = ""
-
-
-class ApiVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A version of the API.
-
-    Attributes:
-        group: the API group; the URL does not show it.
-        version: the name, such as ``v3``.
-        path: the prefix of its URLs, such as ``/v3`` or ``/v3/clusters``.
-        sub_context: the next segment of the URL is an id that all schemas of the version are filtered by.
-        sub_context_schema: the full path of the schema of that id, such as ``/v3/schemas/cluster``.
-    """
-
-    group: str = ""
-    version: str = ""
-    path: str = ""
-    sub_context: bool = False
-    sub_context_schema: str = msgspec.field(default="", name="filterField")
-
-    def full_type(self, schema_id: str) -> str:
-        """Return the full path of a schema.
-
-        >>> ApiVersion(version="v3", path="/v3").full_type("cluster")
-        '/v3/schemas/cluster'
-        """
-        return f"{self.path}/schemas/{schema_id}"
-
-
-class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A field of a schema.
-
-    Attributes:
-        type: see `opsdk.norman.type_expression`.
-        default: set on create where the body has no value; None for none.
-        nullable: null is a value.
-        create: a create may set it.
-        update: an update may set it.
-        required: a create must set it.
-        write_only: never returned.
-        min_length: of a text, in characters.
-        max_length: of a text, in characters.
-        min: of a number.
-        max: of a number.
-        options: the texts that are allowed; empty for all.
-        valid_chars: the characters that are allowed; empty for all.
-        invalid_chars: the characters that are not allowed.
-        description: one sentence for people.
-        code_name: the name in the class that the schema was imported from.
-        dynamic_field: embedded by another schema; removed with it.
-        pointer: absent and null differ from the zero value.
-    """
-
-    type: str
-    default: JsonValue = None
-    nullable: bool = False
-    create: bool = True
-    update: bool = True
-    required: bool = False
-    write_only: bool = False
-    min_length: int | None = None
-    max_length: int | None = None
-    min: int | None = None
-    max: int | None = None
-    options: tuple[str, ...] = ()
-    valid_chars: str = ""
-    invalid_chars: str = ""
-    description: str = ""
-    code_name: str = ""
-    dynamic_field: bool = False
-    pointer: bool = False
-
-
-class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An action of a resource or collection.
-
-    Attributes:
-        input: the id of the schema of the body, or empty.
-        output: the id of the schema of the result, or empty.
-    """
-
-    input: str = ""
-    output: str = ""
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The modifiers that a collection accepts for a field."""
-
-    modifiers: tuple[Modifier, ...] = (Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN)
-
-
-# ------------------------------------------------------------------ queries
-class PageMarkers(msgspec.Struct, frozen=True, kw_only=True):
-    """Markers of the adjacent pages: the id of their first object, ``""`` for the start, None without such a page.
-
-    Attributes:
-        previous: of the page before.
-        next: of the page after.
-        last: of the last page.
-        total: the number of objects on all pages.
-    """
-
-    previous: str | None = None
-    next: str | None = None
-    last: str | None = None
-    total: int = 0
-
-
-class ResourceList(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a list.
-
-    Attributes:
-        items: external objects.
-        markers: set by a store that filters, sorts and pages itself; with None, the caller does all three.
-    """
-
-    items: Sequence[JsonObject]
-    markers: PageMarkers | None = None
-
-
-class ResourceEventType(Enum):
-    """The type of an event."""
-
-    CHANGE = "resource.change"
-    REMOVE = "resource.remove"
-
-
-class ResourceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of an object in a store.
-
-    Attributes:
-        type: the type of the change.
-        data: the external object; after a removal its last state.
-        revision: the value of `since` that resumes after it; empty if the store cannot resume.
-    """
-
-    type: ResourceEventType
-    data: JsonObject
-    revision: str = ""
-
-
-class ResourceEvents(Protocol):
-    """An iterator over the changes of a store, such as an asynchronous generator. Close it to end the watch."""
-
-    def __aiter__(self) -> AsyncIterator[ResourceEvent]:
-        """Return itself."""
-        ...
-
-    def __anext__(self) -> Awaitable[ResourceEvent]:
-        """Return the next change. Raises ``StopAsyncIteration`` at the end."""
-        ...
-
-    def aclose(self) -> Awaitable[object]:
-        """End the watch."""
-        ...
-
-
-# ------------------------------------------------------------------ protocols
 class Mapper(Protocol):
     """Maps between the internal form of an object, as Kubernetes stores it, and the external one of clients."""
 
@@ -291,50 +120,6 @@ class AccessControl(Protocol):
         ...
 
 
-class UrlBuilder(Protocol):
-    """Builds the URLs of links and actions, behind proxies too."""
-
-    def current(self) -> str:
-        """Return the URL of the request without its query."""
-        ...
-
-    def with_query(self, **changes: str | None) -> str:
-        """Return the URL of the request with some parameters changed; None removes one."""
-        ...
-
-    def relative_to_root(self, path: str) -> str:
-        """Return the URL of a path of this server."""
-        ...
-
-    def version(self, version: ApiVersion) -> str:
-        """Return the URL of a version."""
-        ...
-
-    def collection(self, schema: Schema, *, filters: Mapping[str, str] | None = None) -> str:
-        """Return the URL of a collection, filtered by fields."""
-        ...
-
-    def collection_action(self, schema: Schema, action: str) -> str:
-        """Return the URL of an action of a collection."""
-        ...
-
-    def resource(self, schema: Schema, object_id: str) -> str:
-        """Return the URL of an object."""
-        ...
-
-    def link(self, schema: Schema, object_id: str, name: str) -> str:
-        """Return the URL of a link of an object."""
-        ...
-
-    def action(self, schema: Schema, object_id: str, action: str) -> str:
-        """Return the URL of an action of an object."""
-        ...
-
-    def schema(self, schema: Schema) -> str:
-        """Return the URL of a schema."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class RawResource:
     """An object in a response. Formatters change it.
@@ -381,9 +166,9 @@ class GenericCollection:
     filters: JsonObject = field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
-    """One request, parsed.
+    """What is known about a request. Each step of the server returns a new one with what it found out.
 
     Attributes:
         request: the HTTP request.
@@ -392,6 +177,7 @@ class ApiContext:
         urls: builds links.
         method: the HTTP method, after ``_method`` and ``?action=remove``.
         version: of the URL; None at the root.
+        type: the name of a type in the URL, or empty.
         schema: of the URL; None if it names none.
         id: of the URL; empty for a collection.
         link: of the URL, or empty.
@@ -405,9 +191,10 @@ class ApiContext:
     request: HttpRequest
     schemas: SchemaLookup
     access: AccessControl
-    urls: UrlBuilder
+    urls: RequestUrls
     method: str = "GET"
     version: ApiVersion | None = None
+    type: str = ""
     schema: Schema | None = None
     id: str = ""
     link: str = ""

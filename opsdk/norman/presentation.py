@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from opsdk.norman.conversion import MAX_DEPTH, convert_output, is_empty, to_milliseconds, to_text
-from opsdk.norman.model import ApiVersion, Field, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import ApiVersion, Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 

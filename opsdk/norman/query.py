@@ -15,7 +15,9 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import Modifier, PageMarkers, ResourceList, Schema, Scope
+from opsdk.norman.model import Schema
+from opsdk.norman.schema_parts import Modifier, Scope
+from opsdk.norman.store_results import PageMarkers, ResourceList
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 DEFAULT_LIMIT = 1000
@@ -44,7 +46,7 @@ def parse_query(schema: Schema, query: Query, *, default_limit: int = DEFAULT_LI
     Raises:
         NormanError: InvalidFormat; there are more than `MAX_CONDITIONS` filters, or `MAX_VALUES` values.
 
-    >>> from opsdk.norman.model import ApiVersion, Filter
+    >>> from opsdk.norman.schema_parts import ApiVersion, Filter
     >>> schema = Schema(id="book", version=ApiVersion(), collection_filters={"name": Filter()})
     >>> parsed = parse_query(schema, Query("name_in=a,b&other=1&limit=-1&sort=name"))
     >>> parsed.filters[0][0].values, str(parsed.sort[0]), parsed.limit
@@ -110,7 +112,7 @@ def matcher(schema: Schema, query: ObjectQuery) -> Callable[[JsonObject], bool]:
 def key_of(schema: Schema, item: Mapping[str, JsonValue]) -> tuple[str, str]:
     """Return namespace and name of an object: those of its id, and a field for the namespace.
 
-    >>> from opsdk.norman.model import ApiVersion
+    >>> from opsdk.norman.schema_parts import ApiVersion
     >>> book = Schema(id="book", version=ApiVersion(), scope=Scope.NAMESPACE)
     >>> key_of(book, {"id": "c:x"}), key_of(book, {"id": "x", "namespaceId": "a"})
     (('c', 'x'), ('a', 'x'))

@@ -12,8 +12,9 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import EVERYTHING, AccessSet, VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import ApiContext, Schema, Scope
+from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import key_of, split_id
+from opsdk.norman.schema_parts import Scope
 from opsdk.structured_merge.value import JsonObject
 
 RESOURCE = "resource"

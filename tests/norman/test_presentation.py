@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from normankit import V3
 
-from opsdk.norman.model import Field, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.presentation import Presenter
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field
 
 
 def presented(data: dict[str, Any], **fields: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from normankit import V3, NormanKit, api_context
@@ -20,9 +21,10 @@ from opsdk.apiserver.auth.rbac import PolicyRule as Rule
 from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import ApiContext, Field, Schema, SchemaLookup, Scope
+from opsdk.norman.model import ApiContext, Schema, SchemaLookup
 from opsdk.norman.rbac_access import RESOURCE, RbacAccess
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field, Scope
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.cached import CachedStore
 from opsdk.norman.stores.proxy import ProxyStore
@@ -77,9 +79,7 @@ class Served:
 
     def context(self, user: str) -> ApiContext:
         """Return the context of a user."""
-        context = api_context()
-        context.access, context.schemas, context.user = self.access, self.schemas, UserInfo(username=user)
-        return context
+        return api_context(access=self.access, schemas=self.schemas, user=UserInfo(username=user))
 
 
 @asynccontextmanager
@@ -219,13 +219,11 @@ async def test_a_name_with_colons_is_checked_as_it_is_read(scope: Scope, namespa
     access = RbacAccess(_Grants((namespace, granted)))  # type: ignore[arg-type]
     resource = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
     kind = Schema(id="role", version=V3, scope=scope, attributes={RESOURCE: resource}, resource_methods=("GET", "PUT"))
-    context = api_context()
-    context.user, context.id, context.schema = UserInfo(username="ada"), "a:b:c", kind
+    context = api_context(user=UserInfo(username="ada"), id="a:b:c", schema=kind)
     await access.can_get(context, kind)
     await access.can_update(context, kind, {"id": "a:b:c"})
-    context.id = "a:b:d"
     with pytest.raises(NormanError, match="can not get role"):
-        await access.can_get(context, kind)
+        await access.can_get(replace(context, id="a:b:d"), kind)
 
 
 async def test_a_namespace_is_visible_to_those_who_may_get_it() -> None:
@@ -236,12 +234,10 @@ async def test_a_namespace_is_visible_to_those_who_may_get_it() -> None:
     within = ("default", Rule(verbs=("get",), groups=("",), resources=("*",)))
     for granted in (by_name, within):
         access = RbacAccess(_Grants(granted))  # type: ignore[arg-type]
-        context = api_context()
-        context.user, context.schema, context.id = UserInfo(username="ada"), kind, "default"
+        context = api_context(user=UserInfo(username="ada"), schema=kind, id="default")
         await access.can_get(context, kind)
         visible = await access.visible(context, kind)
         assert not visible.contains("", "kube-system")
-        context.id = "kube-system"
         with pytest.raises(NormanError, match="can not get namespace"):
-            await access.can_get(context, kind)
+            await access.can_get(replace(context, id="kube-system"), kind)
     assert visible.contains("", "default") is False  # a role in a namespace does not grant lists of Namespaces

@@ -15,20 +15,9 @@ from opsdk.errors import ConfigError, ConflictError, ConnectError
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import (
-    Action,
-    ApiContext,
-    ApiVersion,
-    Field,
-    Filter,
-    GenericCollection,
-    Modifier,
-    NextHandler,
-    RawResource,
-    RequestResult,
-    Schema,
-)
+from opsdk.norman.model import ApiContext, GenericCollection, NextHandler, RawResource, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Action, ApiVersion, Field, Filter, Modifier
 from opsdk.norman.server.reading import MAX_BODY_BYTES, MAX_YAML_BYTES
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore

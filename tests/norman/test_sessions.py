@@ -11,7 +11,8 @@ from normankit import V3, api_context
 
 from opsdk.errors import NormanError
 from opsdk.http.server.response import StreamResponse
-from opsdk.norman.model import Field, Schema
+from opsdk.norman.model import Schema
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.server.subscribe import serve
 from opsdk.norman.sessions import MAX_WAITING, SEND_SECONDS, Session, SessionLimit
 from opsdk.norman.stores.memory import MemoryStore

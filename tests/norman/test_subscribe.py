@@ -16,8 +16,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from opsdk.http.server.server import WebServer
 from opsdk.norman.access import AllAccess
 from opsdk.norman.collections.access_set import VisibleObjects
-from opsdk.norman.model import ApiContext, Field, RawResource, Schema
+from opsdk.norman.model import ApiContext, RawResource, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore
 

@@ -27,9 +27,10 @@ from opsdk.norman.importing.registration import (
     internal_copy,
 )
 from opsdk.norman.mappers.kubernetes import GVK
-from opsdk.norman.model import ApiVersion, Field, Schema, Scope
+from opsdk.norman.model import Schema
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.structured_merge.value import JsonObject
 
 Definition = CustomResourceDefinition | Unstructured | JsonObject

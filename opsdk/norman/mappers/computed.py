@@ -16,7 +16,8 @@ from opsdk.cel.parser import RESERVED
 from opsdk.cel.types import Type, TypeKind
 from opsdk.errors import CelCompileError, PatchError, UsageError
 from opsdk.norman.mappers.paths import declare
-from opsdk.norman.model import Field, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -47,7 +48,7 @@ class FromCel:
     The expression sees the fields that the schema has when the mapper changes it, each as a variable of its type, and
     the whole object as ``self``. A field whose name is a reserved word, such as ``namespace``, is ``self.namespace``.
 
-    >>> from opsdk.norman.model import ApiVersion
+    >>> from opsdk.norman.schema_parts import ApiVersion
     >>> site = Schema(id="site", version=ApiVersion(), resource_fields={"replicas": Field(type="int")})
     >>> size = FromCel(field="size", expression="replicas > 3 ? 'large' : 'small'")
     >>> size.modify_schema(site, None)

@@ -12,7 +12,8 @@ from typing import Final
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.norman.mappers.kubernetes import gvk_of_schema
 from opsdk.norman.mappers.pipe import Mappers
-from opsdk.norman.model import Field, Filter, Modifier, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import Field, Filter, Modifier
 from opsdk.recipes.summaries import Summary, SummaryState, tree_summary
 from opsdk.structured_merge.value import JsonObject
 
@@ -43,7 +44,7 @@ def add_state(schema: Schema) -> None:
     Call it when the schema is customized, because the mapper needs the internal object:
 
     >>> from opsdk.api.core.v1 import Pod
-    >>> from opsdk.norman.model import ApiVersion
+    >>> from opsdk.norman.schema_parts import ApiVersion
     >>> from opsdk.norman.schemas import NormanSchemas
     >>> v3 = ApiVersion(version="v3", path="/v3")
     >>> pod = NormanSchemas.for_kubernetes(v3).import_class(v3, Pod, add_state).schema(v3, "pod")

@@ -11,8 +11,9 @@ from opsdk.errors import ApiError, NormanError
 from opsdk.norman.body import BodyBuilder
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import Action, ApiContext, Modifier, RequestResult, Schema, Store
+from opsdk.norman.model import ApiContext, RequestResult, Schema, Store
 from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, condition, parse_query
+from opsdk.norman.schema_parts import Action, Modifier
 from opsdk.norman.server.output import collection_of, resource_of
 from opsdk.norman.server.reading import read_body
 from opsdk.norman.stores.wrapper import StoreWrapper, sub_context_fields

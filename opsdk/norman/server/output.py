@@ -8,15 +8,10 @@ from __future__ import annotations
 from opsdk.norman.access import is_allowed
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import (
-    ApiContext,
-    GenericCollection,
-    RawResource,
-    ResourceList,
-    Schema,
-)
+from opsdk.norman.model import ApiContext, GenericCollection, RawResource, Schema
 from opsdk.norman.presentation import Presenter
 from opsdk.norman.query import describe_filter
+from opsdk.norman.store_results import ResourceList
 from opsdk.structured_merge.value import JsonObject
 
 _SORTABLE_TYPES = frozenset(["string", "enum"])

@@ -17,12 +17,13 @@ from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_webso
 from opsdk.norman.access import is_allowed
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import ApiContext, ResourceEvent, Schema
+from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.origin import check_origin
 from opsdk.norman.query import parse_query
 from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.output import resource_of, resource_to_wire
 from opsdk.norman.sessions import Session
+from opsdk.norman.store_results import ResourceEvent
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from opsdk.apimachinery.plurals import guess_plural
-from opsdk.norman.model import ApiVersion, SchemaLookup
+from opsdk.norman.model import SchemaLookup
+from opsdk.norman.schema_parts import ApiVersion
 
 
 class ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):

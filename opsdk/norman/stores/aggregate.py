@@ -12,15 +12,9 @@ from opsdk.errors import OpsdkError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import (
-    ApiContext,
-    ResourceEvent,
-    ResourceEvents,
-    ResourceList,
-    Schema,
-    Store,
-)
+from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query
+from opsdk.norman.store_results import ResourceEvent, ResourceEvents, ResourceList
 from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger

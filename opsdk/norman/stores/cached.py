@@ -26,16 +26,9 @@ from opsdk.norman.collections.field_path import FieldPath, cell_at
 from opsdk.norman.collections.indexed_list import IndexedListOptions
 from opsdk.norman.collections.kind_list import KindEventType, KindList, WatchScope
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
-from opsdk.norman.model import (
-    ApiContext,
-    Mapper,
-    PageMarkers,
-    ResourceEvent,
-    ResourceEventType,
-    ResourceList,
-    Schema,
-)
+from opsdk.norman.model import ApiContext, Mapper, Schema
 from opsdk.norman.query import format_id
+from opsdk.norman.store_results import PageMarkers, ResourceEvent, ResourceEventType, ResourceList
 from opsdk.norman.stores.proxy import ClientFor, ProxyStore, external_form
 from opsdk.structured_merge.value import JsonObject
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import ApiContext, ResourceEvents, ResourceList, Schema, Store
+from opsdk.norman.model import ApiContext, Schema, Store
+from opsdk.norman.store_results import ResourceEvents, ResourceList
 from opsdk.structured_merge.value import JsonObject
 
 

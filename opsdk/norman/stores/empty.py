@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator
 
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import ApiContext, ResourceEvent, ResourceList, Schema
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.structured_merge.value import JsonObject
 
 

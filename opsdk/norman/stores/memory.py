@@ -13,13 +13,8 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.broadcast import Broadcaster
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import (
-    ApiContext,
-    ResourceEvent,
-    ResourceEventType,
-    ResourceList,
-    Schema,
-)
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.store_results import ResourceEvent, ResourceEventType, ResourceList
 from opsdk.structured_merge.value import JsonObject
 
 # Events that wait for a subscriber; each holds an object.

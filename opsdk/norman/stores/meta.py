@@ -13,7 +13,9 @@ from opsdk.norman.access import is_allowed
 from opsdk.norman.body import nested_schemas
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import ApiContext, ApiVersion, ResourceList, Schema
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.schema_parts import ApiVersion
+from opsdk.norman.store_results import ResourceList
 from opsdk.norman.stores.empty import EmptyStore
 from opsdk.structured_merge.value import JsonObject
 

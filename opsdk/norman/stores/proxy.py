@@ -23,15 +23,10 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import FilterOperator
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.merging import is_protected, merge_update
-from opsdk.norman.model import (
-    ApiContext,
-    ResourceEvent,
-    ResourceEventType,
-    ResourceList,
-    Schema,
-    Scope,
-)
+from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import format_id, split_id
+from opsdk.norman.schema_parts import Scope
+from opsdk.norman.store_results import ResourceEvent, ResourceEventType, ResourceList
 from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 

@@ -13,7 +13,8 @@ from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import ApiContext, ResourceEvent, ResourceList, Schema
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.norman.stores.sql_collection import LogPosition, SqlChange, SqlCollection, SqlObject, WriteVerb
 from opsdk.norman.stores.sql_database import SqlDatabase, TransactionMode
 from opsdk.norman.stores.sql_values import encode_text, indexed_fields

@@ -15,8 +15,9 @@ import msgspec
 from opsdk.extras import RequiredExtra
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import PageMarkers, ResourceEventType, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.query import apply_query
+from opsdk.norman.store_results import PageMarkers, ResourceEventType
 from opsdk.norman.stores.sql_query import Anchor, SqlSelection, Statement
 from opsdk.norman.stores.sql_tables import changes, collections, digests, fields, objects, order_keys
 from opsdk.norman.stores.sql_values import MAX_ELEMENTS, count_elements, encode_text, field_values

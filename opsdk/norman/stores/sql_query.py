@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from opsdk.extras import RequiredExtra
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
-from opsdk.norman.model import Modifier
 from opsdk.norman.query import condition
+from opsdk.norman.schema_parts import Modifier
 from opsdk.norman.stores.sql_tables import digests, objects, order_keys
 from opsdk.norman.stores.sql_values import NULL_KEY, digest_of, encode_text
 

@@ -36,7 +36,7 @@ class FieldValues(msgspec.Struct, frozen=True):
 def indexed_fields(schema: Schema) -> frozenset[str]:
     """Return the fields that a list is often filtered or sorted by: filters, references and the namespace.
 
-    >>> from opsdk.norman.model import ApiVersion, Field, Filter
+    >>> from opsdk.norman.schema_parts import ApiVersion, Field, Filter
     >>> fields = {"name": Field(type="string"), "ownerId": Field(type="reference[owner]")}
     >>> schema = Schema(id="book", version=ApiVersion(), resource_fields=fields, collection_filters={"name": Filter()})
     >>> sorted(indexed_fields(schema))

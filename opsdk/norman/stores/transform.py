@@ -12,14 +12,9 @@ from msgspec.structs import replace
 
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import (
-    ApiContext,
-    ResourceEvent,
-    ResourceList,
-    Schema,
-    Store,
-)
+from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query
+from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.structured_merge.value import JsonObject
 

@@ -12,14 +12,10 @@ from msgspec.structs import replace
 
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import (
-    ApiContext,
-    Modifier,
-    ResourceEvent,
-    ResourceList,
-    Schema,
-)
+from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import apply_query, condition, matcher
+from opsdk.norman.schema_parts import Modifier
+from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject

@@ -9,7 +9,8 @@ import msgspec
 import yaml
 
 from opsdk.norman.conversion import is_empty, to_text
-from opsdk.norman.model import Field, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 

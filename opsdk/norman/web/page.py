@@ -18,14 +18,7 @@ from opsdk.norman.access import is_allowed
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import (
-    ApiContext,
-    GenericCollection,
-    RawResource,
-    RequestResult,
-    ResourceEventType,
-    Schema,
-)
+from opsdk.norman.model import ApiContext, GenericCollection, RawResource, RequestResult, Schema
 from opsdk.norman.origin import check_origin
 from opsdk.norman.query import matcher, parse_query
 from opsdk.norman.server.csrf import COOKIE
@@ -33,6 +26,7 @@ from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.meta_schemas import META
 from opsdk.norman.server.output import resource_of, resource_to_wire
 from opsdk.norman.server.reading import read_body
+from opsdk.norman.store_results import ResourceEventType
 from opsdk.norman.tokens import login_cookie
 from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, inputs_of, to_yaml
 from opsdk.structured_merge.value import JsonObject

@@ -17,16 +17,10 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import CacheNotStartedError, ForbiddenError, NormanError
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import (
-    Field,
-    Filter,
-    Modifier,
-    ResourceEventType,
-    Schema,
-    SchemaLookup,
-    Scope,
-)
+from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.query import apply_query, condition, sort_by
+from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
+from opsdk.norman.store_results import ResourceEventType
 from opsdk.norman.stores.cached import CachedStore
 from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
@@ -211,8 +205,8 @@ async def test_a_cluster_that_does_not_run_is_an_error(k8s_cluster: Cluster) -> 
 async def test_writes_have_the_rights_of_the_user(k8s_cluster: Cluster) -> None:
     """Reads come from the cache; a write of a user without rights is refused by Kubernetes."""
     async with started(k8s_cluster), ImpersonatingClients(k8s_cluster) as clients:
-        store, context = CachedStore(k8s_cluster, ConfigMap, client=clients), api_context()
-        context.user = UserInfo(username="ada")
+        store = CachedStore(k8s_cluster, ConfigMap, client=clients)
+        context = api_context(user=UserInfo(username="ada"))
         assert (await store.list(context, schema(), ObjectQuery())).items
         with pytest.raises(ForbiddenError):
             await store.create(context, schema(), {"name": "a", "namespaceId": "default"})

@@ -18,18 +18,12 @@ from opsdk.api.rbac.v1 import PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import (
-    Field,
-    Filter,
-    Modifier,
-    ResourceEventType,
-    Schema,
-    SchemaLookup,
-    Scope,
-)
+from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.query import condition
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
 from opsdk.norman.server.server import NormanServer
+from opsdk.norman.store_results import ResourceEventType
 from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
 from opsdk.structured_merge.value import JsonObject
@@ -107,8 +101,7 @@ async def test_every_verb_reaches_kubernetes(k8s_client: Client) -> None:
 
 async def test_the_creator_is_recorded_and_protected(k8s_client: Client) -> None:
     """The annotation names the user, the label names norman; a client can set or change neither."""
-    store, context = ProxyStore(k8s_client, ConfigMap), api_context()
-    context.user = UserInfo(username="ada")
+    store, context = ProxyStore(k8s_client, ConfigMap), api_context(user=UserInfo(username="ada"))
     kind = schema(store)
     forged = {"field.cattle.io/creatorId": "eve", "field.cattle.io/x": "1", "plain": "2"}
     data = {"name": "a", "namespaceId": "default", "annotations": dict(forged), "labels": {"cattle.io/creator": "eve"}}
@@ -288,7 +281,7 @@ async def test_kubernetes_decides_what_a_user_may_do(k8s_cluster: Cluster, k8s_c
         kind = schema(store)
         with pytest.raises(NormanError, match="must authenticate"):
             await store.list(context, kind, ObjectQuery())
-        context.user = UserInfo(username="ada", groups=["readers"])
+        context = api_context(user=UserInfo(username="ada", groups=["readers"]))
         created = await store.create(context, kind, {"name": "a", "namespaceId": "default"})
         assert created["annotations"]["field.cattle.io/creatorId"] == "ada"
         with pytest.raises(ForbiddenError):
@@ -296,7 +289,7 @@ async def test_kubernetes_decides_what_a_user_may_do(k8s_cluster: Cluster, k8s_c
         with pytest.raises(ForbiddenError):
             await store.list(context, kind, ObjectQuery())
         assert (await store.list(context, kind, ObjectQuery(namespaces=frozenset(["default"])))).items
-        context.user = UserInfo(username="bob")
+        context = api_context(user=UserInfo(username="bob"))
         with pytest.raises(ForbiddenError):
             await store.by_id(context, kind, "default:a")
 
@@ -314,8 +307,7 @@ async def test_connections_in_use_stay_open(k8s_cluster: Cluster, k8s_client: Cl
     for user in ("ada", "bob"):
         await grant(k8s_client, user, "default", "list", "watch")
     async with ImpersonatingClients(k8s_cluster, max_users=1) as clients:
-        ada, bob = api_context(), api_context()
-        ada.user, bob.user = UserInfo(username="ada"), UserInfo(username="bob")
+        ada, bob = (api_context(user=UserInfo(username=name)) for name in ("ada", "bob"))
         async with clients(ada).watch(ConfigMap, namespace="default") as events:
             await clients(bob).list(ConfigMap, namespace="default")
             await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))

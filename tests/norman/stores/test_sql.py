@@ -19,16 +19,10 @@ from opsdk.errors import ConfigError, NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import (
-    Field,
-    Filter,
-    Modifier,
-    ResourceEvent,
-    ResourceEvents,
-    ResourceEventType,
-    Schema,
-)
+from opsdk.norman.model import Schema
 from opsdk.norman.query import apply_query, condition, sort_by
+from opsdk.norman.schema_parts import Field, Filter, Modifier
+from opsdk.norman.store_results import ResourceEvent, ResourceEvents, ResourceEventType
 from opsdk.norman.stores.sql import SqlStore, SqlStoreOptions
 from opsdk.norman.stores.sql_database import SqlDatabase, SqlOptions
 from opsdk.structured_merge.value import JsonObject

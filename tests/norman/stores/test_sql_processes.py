@@ -18,8 +18,9 @@ from sql_writer import COUNTERS
 
 from opsdk.errors import NormanError
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import Modifier, ResourceEventType
 from opsdk.norman.query import condition
+from opsdk.norman.schema_parts import Modifier
+from opsdk.norman.store_results import ResourceEventType
 from opsdk.norman.stores.sql import SqlStore, SqlStoreOptions
 from opsdk.norman.stores.sql_database import SqlDatabase, SqlOptions
 

@@ -26,20 +26,10 @@ from opsdk.errors import AlreadyExistsError, NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import OrFilter
 from opsdk.norman.collections.query import ObjectQuery, SortKey
-from opsdk.norman.model import (
-    ApiContext,
-    Field,
-    Filter,
-    Modifier,
-    ResourceEvents,
-    ResourceEventType,
-    ResourceList,
-    Schema,
-    SchemaLookup,
-    Scope,
-    Store,
-)
+from opsdk.norman.model import ApiContext, Schema, SchemaLookup, Store
 from opsdk.norman.query import condition, sort_by
+from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
+from opsdk.norman.store_results import ResourceEvents, ResourceEventType, ResourceList
 from opsdk.norman.stores.aggregate import AggregateStore
 from opsdk.norman.stores.cached import CachedStore
 from opsdk.norman.stores.delegating import DelegatingStore

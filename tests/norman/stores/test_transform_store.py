@@ -10,8 +10,9 @@ from normankit import V3, api_context
 
 from opsdk.errors import NormanError
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import ApiContext, ResourceList, Schema
+from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import sort_by
+from opsdk.norman.store_results import ResourceList
 from opsdk.norman.stores.aggregate import AggregateStore
 from opsdk.norman.stores.empty import EmptyStore
 from opsdk.norman.stores.memory import MemoryStore
