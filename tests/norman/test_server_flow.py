@@ -149,7 +149,7 @@ def _chain(first: str, link: str) -> bytes:
         (b"[" * 200_000, "application/yaml"),
         (b"- " * 100_000, "application/yaml"),
         (b"{a: " * 50_000, "application/yaml"),
-        (b"a: &a [" + b"b," * 1000 + b"]\nc: [" + b"*a," * 200 + b"]", "application/yaml"),
+        (b"a: &a [" + b"b," * 1000 + b"]\nc: [" + b"*a," * 500 + b"]", "application/yaml"),
         (_chain("a0: &a0 [x]", "[{0}, {0}]"), "application/yaml"),
         (_chain("a0: &a0 {x: 1}", "{{<<: [{0}, {0}]}}"), "application/yaml"),
         (b"a: &a {<<: [*a, *a], b: {<<: *a}}", "application/yaml"),

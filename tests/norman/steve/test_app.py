@@ -92,7 +92,7 @@ async def test_the_api_is_served_with_links_of_its_host() -> None:
         assert (await admin.delete("/v1/configmaps/default/a")).status_code == 204
         assert (await admin.post("/v1/configmaps", content=b"x" * (4 << 20))).status_code == 413
         yaml = {"Content-Type": "application/yaml"}
-        body = b"metadata: {name: y, namespace: default}\ndata:\n  x: '2'\n"
+        body = b"metadata: {name: e, namespace: default}\ndata:\n  x: '2'\n"
         assert (await admin.post("/v1/configmaps", content=body, headers=yaml)).json()["data"] == {"x": "2"}
         for broken in (b"- a", b"a: [", b"a: &a [*a]"):
             refused = await admin.post("/v1/configmaps", content=broken, headers=yaml)
