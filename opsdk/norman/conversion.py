@@ -41,7 +41,7 @@ def to_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def to_boolean(value: JsonValue) -> bool:
+def _to_boolean(value: JsonValue) -> bool:
     """Return a boolean, or whether a text is true, t, yes or y in any letter case."""
     value = _first(value)
     return value if isinstance(value, bool) else to_text(value).strip().lower() in ("true", "t", "yes", "y")
@@ -68,7 +68,7 @@ def to_int(value: JsonValue) -> int:
     return value
 
 
-def to_float(value: JsonValue) -> float:
+def _to_float(value: JsonValue) -> float:
     """Return a finite number. Raises `ValueError`."""
     value = _first(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -179,9 +179,9 @@ def _int_or_text(value: JsonValue) -> int | str:
 
 
 _CONVERSIONS: dict[str, Callable[[JsonValue], JsonValue]] = {
-    "boolean": to_boolean,
+    "boolean": _to_boolean,
     "byte": to_int,
-    "float": to_float,
+    "float": _to_float,
     "int": to_int,
     "intOrString": _int_or_text,
 }

@@ -21,7 +21,7 @@ from opsdk.norman.store_results import PageMarkers, ResourceList
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 DEFAULT_LIMIT = 1000
-MAX_LIMIT = 10_000
+_MAX_LIMIT = 10_000
 HTML_LIMIT = 100
 MAX_CONDITIONS = 100
 """Filters in one request."""
@@ -172,8 +172,8 @@ def _limit(text: str, default: int) -> int:
     except ValueError:
         return default
     if limit == -1:
-        return MAX_LIMIT
-    return min(limit, MAX_LIMIT) if limit > 0 else default
+        return _MAX_LIMIT
+    return min(limit, _MAX_LIMIT) if limit > 0 else default
 
 
 def _filters(schema: Schema, query: Query) -> tuple[OrFilter, ...]:

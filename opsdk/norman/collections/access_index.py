@@ -16,7 +16,7 @@ from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, keys_of
 from opsdk.apiserver.auth.user import User
 from opsdk.norman.collections.access_set import AccessSet, Grant
 
-RoleKey = tuple[str, str]
+_RoleKey = tuple[str, str]
 """Namespace and name of a Role or RoleBinding; the namespace of a cluster-wide one is empty."""
 
 UserKey = tuple[str, tuple[str, ...]]
@@ -25,7 +25,7 @@ UserKey = tuple[str, tuple[str, ...]]
 SubjectKey = tuple[str, str]
 """``User`` or ``Group``, and a name."""
 
-ROLE_KINDS = ("Role", "ClusterRole")
+_ROLE_KINDS = ("Role", "ClusterRole")
 
 
 def user_key(user: User) -> UserKey:
@@ -44,10 +44,10 @@ class AccessIndex:
     """
 
     def __init__(self, *, max_users: int = 1000) -> None:
-        self._roles: dict[RoleKey, tuple[PolicyRule, ...]] = {}
-        self._bindings: dict[RoleKey, RbacBinding] = {}
-        self._by_subject: dict[SubjectKey, dict[RoleKey, None]] = {}
-        self._by_role: dict[RoleKey, dict[RoleKey, None]] = {}
+        self._roles: dict[_RoleKey, tuple[PolicyRule, ...]] = {}
+        self._bindings: dict[_RoleKey, RbacBinding] = {}
+        self._by_subject: dict[SubjectKey, dict[_RoleKey, None]] = {}
+        self._by_role: dict[_RoleKey, dict[_RoleKey, None]] = {}
         self._sets: LRUCache[UserKey, AccessSet] = LRUCache(max_users)
 
     # -------------------------------------------------------------- changes
@@ -99,7 +99,7 @@ class AccessIndex:
     def _grants(self, user: User) -> Iterator[Grant]:
         keys = {key: None for subject in keys_of(user) for key in self._by_subject.get(subject, ())}
         for binding in map(self._bindings.__getitem__, keys):
-            for rule in self._roles.get(binding.role_key, ()) if binding.role_kind in ROLE_KINDS else ():
+            for rule in self._roles.get(binding.role_key, ()) if binding.role_kind in _ROLE_KINDS else ():
                 yield binding.namespace, rule
 
     @property
@@ -127,7 +127,7 @@ def _subjects(binding: RbacBinding) -> Iterator[SubjectKey]:
             yield key
 
 
-def _discard(index: dict[tuple[str, str], dict[RoleKey, None]], value: tuple[str, str], key: RoleKey) -> None:
+def _discard(index: dict[tuple[str, str], dict[_RoleKey, None]], value: tuple[str, str], key: _RoleKey) -> None:
     keys = index.get(value)
     if keys is not None:
         keys.pop(key, None)

@@ -21,14 +21,14 @@ from opsdk.cache.store import Delta, DeltaType
 from opsdk.norman.collections.access_index import AccessIndex, SubjectKey, UserKey, touches, user_key
 from opsdk.norman.collections.access_set import AccessSet
 
-AccessListener = Callable[[AccessSet], None]
+_AccessListener = Callable[[AccessSet], None]
 """Called with the new rights of a user, from the event loop. It must not block."""
 
 
 class _Listened(msgspec.Struct):
     user: User
     access_id: str
-    listeners: dict[object, AccessListener]
+    listeners: dict[object, _AccessListener]
 
 
 class AccessSetStore(Closing):
@@ -82,7 +82,7 @@ class AccessSetStore(Closing):
         """Return the present rights of a user."""
         return self._index.access_for(user)
 
-    def listen(self, user: User, listener: AccessListener) -> Callable[[], None]:
+    def listen(self, user: User, listener: _AccessListener) -> Callable[[], None]:
         """Call a listener with each change of a user's rights. Returns the function that removes it; idempotent."""
         key, token = user_key(user), object()
         listened = self._listened.get(key)

@@ -18,14 +18,14 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 FieldPath = tuple[str, ...]
 """The names from the root of an object to a field."""
 
-Scalar = str | int | float | bool
-Cell = Scalar | tuple[Scalar, ...] | None
+_Scalar = str | int | float | bool
+Cell = _Scalar | tuple[_Scalar, ...] | None
 """The value of an object at a path: nothing, one value, or the values of a list."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _MAPS = (("metadata", "labels"), ("metadata", "annotations"))
 _LABEL = 2
-MAX_NAMES = 64
+_MAX_NAMES = 64
 """The most names in a path, and lists inside of lists that it goes through."""
 # Digits of an index in a path.
 _MAX_INDEX_DIGITS = 9
@@ -47,8 +47,8 @@ def parse_path(text: str) -> FieldPath:
     names: list[str] = []
     position = len("$.") if text.startswith("$.") else 0  # as the fields of columns have it
     while position < len(text) or not names:
-        if len(names) >= MAX_NAMES:
-            raise ValueError(f"the path has more than {MAX_NAMES} names")
+        if len(names) >= _MAX_NAMES:
+            raise ValueError(f"the path has more than {_MAX_NAMES} names")
         if tuple(names) in _MAPS and position < len(text) and text[position - 1] == ".":
             if "[" in text[position:] or "]" in text[position:]:
                 raise ValueError(f"the label at {position} has a bracket: write metadata.labels[name]")
@@ -93,11 +93,11 @@ def cell_at(tree: JsonObject, path: FieldPath) -> Cell:
     >>> cell_at({"spec": {"containers": [{"image": "a"}, {"image": "b"}]}}, ("spec", "containers", "image"))
     ('a', 'b')
     """
-    values = tuple(_walk(tree, path, MAX_NAMES))
+    values = tuple(_walk(tree, path, _MAX_NAMES))
     return values[0] if len(values) == 1 else values or None
 
 
-def _walk(value: JsonValue, path: FieldPath, depth: int) -> Iterator[Scalar]:
+def _walk(value: JsonValue, path: FieldPath, depth: int) -> Iterator[_Scalar]:
     if isinstance(value, list):
         if path and path[0].isdecimal():
             index = int(path[0]) if len(path[0]) <= _MAX_INDEX_DIGITS else len(value)
@@ -123,7 +123,7 @@ def texts(cell: Cell) -> tuple[str, ...]:
     return () if cell is None else (_text(cell),)
 
 
-def _text(value: Scalar) -> str:
+def _text(value: _Scalar) -> str:
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -45,7 +45,7 @@ def complete_all(parts: Collection[Derived]) -> Iterator[None]:
             yield from part.refresh()
 
 
-class ChangedSlots:
+class _ChangedSlots:
     """The slots that changed since something was computed from them.
 
     Args:
@@ -97,7 +97,7 @@ class DerivedSlots:
     def __init__(self, entries: Sequence[StoreEntry | None]) -> None:
         self.slots: list[int] = []
         self._entries = entries
-        self._changed = ChangedSlots(len(entries))
+        self._changed = _ChangedSlots(len(entries))
 
     def touch(self, slot: int) -> None:
         """Record that the object of a slot changed."""

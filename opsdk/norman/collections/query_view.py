@@ -11,7 +11,7 @@ from opsdk.norman.collections.field_path import FieldPath
 from opsdk.norman.collections.filter import FilterCondition
 from opsdk.norman.collections.list_order import DerivedSlots, ListOrder, complete_all, without
 
-ColumnFilter = Sequence[tuple[FilterCondition, Column]]
+_ColumnFilter = Sequence[tuple[FilterCondition, Column]]
 """Alternatives, each with the column of its field."""
 
 
@@ -30,7 +30,7 @@ class QueryView(DerivedSlots):
         self,
         entries: Sequence[StoreEntry | None],
         order: ListOrder,
-        filters: Sequence[ColumnFilter],
+        filters: Sequence[_ColumnFilter],
         allowed: Callable[[], Collection[int] | None],
         contains: Callable[[ObjectKey], bool],
     ) -> None:
@@ -69,7 +69,7 @@ class QueryView(DerivedSlots):
         allowed = self._allowed()
         return slots if allowed is None else [slot for slot in slots if slot in allowed]
 
-    def _selector(self, item: ColumnFilter) -> Callable[[list[int]], list[int]]:
+    def _selector(self, item: _ColumnFilter) -> Callable[[list[int]], list[int]]:
         def select(slots: list[int]) -> list[int]:
             first, *others = [column.select(condition) for condition, column in item]
             # A column that has grown has more slots, which are processed later.

@@ -57,11 +57,11 @@ def add_state(schema: Schema) -> None:
         return
     schema.resource_fields |= _FIELDS
     schema.collection_filters |= dict.fromkeys(("state", "transitioning"), _EQUALITY_FILTER)
-    own = StateMapper(gvk_of_schema(schema))
+    own = _StateMapper(gvk_of_schema(schema))
     schema.mapper = own if schema.mapper is None else Mappers(own, schema.mapper)
 
 
-class StateMapper:
+class _StateMapper:
     """Sets the three fields outward, from the internal object, and removes them inward. See `add_state`."""
 
     def __init__(self, gvk: GroupVersionKind) -> None:
@@ -83,4 +83,4 @@ class StateMapper:
         """Change nothing: `add_state` declares the fields."""
 
     def __repr__(self) -> str:
-        return f"<StateMapper of {self._gvk}>"
+        return f"<_StateMapper of {self._gvk}>"

@@ -47,7 +47,7 @@ async def list_handler(context: ApiContext) -> RequestResult:
 async def create_handler(context: ApiContext) -> RequestResult:
     """Create an object from the body."""
     schema = schema_of(context)
-    data = await read_and_check(context, schema, create=True)
+    data = await _read_and_check(context, schema, create=True)
     # Check again: the first check used the body as it was sent.
     await context.access.can_create(context, schema, data)
     return await resource_of(context, schema, await store_of(schema).create(context, schema, data), created=True)
@@ -56,7 +56,7 @@ async def create_handler(context: ApiContext) -> RequestResult:
 async def update_handler(context: ApiContext) -> RequestResult:
     """Update an object from the body."""
     schema = schema_of(context)
-    data = await read_and_check(context, schema, create=False)
+    data = await _read_and_check(context, schema, create=False)
     return await resource_of(context, schema, await store_of(schema).update(context, schema, data, context.id))
 
 
@@ -94,7 +94,7 @@ async def action_handler(context: ApiContext, action: Action) -> RequestResult:
     return result
 
 
-async def read_and_check(context: ApiContext, schema: Schema, *, create: bool) -> JsonObject:
+async def _read_and_check(context: ApiContext, schema: Schema, *, create: bool) -> JsonObject:
     """Return the checked body of a create or an update.
 
     Raises:

@@ -31,7 +31,7 @@ _MAX_PART_HEAD_BYTES = 8 << 10
 # What precedes the first boundary, and what follows it.
 _FEWEST_PARTS = 2
 
-MAX_FORM_FIELDS = 1000
+_MAX_FORM_FIELDS = 1000
 """The most fields of a form."""
 
 
@@ -103,8 +103,8 @@ def _values(pairs: Iterable[tuple[str, str]]) -> JsonObject:
 
 
 def _check_fields(count: int) -> None:
-    if count > MAX_FORM_FIELDS:
-        raise ValueError(f"a form has at most {MAX_FORM_FIELDS} fields")
+    if count > _MAX_FORM_FIELDS:
+        raise ValueError(f"a form has at most {_MAX_FORM_FIELDS} fields")
 
 
 def _multipart(raw: bytes, content_type: str) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
-PING_SECONDS = 5.0
+_PING_SECONDS = 5.0
 _PING: JsonObject = {"name": "ping", "data": {}}
 
 
@@ -57,7 +57,7 @@ async def subscribe_handler(context: ApiContext) -> HttpResponse:
 
 async def serve(context: ApiContext, schemas: Sequence[Schema], socket: WebSocket) -> None:
     """Send the changes of types to one subscriber, until it leaves, reads nothing, or a watch ends."""
-    session = Session(lambda message: socket.send(message.decode()), ping=_PING, ping_seconds=PING_SECONDS)
+    session = Session(lambda message: socket.send(message.decode()), ping=_PING, ping_seconds=_PING_SECONDS)
     connected = True
     try:
         # Clients send no data; reading detects a disconnect, and responds to pings.

@@ -28,8 +28,8 @@ MAX_CONDITIONS = 200
 """Conditions of all filters in one request: each is tested for each object."""
 MAX_VALUES = 10_000
 """Values of all conditions in one request."""
-MAX_SORT_KEYS = 10
-MAX_SUMMARY_FIELDS = 32
+_MAX_SORT_KEYS = 10
+_MAX_SUMMARY_FIELDS = 32
 _MAX_DIGITS = 20
 
 _EXCLUDE = "projectsornamespaces!"
@@ -212,7 +212,7 @@ def _fields(last: Mapping[str, str], parameter: str) -> tuple[FieldPath, ...]:
     if parameter not in last:
         return ()
     parts = list(_split(last[parameter]))
-    _check_count(parameter, len(parts), MAX_SUMMARY_FIELDS)
+    _check_count(parameter, len(parts), _MAX_SUMMARY_FIELDS)
     return tuple(_path(parameter, text, position) for text, position in parts)
 
 
@@ -238,7 +238,7 @@ def _path(parameter: str, text: str, position: int) -> FieldPath:
 
 def _sort(text: str) -> tuple[SortKey, ...]:
     keys = []
-    _check_count("sort", text.count(",") + 1, MAX_SORT_KEYS)
+    _check_count("sort", text.count(",") + 1, _MAX_SORT_KEYS)
     for part, position in _split(text):
         as_ip = part.startswith("ip(") and part.endswith(")")
         field = part[3:-1] if as_ip else part

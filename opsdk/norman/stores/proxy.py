@@ -32,8 +32,8 @@ from opsdk.structured_merge.value import JsonObject
 
 T = TypeVar("T")
 
-CREATOR_ANNOTATION = "field.cattle.io/creatorId"
-CREATOR_LABEL = "cattle.io/creator"
+_CREATOR_ANNOTATION = "field.cattle.io/creatorId"
+_CREATOR_LABEL = "cattle.io/creator"
 
 _NAMESPACE_FIELDS = (("namespaceId",), ("namespace",))
 _CONFLICT_TRIES = 5
@@ -67,7 +67,7 @@ class ProxyStore:
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return the objects of all namespaces, or of those that the query names."""
         client = self._client_for(context)
-        namespaces = namespaces_of(schema, query)
+        namespaces = _namespaces_of(schema, query)
         trees: list[JsonObject] = []
         for namespace in namespaces if namespaces is not None else [""]:
             try:
@@ -99,10 +99,10 @@ class ProxyStore:
         for name in ("labels", "annotations"):
             metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
         if context.user is not None and context.user.username:
-            metadata["annotations"][CREATOR_ANNOTATION] = context.user.username
-        metadata["labels"][CREATOR_LABEL] = "norman"
+            metadata["annotations"][_CREATOR_ANNOTATION] = context.user.username
+        metadata["labels"][_CREATOR_LABEL] = "norman"
         if not metadata.get("name") and not metadata.get("generateName"):
-            metadata["generateName"] = type_prefix(schema.id)
+            metadata["generateName"] = _type_prefix(schema.id)
         created = await self._client_for(context).create(Unstructured.from_tree(tree))
         await self._on_write(schema, _key_of(created), created.metadata.resource_version)
         return self._external(context, schema, to_tree(created))
@@ -133,7 +133,7 @@ class ProxyStore:
 
     async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
         """Delete an object in the background; returns it while its finalizers run."""
-        key = object_key(schema, object_id)
+        key = _object_key(schema, object_id)
         try:
             await self._client_for(context).delete(self.kind, key, propagation="Background")
         except NotFoundError as error:
@@ -151,7 +151,7 @@ class ProxyStore:
     async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield changes from now on, for at most 30 minutes. Each namespace of the query has a watch of its own."""
         client = self._client_for(context)
-        namespaces = namespaces_of(schema, query)
+        namespaces = _namespaces_of(schema, query)
         async with AsyncExitStack() as stack:
             watches = []
             for namespace in namespaces if namespaces is not None else [""]:
@@ -178,7 +178,7 @@ class ProxyStore:
             yield events
 
     async def _read(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
-        client, key = self._client_for(context), object_key(schema, object_id)
+        client, key = self._client_for(context), _object_key(schema, object_id)
         try:
             # Do not read from a cache: a read after a write, and the base of an update, must be current.
             obj = await _retry_timeouts(lambda: client.get(self.kind, key, uncached=True))
@@ -204,10 +204,10 @@ class ProxyStore:
         return f"<ProxyStore of {self.kind.gvk}>"
 
 
-def type_prefix(schema_id: str) -> str:
+def _type_prefix(schema_id: str) -> str:
     """Return the prefix of generated names: the first letter and all capitals of a type.
 
-    >>> type_prefix("cluster"), type_prefix("projectRoleTemplateBinding")
+    >>> _type_prefix("cluster"), _type_prefix("projectRoleTemplateBinding")
     ('c-', 'prtb-')
     """
     return f"{schema_id[:1]}{re.sub('[a-z]+', '', schema_id[1:])}-".lower()
@@ -224,7 +224,7 @@ def external_form(schema: Schema, tree: JsonObject) -> JsonObject:
     return tree
 
 
-def object_key(schema: Schema, object_id: str) -> ObjectKey:
+def _object_key(schema: Schema, object_id: str) -> ObjectKey:
     """Return namespace and name of an id. Raises `NormanError` NotFound for an id of the wrong form."""
     namespaced = schema.scope is Scope.NAMESPACE
     namespace, name = split_id(object_id) if namespaced else ("", object_id)
@@ -233,7 +233,7 @@ def object_key(schema: Schema, object_id: str) -> ObjectKey:
     return ObjectKey(namespace, name)
 
 
-def namespaces_of(schema: Schema, query: ObjectQuery) -> list[str] | None:
+def _namespaces_of(schema: Schema, query: ObjectQuery) -> list[str] | None:
     """Return the namespaces that a query reads, or None for all."""
     if schema.scope is not Scope.NAMESPACE:
         return None

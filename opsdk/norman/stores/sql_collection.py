@@ -27,7 +27,7 @@ with RequiredExtra("norman-sql", "a store on SQL"):
     from sqlalchemy import Connection, Row, delete, insert, select, text, update
 
 
-AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+_AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 
 # Changes that one read of the log returns.
 _BATCH = 100
@@ -141,7 +141,7 @@ class SqlCollection:
         """Return one page, and where the pages around it start. `complete` adds the fields that are not stored."""
         selection = SqlSelection(self._number, query, self._fields(connection))
 
-        def read(rows: Sequence[AnyRow]) -> list[JsonObject]:
+        def read(rows: Sequence[_AnyRow]) -> list[JsonObject]:
             return [complete(item) for item in self._read(connection, [row[0] for row in rows])]
 
         if selection.rest is not None:
@@ -294,7 +294,7 @@ class SqlCollection:
         if texts:
             connection.execute(insert(digests), texts)
 
-    def _row(self, connection: Connection, object_id: str) -> AnyRow | None:
+    def _row(self, connection: Connection, object_id: str) -> _AnyRow | None:
         return connection.execute(
             select(objects.c.number, objects.c.data, objects.c.revision).where(
                 objects.c.collection == self._number, objects.c.id == encode_text(object_id)
@@ -321,9 +321,9 @@ def _indexable(data: JsonObject, names: Mapping[str, int]) -> Mapping[str, int]:
     return names
 
 
-def _rows(connection: Connection, queries: Sequence[Statement], limit: int | None = None) -> list[AnyRow]:
+def _rows(connection: Connection, queries: Sequence[Statement], limit: int | None = None) -> list[_AnyRow]:
     """Return the rows of queries, one after the other, up to a limit."""
-    rows: list[AnyRow] = []
+    rows: list[_AnyRow] = []
     for query in queries:
         rows += connection.execute(query if limit is None else query.limit(limit - len(rows)))
         if len(rows) == limit:

@@ -40,7 +40,7 @@ class Anchor(msgspec.Struct, frozen=True):
     key: bytes = b""
 
 
-class SqlCondition(msgspec.Struct, frozen=True):
+class _SqlCondition(msgspec.Struct, frozen=True):
     """One condition.
 
     Attributes:
@@ -55,7 +55,7 @@ class SqlCondition(msgspec.Struct, frozen=True):
     values: ColumnElement[bool]
     negative: bool = False
     unique: bool = True
-    alternatives: tuple[SqlCondition, ...] = ()
+    alternatives: tuple[_SqlCondition, ...] = ()
 
     def found(self) -> Statement:
         """Select the numbers of the objects that have one of the values."""
@@ -92,7 +92,7 @@ class SqlSelection:
         self._descending = key.descending
         self._table = objects if self._field is None else order_keys
         self._number = objects.c.number if self._field is None else order_keys.c.object
-        self._conditions: list[SqlCondition] = []
+        self._conditions: list[_SqlCondition] = []
         undecided: list[OrFilter] = []
         for item in _all_filters(query):
             decided = _condition(item, fields, self._table.c.id)
@@ -150,7 +150,7 @@ class SqlSelection:
 
     # ------------------------------------------------------------------ helpers
     @property
-    def _most_selective_condition(self) -> SqlCondition | None:
+    def _most_selective_condition(self) -> _SqlCondition | None:
         """The first condition whose objects an index has."""
         return next((item for item in self._conditions if item.table is not None and not item.negative), None)
 
@@ -205,33 +205,33 @@ def _all_filters(query: ObjectQuery) -> Sequence[OrFilter]:
     return (*query.filters, *condition("namespaceId", Modifier.IN, *query.namespaces))
 
 
-def _condition(item: OrFilter, fields: Mapping[str, int], identity: Expression) -> SqlCondition | None:
+def _condition(item: OrFilter, fields: Mapping[str, int], identity: Expression) -> _SqlCondition | None:
     """Return a filter as SQL, or None if the database cannot decide it."""
     alternatives = [_of_field(each, fields, identity) for each in item]
     decided = tuple(each for each in alternatives if each is not None)
     if len(decided) < len(alternatives):
         return None
-    return decided[0] if len(decided) == 1 else SqlCondition(None, true(), alternatives=decided)
+    return decided[0] if len(decided) == 1 else _SqlCondition(None, true(), alternatives=decided)
 
 
-def _of_field(condition: FilterCondition, fields: Mapping[str, int], identity: Expression) -> SqlCondition | None:
+def _of_field(condition: FilterCondition, fields: Mapping[str, int], identity: Expression) -> _SqlCondition | None:
     positive = condition.positive()
     negative, exists_value = positive is not condition, positive.operator is FilterOperator.EXISTS
     if not exists_value and positive.operator not in (FilterOperator.EQUALS, FilterOperator.IN):
         return None
     if condition.path == ID:
         if exists_value:
-            return SqlCondition(None, false() if negative else true())
+            return _SqlCondition(None, false() if negative else true())
         ids = [encode_text(value) for value in condition.values]
-        return SqlCondition(None, identity.not_in(ids) if negative else identity.in_(ids))
+        return _SqlCondition(None, identity.not_in(ids) if negative else identity.in_(ids))
     number = fields.get(".".join(condition.path))
     if number is None:
         return None
     if exists_value:
         keys = order_keys.alias()
         has_value = keys.c.key == NULL_KEY if negative else keys.c.key > NULL_KEY
-        return SqlCondition(keys, and_(keys.c.field == number, has_value))
+        return _SqlCondition(keys, and_(keys.c.field == number, has_value))
     digests_of_values = [digest_of(value) for value in condition.values]
     rows = digests.alias()
     selected = and_(rows.c.field == number, rows.c.digest.in_(digests_of_values))
-    return SqlCondition(rows, selected, negative, len(digests_of_values) == 1)
+    return _SqlCondition(rows, selected, negative, len(digests_of_values) == 1)

@@ -21,7 +21,7 @@ MAX_ELEMENTS: Final = 1000
 _MAX_KEY_BYTES: Final = 512
 
 
-class FieldValues(msgspec.Struct, frozen=True):
+class _FieldValues(msgspec.Struct, frozen=True):
     """The stored values of one field of one object.
 
     Attributes:
@@ -48,7 +48,7 @@ def indexed_fields(schema: Schema) -> frozenset[str]:
     return frozenset({*schema.collection_filters, *references, "namespaceId"} - {"id"})
 
 
-def field_values(data: JsonObject, name: str) -> FieldValues:
+def field_values(data: JsonObject, name: str) -> _FieldValues:
     """Return the values of a field; a dot separates the names of nested fields.
 
     >>> values = field_values({"tags": ["a", "b"]}, "tags")
@@ -56,7 +56,7 @@ def field_values(data: JsonObject, name: str) -> FieldValues:
     True
     """
     cell = _cell(data, name)
-    return FieldValues(order_key(cell), frozenset(map(digest_of, texts(cell))))
+    return _FieldValues(order_key(cell), frozenset(map(digest_of, texts(cell))))
 
 
 def count_elements(data: JsonObject, name: str) -> int:

@@ -15,20 +15,19 @@ from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query
 from opsdk.norman.store_results import ResourceEvent, ResourceList
-from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.structured_merge.value import JsonObject
 
 Transformer = Callable[[ApiContext, Schema, JsonObject], JsonObject | None]
 """Returns the object that a client sees, or None to hide it. It may change its argument."""
 
-ListTransformer = Callable[[ApiContext, Schema, Sequence[JsonObject]], Sequence[JsonObject]]
+_ListTransformer = Callable[[ApiContext, Schema, Sequence[JsonObject]], Sequence[JsonObject]]
 """Returns the objects that a client sees."""
 
-StreamTransformer = Callable[[ApiContext, Schema, ResourceEvent], ResourceEvent | None]
+_StreamTransformer = Callable[[ApiContext, Schema, ResourceEvent], ResourceEvent | None]
 """Returns the change that a client sees, or None to hide it."""
 
 
-class TransformStore(DelegatingStore):
+class TransformStore:
     """Transforms the objects of a store. A hidden object is not found, cannot be changed and is not listed.
 
     Lists are filtered, sorted and paged after the transformation, so that pages stay full.
@@ -45,10 +44,10 @@ class TransformStore(DelegatingStore):
         store: Store,
         transformer: Transformer,
         *,
-        list_transformer: ListTransformer | None = None,
-        stream_transformer: StreamTransformer | None = None,
+        list_transformer: _ListTransformer | None = None,
+        stream_transformer: _StreamTransformer | None = None,
     ) -> None:
-        super().__init__(store)
+        self.store = store
         self._transformer = transformer
         self._list_transformer = list_transformer
         self._stream_transformer = stream_transformer

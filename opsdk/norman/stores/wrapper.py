@@ -12,16 +12,15 @@ from msgspec.structs import replace
 
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
-from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query, condition, matcher
 from opsdk.norman.schema_parts import Modifier
 from opsdk.norman.store_results import ResourceEvent, ResourceList
-from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject
 
 
-class StoreWrapper(DelegatingStore):
+class StoreWrapper:
     """Restricts a store to the sub-context of the request and to visible objects, and applies the query.
 
     An object of another sub-context is not found. An object that is created gets the id of the sub-context.
@@ -29,6 +28,9 @@ class StoreWrapper(DelegatingStore):
     Args:
         store: the store.
     """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object of the sub-context. Raises `NormanError` NotFound."""

@@ -32,7 +32,6 @@ from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
 from opsdk.norman.store_results import ResourceEvents, ResourceEventType, ResourceList
 from opsdk.norman.stores.aggregate import AggregateStore
 from opsdk.norman.stores.cached import CachedStore
-from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.stores.proxy import ProxyStore
 from opsdk.norman.stores.sql import SqlStore
@@ -137,7 +136,32 @@ async def cached() -> AsyncIterator[Store]:
             await asyncio.gather(running, return_exceptions=True)
 
 
-class ConfigMaps(DelegatingStore):
+class Delegating:
+    """Delegates every method to a store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        return await self.store.by_id(context, schema, object_id)
+
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
+        return await self.store.list(context, schema, query)
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        return await self.store.create(context, schema, data)
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        return await self.store.update(context, schema, data, object_id)
+
+    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
+        return await self.store.delete(context, schema, object_id)
+
+    def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceEvents:
+        return self.store.watch(context, schema, query)
+
+
+class ConfigMaps(Delegating):
     """The schema of a store whose objects are ConfigMaps of one namespace, with the names of the objects."""
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
@@ -187,7 +211,7 @@ _EXIT_STACK = ExitStack()
 atexit.register(_EXIT_STACK.close)
 
 
-class Undeclared(DelegatingStore):
+class Undeclared(Delegating):
     """Hides the filters of the schema from a store."""
 
     def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> Awaitable[ResourceList]:  # type: ignore[override]
