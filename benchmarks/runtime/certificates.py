@@ -27,10 +27,10 @@ from opsdk import Cluster, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import Secret, Service, ServiceSpec
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.object import Unstructured
+from opsdk.client.patch import merge_patch
 from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
-from opsdk.patch import merge_patch
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.running import running
 from opsdk.webhook.certificates.options import SelfSigned

@@ -24,10 +24,10 @@ from opsdk.cache.list_watch import ListerWatcher, RawEvent
 from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.client.client import Client
-from opsdk.dispatcher import EventDispatcher
+from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import AnyEvent, event_of
+from opsdk.event.handlers import EnqueueRequestsFromMapFunc
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestsFromMapFunc
 from opsdk.queue.work_queue import WorkQueue
 
 PODS = 10_000

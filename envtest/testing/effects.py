@@ -20,6 +20,20 @@ from opsdk.errors import GoneError, api_error_from_status
 from opsdk.http.server.request import Query
 from opsdk.http.server.response import CutConnection, CutResponse, HttpResponse, StreamResponse, encode_json
 
+__all__ = [
+    "Conflict",
+    "Delay",
+    "DoubleBookmarks",
+    "DropWatch",
+    "ExpireWatch",
+    "Fail",
+    "LateBookmarks",
+    "Reset",
+    "SlowWatch",
+    "StaleList",
+    "Truncate",
+]
+
 _REASONS = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired",
     422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",

@@ -21,6 +21,8 @@ from opsdk.apiserver.server import NotFound, ResourceServer, Server
 from opsdk.apiserver.typed_resources import KindSchemas
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
 
+__all__ = ["extension_server"]
+
 
 def extension_server(
     resources: Sequence[InstalledResource],

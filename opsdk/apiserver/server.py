@@ -40,6 +40,8 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["Server"]
+
 
 class Delegate(Protocol):
     """One server of the chain."""

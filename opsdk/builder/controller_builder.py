@@ -32,13 +32,13 @@ from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
+from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
+from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion
+from opsdk.event.sources import EventSource, KindSource, SyncPolicy
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
-from opsdk.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.rules import RbacRule
-from opsdk.sources import EventSource, KindSource, SyncPolicy
 from opsdk.telemetry.records import TelemetryHook
 
 T = TypeVar("T", bound=AnyObject)

@@ -16,10 +16,10 @@ from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
-from opsdk.leader_election.election_thread import ElectionThread
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector
-from opsdk.recorder.recorder import EventRecorder
+from opsdk.client.recorder.recorder import EventRecorder
+from opsdk.manager.leader_election.election_thread import ElectionThread
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.records import TelemetryHook

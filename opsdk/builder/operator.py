@@ -30,6 +30,7 @@ from opsdk.builder.rbac import operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
+from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
@@ -37,10 +38,10 @@ from opsdk.controller.journal import Journal
 from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheError, OpsdkError, UsageError
-from opsdk.handlers import is_async
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import default_identity
+from opsdk.event.handlers import is_async
 from opsdk.manager.deferred import DeferredRunnable
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import default_identity
 from opsdk.manager.manager import Manager, Phase
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
@@ -49,7 +50,6 @@ from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer, RuleCheck
 from opsdk.rbac.rules import RbacRule
-from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.context import setup_logging

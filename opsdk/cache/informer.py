@@ -23,6 +23,7 @@ from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.base.options import Options
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform
 from opsdk.cache.head import decode_head
 from opsdk.cache.health import InformerHealth, InformerState
@@ -54,7 +55,6 @@ from opsdk.errors import (
     UnauthorizedError,
     UsageError,
 )
-from opsdk.options import Options
 from opsdk.telemetry.failures import FunctionFailures
 from opsdk.telemetry.safe_logger import SafeLogger
 

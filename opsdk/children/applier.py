@@ -44,6 +44,7 @@ from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers
 from opsdk.children.pruning import Identity, PruneVerdict, judge
 from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
+from opsdk.client.patch import json_patch
 from opsdk.client.ports import observe_removals
 from opsdk.errors import (
     AlreadyOwnedError,
@@ -55,12 +56,13 @@ from opsdk.errors import (
     TerminatingError,
     UsageError,
 )
-from opsdk.patch import json_patch
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import remove_items
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+__all__ = ["Applier"]
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
 log = logging.getLogger("opsdk.children")

@@ -25,22 +25,22 @@ from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import Explanation
+from opsdk.client.activity import current_activity
 from opsdk.client.client import Client
 from opsdk.client.decorators.activity import RecordRequests
 from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
 from opsdk.client.ports import OperationExecutor
+from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.cluster.options import ClusterOptions
 from opsdk.errors import UsageError
-from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
-from opsdk.telemetry.activity import current_activity
 from opsdk.telemetry.records import TelemetryHook
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Cluster(Closing):
         return self._appliers[drift, controller]
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
-        """See `opsdk.runnable.Debuggable`."""
+        """See `opsdk.base.runnable.Debuggable`."""
         return {"informers": lambda: [health.as_json() for health in self.cache.health()]}
 
     # -------------------------------------------------------------- life cycle

@@ -17,14 +17,14 @@ from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
+from opsdk.base.cause import ReconcileCause
 from opsdk.children.drift import Drift
 from opsdk.client.client import Client
+from opsdk.client.recorder.recorder import EventRecorder, EventType
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
-from opsdk.recorder.recorder import EventRecorder, EventType
-from opsdk.telemetry.cause import ReconcileCause
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)

@@ -18,6 +18,8 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import wait_ended
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
+from opsdk.base.cause import ReconcileCause
+from opsdk.client.activity import Activity
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
@@ -29,11 +31,9 @@ from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
 from opsdk.errors import ShutdownTimeoutError, UsageError
 from opsdk.event.request import Request
+from opsdk.event.sources import EventSource
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
-from opsdk.sources import EventSource
-from opsdk.telemetry.activity import Activity
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.failures import FunctionFailure

@@ -14,8 +14,8 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import finish, wait_ended
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheSyncError, OpsdkError
+from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import EventSource, SyncPolicy
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.safe_logger import SafeLogger
 

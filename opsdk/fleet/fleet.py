@@ -17,6 +17,7 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
+from opsdk.base.options import Options
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
@@ -25,15 +26,14 @@ from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.controller import Controller
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
+from opsdk.event.sources import SyncPolicy
 from opsdk.fleet.managed_cluster import ProbeOptions
 from opsdk.fleet.metrics import FleetCollector
 from opsdk.fleet.ownership_rules import OwnershipOptions
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider
 from opsdk.fleet.runner import FleetRunner
 from opsdk.manager.manager import Phase
-from opsdk.options import Options
 from opsdk.rbac.rules import RbacRule
-from opsdk.sources import SyncPolicy
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)

@@ -12,15 +12,15 @@ from enum import Enum
 
 from opsdk.aio.fence import FENCE
 from opsdk.apimachinery.meta import Condition
+from opsdk.base.options import Options
+from opsdk.base.runnable import Runnable
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
 from opsdk.errors import ForbiddenError, OpsdkError, TlsError, TransportError, UnauthorizedError
 from opsdk.fleet.provider import ClusterEntry
 from opsdk.manager.runnable_group import RunnableGroup
-from opsdk.options import Options
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for_status
-from opsdk.runnable import Runnable
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)

@@ -22,11 +22,11 @@ from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.store import Delta
 from opsdk.client.client import Client
+from opsdk.client.patch import MergeFrom
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import ConfigError, NotFoundError, OpsdkError, UsageError
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider, Clusters
-from opsdk.patch import MergeFrom
 from opsdk.rbac.rules import RbacRule
 from opsdk.recipes.finalizers import is_deleting
 from opsdk.rest.config import Config

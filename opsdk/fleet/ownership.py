@@ -41,8 +41,8 @@ from opsdk.fleet.shard_lease import (
     stand_in_of,
 )
 from opsdk.fleet.shard_runner import ShardRunnable, ShardRunner
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector, default_identity
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import LeaderElector, default_identity
 from opsdk.telemetry.records import TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 

@@ -22,7 +22,8 @@ from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.apimachinery.time import whole_seconds
 from opsdk.client.client import Client
 from opsdk.controller.outcome import shorten_error
-from opsdk.errors import ConflictError, IgnoreError, UsageError
+from opsdk.errors import ConflictError, UsageError
+from opsdk.lifecycle.errors import IgnoreError
 from opsdk.lifecycle.writes import Before, ChangeWriter
 
 T = TypeVar("T", bound=TypedObject | Unstructured)

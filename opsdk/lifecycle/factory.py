@@ -14,10 +14,10 @@ from opsdk.apimachinery.object import AnyObject, Unstructured
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
 from opsdk.errors import CacheError, UsageError
+from opsdk.event.predicates import PredicateFunc
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.options import GenericControllerOptions
 from opsdk.manager.manager import Manager
-from opsdk.predicates import PredicateFunc
 from opsdk.rbac.rules import RbacRule, reads
 
 T = TypeVar("T", bound=AnyObject)

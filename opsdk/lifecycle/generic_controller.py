@@ -19,6 +19,7 @@ from opsdk.aio.containment import cancellations, contain, is_panic
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, deep_copy, key_of
+from opsdk.base.cause import ReconcileCause
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
@@ -27,10 +28,13 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileEnd, is_terminal, shorten_error
 from opsdk.controller.reconcile import Result
 from opsdk.controller.requeue import RequeuePolicy
-from opsdk.errors import HandlersFailedError, HandlerTimeoutError, IgnoreError, UsageError
+from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType
+from opsdk.event.handlers import EnqueueRequestForObject, Mapped
+from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, Mapped
+from opsdk.event.sources import EventSource, FuncSource, KindSource
+from opsdk.lifecycle.errors import HandlersFailedError, HandlerTimeoutError, IgnoreError
 from opsdk.lifecycle.handlers import (
     HandlerFunction,
     HandlerList,
@@ -43,11 +47,8 @@ from opsdk.lifecycle.names import LifecycleNames, unknown_finalizers
 from opsdk.lifecycle.options import GenericControllerOptions, RetryPolicy, SlowingRateLimiter
 from opsdk.lifecycle.recent_deletions import RETRY_SECONDS, RecentDeletions
 from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict, request_of
-from opsdk.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.queue.core import LOW_PRIORITY, QueueItem
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import EventSource, FuncSource, KindSource
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.reconcile_log import log_failure
 from opsdk.telemetry.records import Reconciled, TelemetryHook

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from opsdk.api.core.v1 import Secret, Service
 from opsdk.apimachinery.object import AnyObject, key_of, to_tree
+from opsdk.client.patch import MergeFrom
 from opsdk.controller.context import Context
 from opsdk.event.request import Request
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.handlers import NamedHandler
 from opsdk.lifecycle.related import relate
-from opsdk.patch import MergeFrom
 from opsdk.recipes.owner_references import has_owner_reference, set_owner_reference
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget

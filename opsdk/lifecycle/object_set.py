@@ -44,6 +44,7 @@ from opsdk.children.set_identity import (
 )
 from opsdk.children.three_way import adoption_patch, applied_object, three_way_patch
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.errors import (
     AlreadyOwnedError,
     ConflictError,
@@ -55,7 +56,6 @@ from opsdk.errors import (
 )
 from opsdk.lifecycle.apply_set import ApplySetParent
 from opsdk.lifecycle.set_options import Child, ObjectSetOptions, SetMode, SetPlan
-from opsdk.patch import merge_patch
 from opsdk.recipes.owner_references import set_controller_reference
 
 _DELETE_ATTEMPTS: Final = 5

@@ -11,9 +11,9 @@ import msgspec
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import TypedObject, Unstructured
+from opsdk.base.options import Options
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.client.client import Client
-from opsdk.options import Options
 
 Child = TypedObject | Unstructured
 Injector = Callable[[Sequence[Any]], Iterable[Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from opsdk.runnable import Runnable
+from opsdk.base.runnable import Runnable
 
 
 class DeferredRunnable:

@@ -15,6 +15,7 @@ from opsdk.aio.clock import monotonic
 from opsdk.aio.fence import Fence
 from opsdk.aio.task_stacks import TaskAges
 from opsdk.aio.waiting import wait_ended
+from opsdk.base.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
@@ -27,7 +28,6 @@ from opsdk.manager.metrics_authorization import MetricsAuthorization
 from opsdk.manager.options import ManagerOptions
 from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.rbac.delegated import ReviewClient
-from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.queue_monitor import QueueMonitor
@@ -45,7 +45,7 @@ _RELEASE_SECONDS = 5.0
 
 
 class Election(Protocol):
-    """Leader election as the manager uses it; see `opsdk.leader_election.leader_elector.LeaderElector`.
+    """Leader election as the manager uses it; see `opsdk.manager.leader_election.leader_elector.LeaderElector`.
 
     An election that is also a `Fence` ends writes by its own clock. Otherwise they end when the manager stops leading.
     """
@@ -219,9 +219,9 @@ class Manager:
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
         """Add a runnable, before or after the start.
 
-        Without `phase`, it runs in WEBHOOKS if it has `opsdk.runnable.ServesWebhooks`, in OTHERS if its
+        Without `phase`, it runs in WEBHOOKS if it has `opsdk.base.runnable.ServesWebhooks`, in OTHERS if its
         ``needs_leader_election`` returns False, else in the LEADER group. A runnable of the LEADER group with
-        `opsdk.runnable.Warmup` is warmed up while this replica waits for the lease.
+        `opsdk.base.runnable.Warmup` is warmed up while this replica waits for the lease.
 
         Raises:
             UsageError: the manager is stopping.

@@ -12,8 +12,8 @@ from enum import Enum
 
 from opsdk.aio.fence import FENCE, Fence
 from opsdk.aio.waiting import wait_ended
+from opsdk.base.runnable import Ready, Runnable
 from opsdk.errors import UsageError
-from opsdk.runnable import Ready, Runnable
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)

@@ -13,6 +13,8 @@ from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["AllAccess"]
+
 
 class AllAccess:
     """Allows what the methods of a schema allow. The default of a server."""

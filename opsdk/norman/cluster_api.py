@@ -44,6 +44,8 @@ from opsdk.norman.stores.cached import CachedStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
 from opsdk.norman.tokens import token_review
 
+__all__ = ["cluster_api"]
+
 BUILT_IN_KINDS: Sequence[type[TypedObject]] = (
     ConfigMap, CronJob, DaemonSet, Deployment, Ingress, Job, Namespace, Node, PersistentVolumeClaim, Pod, Secret,
     Service, ServiceAccount, StatefulSet,

@@ -23,6 +23,17 @@ from opsdk.norman.store_results import ResourceEvents, ResourceList
 from opsdk.norman.urls import RequestUrls
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = [
+    "AccessControl",
+    "ApiContext",
+    "GenericCollection",
+    "Mapper",
+    "RawResource",
+    "RequestResult",
+    "Schema",
+    "Store",
+]
+
 
 class Mapper(Protocol):
     """Maps between the internal form of an object, as Kubernetes stores it, and the external one of clients."""

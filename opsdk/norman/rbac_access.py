@@ -17,6 +17,8 @@ from opsdk.norman.query import key_of, split_id
 from opsdk.norman.schema_parts import Scope
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["RESOURCE", "RbacAccess"]
+
 RESOURCE = "resource"
 """The attribute of a schema with the `GroupVersionResource` that its permissions belong to."""
 

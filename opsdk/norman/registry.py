@@ -14,6 +14,8 @@ from opsdk.norman.model import BackReference, Mapper, Schema
 from opsdk.norman.schema_parts import ApiVersion, Field, Filter, Modifier
 from opsdk.norman.type_expression import TypeExpression
 
+__all__ = ["SchemaRegistry"]
+
 SchemaHook = Callable[[Schema], None]
 """Called with each schema before it is added; may change it."""
 

@@ -11,6 +11,8 @@ import msgspec
 
 from opsdk.structured_merge.value import JsonValue
 
+__all__ = ["Action", "ApiVersion", "Field", "Filter", "Modifier", "Scope"]
+
 
 class Modifier(Enum):
     """The comparison of a filter."""

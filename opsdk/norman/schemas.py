@@ -18,6 +18,8 @@ from opsdk.norman.model import Mapper
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import ApiVersion
 
+__all__ = ["NormanSchemas"]
+
 
 class NormanSchemas(SchemaRegistry):
     """A registry that imports classes and definitions. Its methods return the registry, so that calls can be chained.

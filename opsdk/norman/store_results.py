@@ -15,6 +15,8 @@ import msgspec
 
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["ResourceEvent", "ResourceEventType", "ResourceList"]
+
 
 class PageMarkers(msgspec.Struct, frozen=True, kw_only=True):
     """Markers of the adjacent pages: the id of their first object, ``""`` for the start, None without such a page.

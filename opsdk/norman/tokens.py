@@ -14,6 +14,8 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.origin import cookie_of, set_cookie, uses_https
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
 
+__all__ = ["token_review"]
+
 Authenticator = Callable[[HttpRequest], Awaitable[UserInfo | None]]
 """Returns the user of a request, or None for an unknown user. May raise `NormanError` or `UnauthorizedError`."""
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from opsdk.aio.clock import monotonic
+from opsdk.base.cause import ReconcileCause
 from opsdk.queue.core import QueueCore, QueueItem
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.records import QueueHooks
 from opsdk.telemetry.safe_logger import SafeLogger
 

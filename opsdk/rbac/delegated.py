@@ -27,6 +27,8 @@ from opsdk.api.authorization.v1 import (
 from opsdk.apimachinery.object import TypedObject
 from opsdk.errors import OpsdkError
 
+__all__ = ["DelegatedAuth"]
+
 # Seconds for one attempt of a review.
 _TIMEOUT = 10.0
 # Attempts of a review whose request fails, and the waits between them (WebhookRetryBackoff).

@@ -27,6 +27,8 @@ from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.safe_logger import SafeLogger
 
+__all__ = ["PermissionReviewer", "RuleCheck"]
+
 log = SafeLogger(__name__)
 
 # Reviews in flight at a time: a start must not use up the server's seats for this user.

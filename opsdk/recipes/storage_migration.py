@@ -23,7 +23,9 @@ from opsdk.aio.token_bucket import TokenBucket
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import KindLike, kind_of, metadata_only, unstructured
 from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, Unstructured, key_of, to_tree
+from opsdk.base.options import Options
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.errors import (
     ApiError,
     ConflictError,
@@ -33,8 +35,6 @@ from opsdk.errors import (
     StorageMigrationError,
     UsageError,
 )
-from opsdk.options import Options
-from opsdk.patch import merge_patch
 from opsdk.recipes.storage_version import ObjectOutcome, StorageVersion, outcome_of, storage_version_of
 from opsdk.telemetry.safe_logger import SafeLogger
 

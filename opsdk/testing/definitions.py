@@ -13,6 +13,8 @@ from opsdk.client.client import Client
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["install_definitions"]
+
 _POLL_SECONDS = 0.02
 
 

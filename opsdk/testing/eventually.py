@@ -18,6 +18,8 @@ from opsdk.client.client import Client
 from opsdk.errors import ApiError
 from opsdk.recipes.conditions import get_condition
 
+__all__ = ["assert_condition", "consistently", "events_of", "eventually"]
+
 T = TypeVar("T")
 
 

@@ -15,6 +15,8 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+__all__ = ["DeadlockError", "HotLoopError", "VirtualLoop"]
+
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 # Loopback data is usually visible to select() at once; one millisecond covers the exceptions.
 _SOCKET_GRACE = 0.001

@@ -18,6 +18,8 @@ from opsdk.testing.definitions import install_definitions
 from opsdk.testing.webhooks import install_configurations, with_local_webhooks
 from opsdk.webhook.options import WebhookServerOptions
 
+__all__ = ["OperatorTimeoutError", "running"]
+
 _FIRST_POLL = 0.01
 _LAST_POLL = 1.0
 """Maximum seconds between readiness checks: the pause doubles from the first to the last value."""

@@ -26,6 +26,8 @@ from opsdk.webhook.handlers import (
 from opsdk.webhook.server import WebhookServer
 from opsdk.webhook.webhook import DEFAULT_TIMEOUT, AdmissionWebhook
 
+__all__ = ["WebhookBuilder", "webhook_path"]
+
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U", bound=AnyObject)
 

@@ -30,6 +30,8 @@ from opsdk.webhook.conversion import Converter
 from opsdk.webhook.options import WebhookServerOptions
 from opsdk.webhook.webhook import ConversionWebhook, Webhook
 
+__all__ = ["WebhookServer"]
+
 log = SafeLogger(__name__)
 
 CONVERSION_PATH = "/convert"

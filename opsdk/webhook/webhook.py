@@ -27,6 +27,8 @@ from opsdk.webhook.calls import PANICKED, call_user_function, read_body
 from opsdk.webhook.conversion import ConversionRequest, Converter
 from opsdk.webhook.handlers import Handler
 
+__all__ = ["AdmissionWebhook", "AuthenticationWebhook", "ConversionWebhook", "Webhook"]
+
 DEFAULT_TIMEOUT = 10.0
 """Seconds for a handler: the default ``timeoutSeconds`` of webhook configurations."""
 CONVERSION_TIMEOUT = 30.0

@@ -12,11 +12,11 @@ from flowkit import view
 from opsdk.aio.containment import cancellations, contain, is_contained, is_panic, leaf_errors
 from opsdk.cache.entry import TRANSFORM, make_entry
 from opsdk.controller.finalizers import Finalizers
+from opsdk.event.sources import FuncSource
+from opsdk.event.timers import PollSource
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import FuncSource
 from opsdk.telemetry.describe import describe, repr_of
 from opsdk.telemetry.records import Hooks, Record, TelemetryHook, Workers
-from opsdk.timers import PollSource
 from opsdk.webhook.calls import call_user_function
 
 

@@ -23,12 +23,12 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
 from opsdk.errors import CacheSyncError, ForbiddenError, TerminalError, UsageError
+from opsdk.event.predicates import ignore_own_writes
 from opsdk.event.request import Request
+from opsdk.event.sources import SyncPolicy
 from opsdk.http.server.request import HttpRequest, Query
-from opsdk.predicates import ignore_own_writes
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.recipes.owner_references import set_controller_reference
-from opsdk.sources import SyncPolicy
 from opsdk.structured_merge.value import JsonObject
 
 effects = pytest.importorskip("envtest.testing.effects", reason="needs the envtest extra: pip install opsdk[envtest]")

@@ -36,10 +36,10 @@ from opsdk.api.apps.v1 import Deployment, DeploymentCondition
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
 from opsdk.children.drift import Drift
+from opsdk.client.patch import merge_patch
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.options import ControllerOptions
-from opsdk.patch import merge_patch
-from opsdk.predicates import matches_labels, on
+from opsdk.event.predicates import matches_labels, on
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

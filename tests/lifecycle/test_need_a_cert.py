@@ -14,11 +14,11 @@ from opsdk.aio.clock import utc_now
 from opsdk.api.core.v1 import ConfigMap, Secret, Service, ServicePort
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import Unstructured
+from opsdk.client.patch import merge_patch
 from opsdk.errors import AdmissionDeniedError, ForbiddenError
 from opsdk.event.request import Request
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.need_a_cert import add_need_a_cert, called_services
-from opsdk.patch import merge_patch
 from opsdk.webhook.builder import WebhookBuilder
 from opsdk.webhook.certificates.issuing import CertificateKeyPair, issue_serving, load_certificate, names_of
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations

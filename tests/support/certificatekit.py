@@ -20,9 +20,9 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.operations import Create, Operation, PatchObject, Update
+from opsdk.client.patch import json_patch, merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, ConnectError, ConnectionLostError
-from opsdk.patch import json_patch, merge_patch
 from opsdk.telemetry.records import Record, TelemetryHook
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.certificates.issuing import (

@@ -12,6 +12,8 @@ from opsdk.aio.clock import utc_now
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
 
+__all__ = ["Context"]
+
 
 class Context(msgspec.Struct, kw_only=True):
     """The context of a registry call.

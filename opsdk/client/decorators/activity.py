@@ -9,15 +9,15 @@ from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.codec import encode
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.object import ObjectList
+from opsdk.client.activity import Activity, RequestSent, current_activity
 from opsdk.client.decorators.wrapper import Wrapper
 from opsdk.client.operations import Create, Delete, Get, List, ObjectWrite, Operation, PatchObject
 from opsdk.client.ports import OperationExecutor
 from opsdk.errors import ApiError, NotFoundError
-from opsdk.telemetry.activity import Activity, RequestSent, current_activity
 
 
 class RecordRequests(Wrapper):
-    """Adds each request to the activity of the task that sends it (see `opsdk.telemetry.activity`)."""
+    """Adds each request to the activity of the task that sends it (see `opsdk.client.activity`)."""
 
     def __init__(self, inner: OperationExecutor) -> None:
         super().__init__(inner)

@@ -13,8 +13,8 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from opsdk.aio.clock import monotonic, utc_now
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConfigError
-from opsdk.extras import RequiredExtra
 from opsdk.http.server.peer import without_resumption
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger

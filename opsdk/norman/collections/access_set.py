@@ -16,6 +16,8 @@ import msgspec
 
 from opsdk.apiserver.auth.rbac import ALL, PolicyRule
 
+__all__ = ["VisibleObjects"]
+
 Grant = tuple[str, PolicyRule]
 """A namespace, empty for the whole cluster, and a rule that a binding grants there."""
 

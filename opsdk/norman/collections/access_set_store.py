@@ -21,6 +21,8 @@ from opsdk.cache.store import Delta, DeltaType
 from opsdk.norman.collections.access_index import AccessIndex, SubjectKey, UserKey, touches, user_key
 from opsdk.norman.collections.access_set import AccessSet
 
+__all__ = ["AccessSetStore"]
+
 _AccessListener = Callable[[AccessSet], None]
 """Called with the new rights of a user, from the event loop. It must not block."""
 

@@ -18,6 +18,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
 from opsdk.errors import NormanError
@@ -29,7 +30,8 @@ from opsdk.norman.collections.list_order import Derived, ListOrder, complete_all
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.collections.query_view import QueryView
 from opsdk.norman.collections.recently_used import RecentlyUsed
-from opsdk.options import Options
+
+__all__ = ["IndexedListOptions"]
 
 
 class IndexedListOptions(Options, frozen=True, kw_only=True):

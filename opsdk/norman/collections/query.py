@@ -14,6 +14,8 @@ from opsdk.norman.collections.field_path import Cell, FieldPath, cell_at, format
 from opsdk.norman.collections.filter import OrFilter
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["ObjectQuery", "SortKey"]
+
 ID: FieldPath = ("id",)
 
 

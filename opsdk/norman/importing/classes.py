@@ -42,6 +42,8 @@ from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.norman.type_expression import TypeExpression
 
+__all__ = ["ClassImporter"]
+
 CLASS: Final = "class"
 """The key in `Schema.attributes` of the class that the schema was imported from."""
 

@@ -33,6 +33,8 @@ from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["import_definition", "remove_definition"]
+
 Definition = CustomResourceDefinition | Unstructured | JsonObject
 """A CustomResourceDefinition in any representation."""
 

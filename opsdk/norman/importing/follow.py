@@ -23,6 +23,8 @@ from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import ApiVersion
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["DefinitionFollower", "follow_definitions"]
+
 log = logging.getLogger("opsdk.norman")
 
 Select = Callable[[JsonObject], ApiVersion | None]

@@ -15,6 +15,8 @@ from opsdk.norman.mappers.paths import BaseMapper, check_field
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression
 
+__all__ = ["Access", "ChangeTypeMapper", "EnumMapper", "ReadOnly", "Required"]
+
 
 class Access(BaseMapper, frozen=True, kw_only=True):
     """Sets the access of clients to fields. A missing letter denies that access.

@@ -12,14 +12,17 @@ from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT, kubernetes_e
 from opsdk.apiserver.expressions.mutation import as_tree
 from opsdk.cel import types
 from opsdk.cel.environment import Program
+from opsdk.cel.errors import CelCompileError
 from opsdk.cel.parser import RESERVED
 from opsdk.cel.types import Type, TypeKind
-from opsdk.errors import CelCompileError, PatchError, UsageError
+from opsdk.errors import PatchError, UsageError
 from opsdk.norman.mappers.paths import declare
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+__all__ = ["FromCel"]
 
 _TEXTS = ("base64", "date", "dnsLabel", "dnsLabelRestricted", "enum", "hostname", "password", "reference", "string")
 _CEL_TYPES: Mapping[str, Type] = {

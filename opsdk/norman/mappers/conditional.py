@@ -14,6 +14,8 @@ from opsdk.norman.model import Mapper, Schema, SchemaLookup
 from opsdk.norman.schema_parts import Scope
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+__all__ = ["ConditionMapper", "Root", "ScopeMapper"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionMapper:

@@ -22,6 +22,8 @@ from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.schema_parts import Scope
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["GVK", "ApiGroupMapper", "MetadataMapper", "ObjectMapper", "SelfLink"]
+
 GVK: Final = "gvk"
 """The key in `Schema.attributes` of the GroupVersionKind that the objects have in Kubernetes."""
 

@@ -17,6 +17,8 @@ from opsdk.norman.schema_parts import Field, Filter, Modifier
 from opsdk.recipes.summaries import Summary, SummaryState, tree_summary
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["add_state"]
+
 _STATES: Final[Mapping[SummaryState, str]] = {
     SummaryState.CURRENT: "active",
     SummaryState.IN_PROGRESS: "updating",

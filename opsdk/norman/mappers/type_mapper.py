@@ -16,6 +16,8 @@ from opsdk.norman.schema_parts import ApiVersion, Scope
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+__all__ = ["TypeMapper"]
+
 _Step = Callable[[Mapper, JsonObject], None]
 
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from opsdk.base.options import Options
 from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
@@ -38,8 +39,9 @@ from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
 from opsdk.norman.stores.wrapper import sub_context_fields
 from opsdk.norman.tokens import Authenticator
 from opsdk.norman.urls import RequestUrls
-from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
+
+__all__ = ["NormanOptions", "NormanServer"]
 
 log = SafeLogger(__name__)
 

@@ -17,6 +17,7 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apiserver.auth.user import User
+from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
@@ -51,7 +52,6 @@ from opsdk.norman.steve.schema_catalog import SchemaCatalog
 from opsdk.norman.steve.store import ClusterStore, SteveStore, Target
 from opsdk.norman.steve.template import SchemaTemplate, SchemaTemplates
 from opsdk.norman.user_transports import UserTransports
-from opsdk.options import Options
 from opsdk.structured_merge.value import JsonObject
 
 log = logging.getLogger(__name__)

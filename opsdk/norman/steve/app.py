@@ -14,6 +14,7 @@ import msgspec
 
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
+from opsdk.base.version import VERSION
 from opsdk.errors import ApiError, BadRequestError, ForbiddenError, NormanError, OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
@@ -34,7 +35,6 @@ from opsdk.norman.steve.watches import UserWatches
 from opsdk.norman.tokens import Authenticator
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JsonObject
-from opsdk.version import VERSION
 
 log = logging.getLogger(__name__)
 

@@ -19,6 +19,8 @@ from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
+__all__ = ["AggregateStore"]
+
 log = SafeLogger(__name__)
 
 

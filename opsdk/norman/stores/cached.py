@@ -32,6 +32,8 @@ from opsdk.norman.store_results import PageMarkers, ResourceEvent, ResourceEvent
 from opsdk.norman.stores.proxy import ClientFor, ProxyStore, external_form
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["CachedStore"]
+
 
 class CachedStore(ProxyStore, Closing):
     """Lists and watches a kind from the cache; reads of one object and writes go to the API server.

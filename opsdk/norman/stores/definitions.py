@@ -27,6 +27,8 @@ from opsdk.norman.type_expression import TypeExpression
 from opsdk.recipes.definitions import apply_definitions, wait_established
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["assign_stores", "create_definitions", "definition_for"]
+
 FIELD_OWNER: Final = "opsdk-norman"
 """The field manager of the definitions."""
 

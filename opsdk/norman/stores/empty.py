@@ -14,6 +14,8 @@ from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["EmptyStore"]
+
 
 class EmptyStore:
     """Lists nothing, finds nothing, and rejects writes with MethodNotAllow. Override the supported methods."""

@@ -17,6 +17,8 @@ from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.store_results import ResourceEvent, ResourceEventType, ResourceList
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["MemoryStore"]
+
 # Events that wait for a subscriber; each holds an object.
 _QUEUE_SIZE = 100
 

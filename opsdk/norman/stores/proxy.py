@@ -30,6 +30,8 @@ from opsdk.norman.store_results import ResourceEvent, ResourceEventType, Resourc
 from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["ProxyStore"]
+
 T = TypeVar("T")
 
 _CREATOR_ANNOTATION = "field.cattle.io/creatorId"

@@ -9,6 +9,7 @@ from typing import Final
 from opsdk.aio.closing import Closing
 from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.aio.tasks import TaskOwner
+from opsdk.base.options import Options
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
@@ -18,9 +19,10 @@ from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.norman.stores.sql_collection import LogPosition, SqlChange, SqlCollection, SqlObject, WriteVerb
 from opsdk.norman.stores.sql_database import SqlDatabase, TransactionMode
 from opsdk.norman.stores.sql_values import encode_text, indexed_fields
-from opsdk.options import Options
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
+
+__all__ = ["SqlStore", "SqlStoreOptions"]
 
 log = SafeLogger(__name__)
 

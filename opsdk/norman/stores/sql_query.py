@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.query import condition

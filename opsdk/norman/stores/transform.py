@@ -17,6 +17,8 @@ from opsdk.norman.query import apply_query
 from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["SubtypeStore", "TransformStore"]
+
 Transformer = Callable[[ApiContext, Schema, JsonObject], JsonObject | None]
 """Returns the object that a client sees, or None to hide it. It may change its argument."""
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
 from opsdk.norman.access import is_allowed
@@ -33,6 +33,8 @@ from opsdk.structured_merge.value import JsonObject
 
 with RequiredExtra("norman", "the web page of norman"):
     import jinja2
+
+__all__ = ["WebPage"]
 
 
 PREFIX = "/norman-ui/"

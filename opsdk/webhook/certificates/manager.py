@@ -17,6 +17,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import to_tree
 from opsdk.client.client import Client
+from opsdk.client.patch import json_patch
 from opsdk.errors import (
     AlreadyExistsError,
     ConfigError,
@@ -27,7 +28,6 @@ from opsdk.errors import (
     OpsdkError,
     UsageError,
 )
-from opsdk.patch import json_patch
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.certificates.bundle import SECRET_TYPE, CertificateBundle, bundle_from_secret, serving_fault

@@ -13,8 +13,8 @@ from opsdk.aio.clock import monotonic
 from opsdk.aio.tasks import TaskOwner
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import LeaderElectionLostError
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.structured_merge.value import JsonObject
 
 CM = "/api/v1/namespaces/default/configmaps"

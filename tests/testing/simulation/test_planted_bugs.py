@@ -14,9 +14,9 @@ from opsdk.cache.own_writes import OwnWrites
 from opsdk.cache.reflector import Reflector, ReflectorStep
 from opsdk.controller.outcome import ReconcileEnd
 from opsdk.controller.requeue import RequeuePolicy
-from opsdk.dispatcher import EventDispatcher
+from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import EventType
-from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.queue.core import QueueCore
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.records import ReconcileOutcome

@@ -24,9 +24,9 @@ from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
+from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import HttpResponse
-from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _UNKNOWN = (

@@ -32,9 +32,9 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json
 from opsdk.apiserver.serializer.raw import forget_text
+from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
-from opsdk.limits import LIMITS
 from opsdk.structured_merge.go_format import go_json, go_value
 from opsdk.structured_merge.value import JsonObject, JsonValue
 

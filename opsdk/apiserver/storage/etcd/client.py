@@ -17,9 +17,9 @@ from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, classify
 from opsdk.apiserver.storage.etcd.options import EtcdOptions, target_of
 from opsdk.apiserver.storage.etcd.stream import GrpcStream
+from opsdk.base.extras import RequiredExtra
+from opsdk.base.limits import LIMITS, MIB
 from opsdk.errors import ConfigError
-from opsdk.extras import RequiredExtra
-from opsdk.limits import LIMITS, MIB
 
 with RequiredExtra("etcd", "the storage on etcd"):
     import grpc.aio

@@ -46,6 +46,8 @@ from opsdk.apiserver.storage.ports import (
 from opsdk.errors import ConnectError
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["EtcdStorage"]
+
 
 @contextmanager
 def _translated(verb: str, key: str) -> Iterator[None]:
