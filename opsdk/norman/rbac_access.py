@@ -5,8 +5,10 @@ Upstream: github.com/rancher/norman/types/server_types.go (AccessControl)
 
 from __future__ import annotations
 
+from opsdk.api.authentication.v1 import UserInfo
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apiserver.auth.delegated import user_of_info
+from opsdk.apiserver.auth.user import User
 from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import EVERYTHING, AccessSet, VisibleObjects
@@ -38,6 +40,7 @@ class RbacAccess(AllAccess):
 
     def __init__(self, access: AccessSetStore) -> None:
         self._access = access
+        self._last: tuple[UserInfo, User] | None = None
 
     async def can_list(self, context: ApiContext, schema: Schema) -> None:
         """Check GET of the collection, and ``list``: in the namespace of the query, or anywhere."""
@@ -101,7 +104,9 @@ class RbacAccess(AllAccess):
     def _access_of(self, context: ApiContext) -> AccessSet:
         if context.user is None:
             raise ErrorCode.UNAUTHORIZED.error("must authenticate")
-        return self._access.access_for(user_of_info(context.user))
+        if self._last is None or self._last[0] is not context.user:  # a page checks many objects for one user
+            self._last = (context.user, user_of_info(context.user))
+        return self._access.access_for(self._last[1])
 
 
 def _resource(schema: Schema) -> GroupVersionResource | None:

@@ -57,6 +57,7 @@ class RequestUrls:
         self._pairs = list(query_pairs(request.query.raw))
         self._version = version
         self._prefix = prefix
+        self._collections: dict[tuple[str, str], str] = {}
 
     @property
     def host(self) -> str:
@@ -110,11 +111,17 @@ class RequestUrls:
         return f"{self._base}{schema.version.path}/schemas/{quote(schema.id, safe=':')}"
 
     def _url(self, schema: _Addressable, *parts: str) -> str:
+        key = (schema.version.path, schema.plural_name)
+        collection = self._collections.get(key)
+        if collection is None:
+            collection = self._collections[key] = self._collection_of(schema)
+        return collection + "".join(f"/{quote(part, safe=':@')}" for part in parts)
+
+    def _collection_of(self, schema: _Addressable) -> str:
         # The schemas of the meta version are served below every version.
         version = self._version if schema.version.path == "/meta" and self._version is not None else schema.version
         prefix = self._prefix if self._version is not None and version.path == self._version.path else ""
-        tail = "".join(f"/{quote(part, safe=':@')}" for part in (schema.plural_name.lower(), *parts))
-        return f"{self._base}{version.path}{prefix}{tail}"
+        return f"{self._base}{version.path}{prefix}/{quote(schema.plural_name.lower(), safe=':@')}"
 
 
 def _base(request: HttpRequest) -> str:
