@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from opsdk.norman.collections.field_path import FieldPath
 from opsdk.norman.mappers.state import summary_of
-from opsdk.norman.steve.cluster_schemas import SteveSchema
+from opsdk.norman.steve.built_in_columns import CellOf, cell_function
+from opsdk.norman.steve.cluster_schemas import SteveColumn, SteveSchema
 from opsdk.recipes.summaries import Summary, SummaryState
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -74,7 +76,7 @@ def _step(value: JsonValue, match: re.Match[str]) -> JsonValue:
 
 def decorator(schema: SteveSchema) -> Callable[[JsonObject], JsonObject]:
     """Return the function that adds the virtual fields to objects of a type. It does not change its argument."""
-    paths = [column.json_path for column in schema.columns]
+    cells = [_cell_of(schema, column) for column in schema.columns]
     kind = {"apiVersion": schema.gvk.api_version, "kind": schema.kind}
 
     def decorate(tree: JsonObject) -> JsonObject:
@@ -86,10 +88,15 @@ def decorator(schema: SteveSchema) -> Callable[[JsonObject], JsonObject]:
             "transitioning": state.transitioning,
             "message": state.message,
         }
-        fields = [value_at(tree, path) for path in paths]
+        fields = [cell(tree) for cell in cells]
         return {**tree, "metadata": {**tree["metadata"], "state": state_fields, "fields": fields}}
 
     return decorate
+
+
+def _cell_of(schema: SteveSchema, column: SteveColumn) -> CellOf:
+    computed = None if schema.crd else cell_function(schema.group, schema.kind, column.name)
+    return computed or partial(value_at, json_path=column.json_path)
 
 
 def _state_name(tree: JsonObject, summary: Summary) -> str:
