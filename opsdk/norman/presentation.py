@@ -41,6 +41,7 @@ class Presenter:
         self._shows: Callable[[Field], bool] = _shows_once if created else _shows
         self._edit = edit
         self._export = export
+        self._absent: dict[str, dict[str, JsonValue]] = {}
 
     def values(self, schema: Schema, data: JsonObject) -> JsonObject:
         """Return the fields of `schema` in `data`, with defaults and the milliseconds of dates."""
@@ -67,19 +68,27 @@ class Presenter:
         return None if self._edit or self._export else to_milliseconds(date)
 
     def _complete(self, schema: Schema, data: JsonObject, result: JsonObject) -> None:
-        for name, field in schema.resource_fields.items():
-            if name in result or not self._shows(field):
-                continue
-            if field.default is not None:
-                result[name] = field.default
-            elif TypeExpression.parse(field.type).is_reference:
-                result[name] = None
+        absent = self._absent.get(schema.full_type)
+        if absent is None:  # once for the objects of a page
+            absent = self._absent[schema.full_type] = self._values_of_absent(schema)
+        for name, value in absent.items():
+            if name not in result:
+                result[name] = value
         if self._edit:
             _prepare_edit(schema, result)
         elif self._export:
             _prepare_export(schema, result)
         else:
             result.update({name: data[name] for name in ("type", "id") if not is_empty(data.get(name))})
+
+    def _values_of_absent(self, schema: Schema) -> dict[str, JsonValue]:
+        """Return what fields show that an object lacks: their default, or null for a reference."""
+        return {
+            name: field.default
+            for name, field in schema.resource_fields.items()
+            if self._shows(field)
+            if field.default is not None or TypeExpression.parse(field.type).is_reference
+        }
 
     def _convert(self, expression: TypeExpression, value: JsonValue, depth: int) -> JsonValue:
         if value is None or depth > MAX_DEPTH:

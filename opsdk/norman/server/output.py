@@ -17,7 +17,25 @@ from opsdk.structured_merge.value import JsonObject
 _SORTABLE_TYPES = frozenset(["string", "enum"])
 
 
-async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, created: bool = False) -> RawResource:
+def presenter_of(context: ApiContext, schema: Schema, *, created: bool = False) -> Presenter:
+    """Return what builds the values of objects of a schema for a request; see `resource_of`."""
+    return Presenter(
+        context.schemas,
+        schema.version,
+        created=created,
+        edit=context.option("edit") == "true",
+        export=context.option("export") == "true",
+    )
+
+
+async def resource_of(
+    context: ApiContext,
+    schema: Schema,
+    data: JsonObject,
+    *,
+    created: bool = False,
+    presenter: Presenter | None = None,
+) -> RawResource:
     """Return an object with its links and actions, formatted.
 
     Args:
@@ -25,16 +43,11 @@ async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, 
         schema: of the request; the object's own ``type`` counts first, as for a subtype.
         data: the object of the store.
         created: the response to a create, which shows write-only fields once (passwords never).
+        presenter: of the other objects of a page; by default a new one.
     """
     own_type = data.get("type")
     schema = (context.schemas.schema(schema.version, own_type) if isinstance(own_type, str) else None) or schema
-    presenter = Presenter(
-        context.schemas,
-        schema.version,
-        created=created,
-        edit=context.option("edit") == "true",
-        export=context.option("export") == "true",
-    )
+    presenter = presenter or presenter_of(context, schema, created=created)
     values = presenter.values(schema, data)
     values.pop("type", None)
     values.pop("id", None)
@@ -52,10 +65,10 @@ async def collection_of(
     context: ApiContext, schema: Schema, result: ResourceList, query: ObjectQuery
 ) -> GenericCollection:
     """Return a page of a collection, formatted."""
-    urls = context.urls
+    urls, presenter = context.urls, presenter_of(context, schema)
     collection = GenericCollection(
         schema=schema,
-        data=[await resource_of(context, schema, item) for item in result.items],
+        data=[await resource_of(context, schema, item, presenter=presenter) for item in result.items],
         links={"self": urls.current()},
         actions={name: urls.collection_action(schema, name) for name in schema.collection_actions},
         pagination=_pagination(context, result, query),
