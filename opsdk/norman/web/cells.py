@@ -9,11 +9,12 @@ import msgspec
 import yaml
 
 from opsdk.norman.conversion import is_empty, to_text
-from opsdk.norman.model import Field, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-MAX_COLUMNS = 7
+_MAX_COLUMNS = 7
 COLUMNS = "columns"
 """The attribute of a schema with the names of the fields that a table shows."""
 
@@ -83,7 +84,7 @@ def columns_of(schema: Schema) -> Sequence[str]:
     first = [name for name in _LEADING_COLUMNS if name in scalar]
     last = [name for name in _TRAILING_COLUMNS if name in scalar]
     middle = [name for name in scalar if name not in (*first, *last, *_HIDDEN_COLUMNS)]
-    return [*first, *middle[: MAX_COLUMNS - len(first) - len(last)], *last]
+    return [*first, *middle[: _MAX_COLUMNS - len(first) - len(last)], *last]
 
 
 def filters_of(schema: Schema) -> Sequence[str]:

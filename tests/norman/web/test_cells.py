@@ -5,8 +5,9 @@ from __future__ import annotations
 import yaml
 from normankit import V3
 
-from opsdk.norman.model import Field, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.web.cells import inputs_of, to_yaml
 
 
