@@ -37,7 +37,7 @@ class Election(Protocol):
         ...
 
 
-class Leadership:
+class ManagerLeadership:
     """Whether a manager leads. A `Fence` for the writes of everything that needs leadership.
 
     Args:
@@ -84,7 +84,7 @@ class Leadership:
         await self._leads.wait()
 
     async def run(self, on_elected: Callable[[], None]) -> BaseException:
-        """Take part in the election until it ends. Leadership is over then. Returns the reason.
+        """Take part in the election until it ends. ManagerLeadership is over then. Returns the reason.
 
         Args:
             on_elected: called when this replica is elected.
@@ -121,4 +121,4 @@ class Leadership:
             log.exception("cannot release the lease, it will expire")
 
     def __repr__(self) -> str:
-        return f"<Leadership {'leading' if self._leads.is_set() else 'closed'}>"
+        return f"<ManagerLeadership {'leading' if self._leads.is_set() else 'closed'}>"

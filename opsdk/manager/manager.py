@@ -16,7 +16,7 @@ from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageErr
 from opsdk.manager.address import is_enabled
 from opsdk.manager.debug import DebugPages, memory_page, tasks_page
 from opsdk.manager.health import Check, Checks
-from opsdk.manager.leadership import ELECTION_GRACE, Election, Leadership
+from opsdk.manager.leadership import ELECTION_GRACE, Election, ManagerLeadership
 from opsdk.manager.options import ManagerOptions
 from opsdk.manager.phases import ManagerState, Phase, StopPlan, plan_stop
 from opsdk.manager.runnable_group import RunnableGroup
@@ -91,7 +91,7 @@ class Manager:
         self.hook: TelemetryHook = Hooks([self.metrics, *([queues] if debugs else []), *hooks])
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
-        self._leadership = Leadership(None)
+        self._leadership = ManagerLeadership(None)
         self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
         self._warmups = RunnableGroup("warm-up", on_error=self._on_error)
         self._failed: list[BaseException] = []
@@ -119,7 +119,7 @@ class Manager:
     def use_election(self, election: Election) -> None:
         """Set the election. Raises `UsageError` after the start."""
         self._check_new("an election")
-        self._leadership = Leadership(election)
+        self._leadership = ManagerLeadership(election)
         # Tasks that a warm-up starts continue while this replica leads, so it has the leader's fence.
         self._groups[Phase.LEADER].fence = self._warmups.fence = self._leadership
 
