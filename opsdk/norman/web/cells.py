@@ -135,7 +135,7 @@ def inputs_of(schemas: SchemaLookup, schema: Schema, values: JsonObject, *, crea
         value, outline = values.get(name), _outline(schemas, schema, field.type, frozenset())
         if create and field.required and is_empty(value) and is_empty(field.default):
             value, outline = outline, None
-        inputs.append(_input(name, field, value, "" if is_empty(outline) else to_yaml(outline)))
+        inputs.append(_input(name, field, value, "" if is_empty(outline) else form_yaml(outline)))
     return sorted(inputs, key=lambda each: not each.required)
 
 
@@ -146,7 +146,7 @@ class _FormDumper(yaml.SafeDumper):
 _FormDumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", ""))
 
 
-def to_yaml(value: JsonValue) -> str:
+def form_yaml(value: JsonValue) -> str:
     """Return a value as YAML, for people."""
     if value is None:
         return ""
@@ -179,7 +179,7 @@ def _input(name: str, field: Field, value: JsonValue, placeholder: str) -> Input
     if scalar_list:
         kind, text = "list", "\n".join(to_text(item) for item in value or ())
     elif not expression.is_simple or expression.name == "json":
-        kind, text = "data", "" if is_empty(value) else to_yaml(value)
+        kind, text = "data", "" if is_empty(value) else form_yaml(value)
     else:
         kind = "select" if field.options else _INPUTS.get(expression.name, "text")
         text = to_text(value)

@@ -28,7 +28,7 @@ from opsdk.norman.server.output import resource_of, resource_to_wire
 from opsdk.norman.server.reading import read_body
 from opsdk.norman.store_results import ResourceEventType
 from opsdk.norman.tokens import login_cookie
-from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, inputs_of, to_yaml
+from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, form_yaml, inputs_of
 from opsdk.structured_merge.value import JsonObject
 
 with RequiredExtra("norman", "the web page of norman"):
@@ -117,7 +117,7 @@ class WebPage:
             url = context.urls.relative_to_root(f"{PREFIX}login?back={quote(context.request.path)}")
             return HttpResponse(303, [("location", url)])
         return await self._html(
-            context, status, "error.html" if status >= 400 else "result.html", result=wire, yaml=to_yaml(wire)
+            context, status, "error.html" if status >= 400 else "result.html", result=wire, yaml=form_yaml(wire)
         )
 
     # --------------------------------------------------------------- pieces
@@ -147,7 +147,7 @@ class WebPage:
             resource=resource,
             links={name: url for name, url in resource.links.items() if name not in ("self", "update", "remove")},
             cells=cells_of(resource.schema, resource.values),
-            yaml=to_yaml(wire),
+            yaml=form_yaml(wire),
             json=msgspec.json.format(msgspec.json.encode(wire), indent=2).decode(),
             curl=_curl(context),
             action_inputs=inputs,
