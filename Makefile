@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What pip does for packages it copies: without it each start compiles anew where PYTHONDONTWRITEBYTECODE is set.
 COMPILE = $(BIN)/python -m compileall -q -j 0 opsdk envtest
 # What generated files are made from: tools/generate/__main__.py says what each of these is.
-OPENAPI ?= ../shared/openapi
+OPENAPI ?= tools/generate/sources/openapi
 GENERATE = $(BIN)/python -m tools.generate --openapi '$(OPENAPI)' \
   $(if $(KUBERNETES),--kubernetes '$(KUBERNETES)') $(if $(KUBERNETES_VERSION),--kubernetes-version '$(KUBERNETES_VERSION)')
 COMPAT := .venv-compat
@@ -28,7 +28,10 @@ $(PEERS_STAMP): benchmarks/requirements.txt
 	-$(PEERS)/bin/python -m compileall -qq $(PEERS)/lib
 	@touch $@
 
-.PHONY: help test test-slow lint generate types demo norman bench bench-quick fuzz sim docs format clean
+RUNTIME_TESTS = $(addprefix tests/,aio api apimachinery base builder cache cel children cli client cluster controller \
+  event http lifecycle manager queue rbac recipes rest structured_merge telemetry webhook)
+
+.PHONY: help test test-slow test-runtime test-testing test-apiserver test-envtest test-fleet test-norman lint generate types demo norman bench bench-quick fuzz sim docs format clean
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -46,6 +49,25 @@ test: $(STAMP) ## run the tests, on all cores, except those that take more than 
 
 test-slow: $(STAMP) ## run the rest: recordings, kubectl, real processes, long simulations
 	$(PYTEST) -m slow $(ARGS)
+
+# Each product alone, see docs/products.
+test-runtime: $(STAMP) ## the tests of the runtime and the command alone
+	$(PYTEST) -m "not slow" $(RUNTIME_TESTS) $(ARGS)
+
+test-testing: $(STAMP) ## the tests of the test kit alone
+	$(PYTEST) -m "not slow" tests/testing opsdk/testing $(ARGS)
+
+test-apiserver: $(STAMP) ## the tests of the API server framework alone
+	$(PYTEST) -m "not slow" tests/apiserver opsdk/apiserver $(ARGS)
+
+test-envtest: $(STAMP) ## the tests of envtest alone
+	$(PYTEST) -m "not slow" tests/envtest envtest $(ARGS)
+
+test-fleet: $(STAMP) ## the tests of the fleet alone
+	$(PYTEST) -m "not slow" tests/fleet opsdk/fleet $(ARGS)
+
+test-norman: $(STAMP) ## the tests of norman alone
+	$(PYTEST) -m "not slow" tests/norman opsdk/norman samples/bookshelf/tests $(ARGS)
 
 lint: $(STAMP) ## ruff (all rules), the floors, generated files, and the limits of tools/house.py
 	$(BIN)/ruff check .

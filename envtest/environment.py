@@ -31,7 +31,6 @@ from envtest.testing import snapshots
 from envtest.testing.faults import Faults
 from envtest.testing.hot_loop_guard import LIMIT, HotLoopGuard
 from envtest.testing.journal import Budget, Journal, StartUp
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.front_proxy import NAME
@@ -47,7 +46,6 @@ from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.clock import ManualClock
 from opsdk.testing.eventually import Pause, consistently, eventually
 
 T = TypeVar("T")
@@ -83,7 +81,6 @@ class Environment(Startable):
         pki: existing certificates and keys; by default the environment creates its own.
         compaction_interval: seconds between compactions, after which old revisions and continue tokens expire with 410;
             0 never compacts.
-        clock: the clock of timestamps, timeouts, bookmarks and compaction.
         hot_loop_limit: requests of one user for one object without virtual time passing, after which the test fails
             with `HotLoopError`; 0 is no limit.
 
@@ -111,7 +108,6 @@ class Environment(Startable):
         disable_admission_plugins: str | Collection[str] = (),
         pki: PKI = PKI(),  # noqa: B008 - frozen
         compaction_interval: float = INTERVAL,
-        clock: Clock = LOOP_CLOCK,
         hot_loop_limit: int = LIMIT,
     ) -> None:
         self._again: JsonObject = {
@@ -124,7 +120,6 @@ class Environment(Startable):
             "disable_admission_plugins": disable_admission_plugins,
             "pki": pki,
             "compaction_interval": compaction_interval,
-            "clock": clock,
             "hot_loop_limit": hot_loop_limit,
         }
         self._pki = pki
@@ -139,10 +134,9 @@ class Environment(Startable):
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
             identity=self._proxy_identity,
             compaction_interval=compaction_interval,
-            clock=clock,
         )
         if hot_loop_limit:
-            self.server.hooks.append(HotLoopGuard(clock, limit=hot_loop_limit))
+            self.server.hooks.append(HotLoopGuard(limit=hot_loop_limit))
         self._simulated = self._simulate(controllers, stages)
         self._stack = AsyncExitStack()
         self._authority: CertificateAuthority | None = None
@@ -325,21 +319,8 @@ class Environment(Startable):
         return self._faults
 
     # -------------------------------------------------------------- waiting
-    @property
-    def clock(self) -> ManualClock:
-        """The manual clock of the environment: ``await env.clock.advance(15)``.
-
-        Raises:
-            ConfigError: the environment follows the event loop.
-        """
-        if not isinstance(self.plane.clock, ManualClock):
-            raise ConfigError(
-                "this environment follows the event loop's time: give it one, Environment(clock=ManualClock())"
-            )
-        return self.plane.clock
-
     def _pause(self) -> Pause:
-        return functools.partial(wait.pause, clock=self.plane.clock, storage=self.plane.storage)
+        return functools.partial(wait.pause, storage=self.plane.storage)
 
     @overload
     async def eventually(
@@ -370,9 +351,9 @@ class Environment(Startable):
         within: float = 30.0,
         interval: float = 0.05,
     ) -> Any:
-        """See `opsdk.testing.eventually.eventually`; checks after each write too, with this environment's clock."""
-        clock, pause = self.plane.clock, self._pause()
-        return await eventually(probe, check, within=within, interval=interval, clock=clock, pause=pause)
+        """See `opsdk.testing.eventually.eventually`; checks after each write too."""
+        pause = self._pause()
+        return await eventually(probe, check, within=within, interval=interval, pause=pause)
 
     async def consistently(
         self,
@@ -382,8 +363,8 @@ class Environment(Startable):
         during: float = 1.0,
         interval: float = 0.05,
     ) -> None:
-        """See `opsdk.testing.eventually.consistently`; checks after each write too, with this environment's clock."""
-        await consistently(probe, check, during=during, interval=interval, clock=self.plane.clock, pause=self._pause())
+        """See `opsdk.testing.eventually.consistently`; checks after each write too."""
+        await consistently(probe, check, during=during, interval=interval, pause=self._pause())
 
     async def wait_for(self, revision: int | str, *, within: float = 5.0) -> None:
         """Return when the storage has reached a resource version."""

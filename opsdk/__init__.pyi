@@ -32,6 +32,8 @@ from opsdk.cache.cache import Cache as Cache
 from opsdk.cache.options import ByObject as ByObject
 from opsdk.cache.options import CacheOptions as CacheOptions
 from opsdk.client.client import Client as Client
+from opsdk.client.patch import MergeFrom as MergeFrom
+from opsdk.client.recorder.recorder import EventRecorder as EventRecorder
 from opsdk.client.scheme import default_scheme as default_scheme
 from opsdk.cluster.cluster import Cluster as Cluster
 from opsdk.cluster.options import ClusterOptions as ClusterOptions
@@ -53,8 +55,6 @@ from opsdk.errors import UsageError as UsageError
 from opsdk.event.request import Request as Request
 from opsdk.manager.manager import Manager as Manager
 from opsdk.manager.options import ManagerOptions as ManagerOptions
-from opsdk.patch import MergeFrom as MergeFrom
-from opsdk.recorder.recorder import EventRecorder as EventRecorder
 from opsdk.rest.config import Config as Config
 from opsdk.rest.load import load_config as load_config
 from opsdk.structured_merge.value import JsonObject as JsonObject

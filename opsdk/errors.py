@@ -1,4 +1,4 @@
-"""Every exception of opsdk, in one tree.
+"""The exceptions of the runtime, and the root of all others.
 
 ::
 
@@ -38,10 +38,7 @@
     │   ├── UnknownNamespaceError
     │   ├── CacheSyncError            the initial list did not finish in time
     │   └── StaleCacheError           the cache received nothing for longer than the read allows
-    ├── CelError                  a Common Expression Language expression fails
-    │   ├── CelCompileError           parse or type error, with its position
-    │   └── CelEvaluationError        evaluation error, such as a missing key
-    │       └── CelBudgetError            the cost limit is exceeded
+    ├── opsdk.cel.errors.CelError     a Common Expression Language expression fails
     ├── AdmissionDeniedError      raised by a validator or defaulter: the request is not allowed
     ├── ConversionError           an object cannot be converted between versions of its kind
     ├── StorageMigrationError     objects cannot be rewritten in the storage version
@@ -51,13 +48,10 @@
     ├── MissingPermissionsError   the operator's user lacks declared RBAC permissions
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
     ├── ShutdownTimeoutError      a runnable did not stop in time
-    ├── HandlersFailedError       handlers of a GenericController failed; a group of their errors
-    ├── HandlerTimeoutError       a handler of a GenericController did not return in time
     ├── PanicError                user code raised an exception that is no ``Exception``
     ├── NormanError               a request to a Norman API failed: status, code and field
-    ├── IgnoreError               raised by a handler: neither an error nor retried
     ├── UsageError                a mistake in the calling code
-    │   └── WrongObjectError          a handler returned another object than its own
+    ├── opsdk.lifecycle.errors    what handlers of a GenericController raise, and their failures
     └── TerminalError             raised by a reconciler: do not retry
 
 ``retryable`` says whether the same call may succeed later. `ApiError.retry_after` is the server's wait in seconds.
@@ -68,9 +62,66 @@ Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import msgspec
+
+__all__ = [
+    "AdmissionDeniedError",
+    "AlreadyExistsError",
+    "AlreadyOwnedError",
+    "ApiError",
+    "BadRequestError",
+    "CacheError",
+    "CacheNotStartedError",
+    "CacheSyncError",
+    "Cause",
+    "CodecError",
+    "ConfigError",
+    "ConflictError",
+    "ConnectError",
+    "ConnectionLostError",
+    "ContendedError",
+    "ConversionError",
+    "DeadlineError",
+    "DecodeError",
+    "Details",
+    "EncodeError",
+    "ForbiddenError",
+    "GoneError",
+    "InternalServerError",
+    "InvalidError",
+    "LeaderElectionLostError",
+    "MethodNotAllowedError",
+    "MissingPermissionsError",
+    "NoMatchError",
+    "NormanError",
+    "NotAcceptableError",
+    "NotCachedError",
+    "NotFoundError",
+    "OpsdkError",
+    "PanicError",
+    "PatchError",
+    "RequestInfo",
+    "SchemeError",
+    "ServerTimeoutError",
+    "ServiceUnavailableError",
+    "ShutdownTimeoutError",
+    "StaleCacheError",
+    "StorageMigrationError",
+    "TerminalError",
+    "TerminatingError",
+    "TlsError",
+    "TooLargeError",
+    "TooManyRequestsError",
+    "TransportError",
+    "UnauthorizedError",
+    "UnknownNamespaceError",
+    "UnsupportedMediaTypeError",
+    "UsageError",
+    "api_error_from_status",
+    "api_error_type",
+]
 
 
 class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -505,23 +556,7 @@ class StaleCacheError(CacheError):
     retryable = True
 
 
-# ------------------------------------------------------------------ CEL, ownership, life cycle
-class CelError(OpsdkError):
-    """A Common Expression Language expression does not compile or evaluate."""
-
-
-class CelCompileError(CelError):
-    """The expression does not parse or type-check. The message shows the position."""
-
-
-class CelEvaluationError(CelError):
-    """The expression has no value for these variables, for example because a key is missing."""
-
-
-class CelBudgetError(CelEvaluationError):
-    """The evaluation exceeds its cost limit."""
-
-
+# ------------------------------------------------------------------ admission, ownership, life cycle
 class AdmissionDeniedError(OpsdkError):
     """Raised by a validator or a defaulter of a webhook: the request is not allowed.
 
@@ -622,54 +657,6 @@ class TerminalError(OpsdkError):
     ...
     opsdk.errors.TerminalError: spec.image is not a valid reference
     """
-
-
-class HandlerTimeoutError(OpsdkError):
-    """A handler did not return within its timeout. It is cancelled and retried. The message names it."""
-
-    retryable = True
-
-
-class HandlersFailedError(OpsdkError, ExceptionGroup[Exception]):
-    """Handlers of one object failed; the other handlers of that object were called.
-
-    It is a group of the handlers' errors, so ``except*`` and the rules for conflicts and `TerminalError` apply.
-
-    Attributes:
-        names: the handlers, in the order of `exceptions`.
-
-    >>> str(HandlersFailedError({"dns": KeyError("zone"), "quota": UsageError("no limit")}))
-    "[dns] failed with : KeyError: 'zone', [quota] failed with : no limit"
-    """
-
-    names: tuple[str, ...]
-
-    def __new__(cls, errors: Mapping[str, Exception]) -> Self:
-        """Make the group. Raises ``ValueError`` without errors."""
-        group = super().__new__(cls, "handlers failed", list(errors.values()))
-        group.names = tuple(errors)
-        return group
-
-    def __init__(self, errors: Mapping[str, Exception]) -> None:
-        super().__init__("handlers failed", list(errors.values()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self})"
-
-    def __str__(self) -> str:
-        texts = (str(e) if isinstance(e, OpsdkError) else f"{type(e).__name__}: {e}" for e in self.exceptions)
-        return ", ".join(f"[{name}] failed with : {text}" for name, text in zip(self.names, texts, strict=False))
-
-
-class IgnoreError(OpsdkError):
-    """Raised by a handler that has nothing more to do for this event. It is not logged as an error and not retried.
-
-    The handlers after it are called.
-    """
-
-
-class WrongObjectError(UsageError):
-    """A handler returned an object of another kind, name or uid. The next handler gets the object before it."""
 
 
 class NormanError(OpsdkError):

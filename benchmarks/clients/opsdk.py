@@ -34,8 +34,8 @@ from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.api.core.v1 import ConfigMap, Pod
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.kinds import kind_of
-from opsdk.patch import merge_patch
-from opsdk.predicates import generation_changed
+from opsdk.client.patch import merge_patch
+from opsdk.event.predicates import generation_changed
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 

@@ -12,7 +12,7 @@ from benchmarks.quick.counting import Counts, Profiler, in_counted_task
 from envtest import Environment
 from opsdk import Cluster, Context, ObjectMeta, Operator, Result, Unstructured
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.patch import merge_patch
+from opsdk.client.patch import merge_patch
 from opsdk.testing.running import running
 
 NAMESPACE = "default"

@@ -5,7 +5,7 @@ next replica that is ready, as kube-proxy does. Besides, a client shakes hands w
 verifies it with the ``caBundle`` that the configuration has at that time. The replicas have the rights of
 docs/webhooks.md.
 
-The replicas have a clock of their own, which advances when each caller has made a call. So the overlap is much longer
+The time of the event loop advances when each caller has made a call. So the overlap is much longer
 than a call, whatever else the machine does.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import heapq
 import itertools
 import logging
 import ssl
@@ -22,19 +21,17 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import envtest
 from opsdk import Cluster, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, crd_for, unstructured
 from opsdk.api.core.v1 import Secret, Service, ServiceSpec
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.object import Unstructured
+from opsdk.client.patch import merge_patch
 from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
-from opsdk.patch import merge_patch
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.clock import ManualClock
 from opsdk.testing.running import running
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
@@ -46,7 +43,7 @@ NAMESPACE = "default"
 CONFIGURATION = "pages-validating"
 OPTIONS = SelfSigned(service="hooks", namespace=NAMESPACE, overlap=40, check_interval=10)
 _TICK = 5.0
-"""Seconds of the replicas' clock for one call of each caller."""
+"""Seconds that one call takes of each caller."""
 RULES = {
     "Role": [
         PolicyRule(api_groups=[""], resources=["secrets"], verbs=["create"]),
@@ -253,25 +250,26 @@ async def rotate(admin: Cluster) -> None:
         await asyncio.sleep(0.1)
 
 
-class StepClock(ManualClock):
-    """A clock that moves without a wait until every task rests: under load none does.
+class StepLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is the system's, plus steps. Certificates are verified by the real wall clock."""
 
-    Its wall clock is the real one, by which certificates are verified.
-    """
+    def __init__(self) -> None:
+        super().__init__()
+        self._ahead = 0.0
 
-    def wall(self) -> datetime:
-        """See `opsdk.aio.clock.Clock`."""
-        return datetime.now(UTC)
+    def time(self) -> float:
+        """Return the system's monotonic time plus all steps."""
+        return super().time() + self._ahead
 
     def step(self, seconds: float) -> None:
-        """Move the clock, and call what is due."""
-        self._now += seconds
-        while self._timers and self._timers[0][0] <= self._now:
-            heapq.heappop(self._timers)[2].fire()
+        """Move the time. Timers that are due run in the next iteration."""
+        self._ahead += seconds
 
 
-async def drive(clock: StepClock, figures: Figures, callers: int) -> None:
-    """Advance the clock for ever: slowly while no call is made, then with the calls."""
+async def drive(figures: Figures, callers: int) -> None:
+    """Advance the time for ever: slowly while no call is made, then with the calls."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, StepLoop)
     while True:
         calls, looks = Counter(figures.calls), figures.handshakes + figures.unready
         if figures.calls and not figures.ended:
@@ -283,24 +281,24 @@ async def drive(clock: StepClock, figures: Figures, callers: int) -> None:
                 await asyncio.sleep(0.005)
                 if figures.ended:
                     break  # type: ignore[unreachable]  # set while this waits
-            clock.step(_TICK)
+            loop.step(_TICK)
         else:
             await asyncio.sleep(0.005)
-            clock.step(0.05)
+            loop.step(0.05)
 
 
 async def measure(rotations: int, *, replicas: int = 3, callers: int = 3) -> Figures:
     """Replace the CA so many times under load, and return the figures."""
-    figures, clock = Figures(), StepClock()
-    driving = asyncio.create_task(drive(clock, figures, callers))
+    figures = Figures()
+    driving = asyncio.create_task(drive(figures, callers))
     try:
-        await measure_with(clock, figures, rotations, replicas, callers)
+        await measure_with(figures, rotations, replicas, callers)
     finally:
         driving.cancel()
     return figures
 
 
-async def measure_with(clock: StepClock, figures: Figures, rotations: int, replicas: int, callers: int) -> None:
+async def measure_with(figures: Figures, rotations: int, replicas: int, callers: int) -> None:
     """Fill the figures."""
     async with AsyncExitStack() as stack:
         env = await stack.enter_async_context(envtest.Environment(crds=[crd_for(Page)], hot_loop_limit=0))
@@ -311,7 +309,7 @@ async def measure_with(clock: StepClock, figures: Figures, rotations: int, repli
         await publish_webhooks(admin, await stack.enter_async_context(balancer(operators, figures)))
         operators += [make_operator() for _ in range(replicas)]
         for operator in operators:
-            await stack.enter_async_context(running(operator, user.config, clock=clock))
+            await stack.enter_async_context(running(operator, user.config))
         load = [call_webhooks(number, admin, figures) for number in range(callers)]
         load.append(shake_hands(admin, operators, figures))
         tasks = [asyncio.create_task(work) for work in load]

@@ -24,8 +24,8 @@ from benchmarks.runtime.stage import Stage, stage
 from opsdk import Cluster, ManagerOptions, ObjectMeta, Operator, OperatorOptions, load_config
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.client.patch import merge_patch
 from opsdk.errors import LeaderElectionLostError, OpsdkError
-from opsdk.patch import merge_patch
 
 NAMESPACE, COUNTER, LEASE = "default", "counter", "failover"
 # Seconds that a stopped leader stays stopped after another one has written.

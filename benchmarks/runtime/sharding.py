@@ -36,10 +36,10 @@ from opsdk import (
 )
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap, Namespace
+from opsdk.client.patch import merge_patch
 from opsdk.errors import OpsdkError
 from opsdk.fleet import Fleet, FleetOptions, NamespaceShards
 from opsdk.fleet.placement import bound
-from opsdk.patch import merge_patch
 
 _NAMESPACES = 32
 _PARALLEL = 16

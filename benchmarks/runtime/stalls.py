@@ -11,7 +11,6 @@ import msgspec
 
 from benchmarks import objects
 from benchmarks.protocol import Heartbeat
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery.codec import split_list
@@ -25,10 +24,10 @@ from opsdk.cache.list_watch import ListerWatcher, RawEvent
 from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.client.client import Client
-from opsdk.dispatcher import EventDispatcher
+from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import AnyEvent, event_of
+from opsdk.event.handlers import EnqueueRequestsFromMapFunc
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestsFromMapFunc
 from opsdk.queue.work_queue import WorkQueue
 
 PODS = 10_000
@@ -152,7 +151,7 @@ async def _sync(cache: Cache) -> None:
 async def _late_source(cached: object) -> None:
     queue: WorkQueue[Request] = WorkQueue()
     handler = EnqueueRequestsFromMapFunc[Pod](lambda p: [Request(p.metadata.namespace, p.spec.node_name or "")])
-    dispatcher = EventDispatcher("bench", handler, (), LOOP_CLOCK)
+    dispatcher = EventDispatcher("bench", handler, ())
     dispatcher.bind(queue)
 
     def dispatch(delta: object) -> None:

@@ -25,7 +25,7 @@ from benchmarks.process import Outcome, run_process
 from benchmarks.protocol import Options
 from benchmarks.server import World, for_each
 from opsdk import Unstructured
-from opsdk.patch import merge_patch
+from opsdk.client.patch import merge_patch
 
 _API_VERSION = f"{GROUP}/{VERSION}"
 _PEERS = ("kubernetes_asyncio", "lightkube", "kr8s", "kubesdk")

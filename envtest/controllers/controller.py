@@ -14,7 +14,7 @@ from envtest.controllers.event_recorder import Recorder
 from envtest.controllers.reflector import SharedInformers, StoreEvent
 from envtest.controllers.stages import Stage
 from envtest.controllers.writes import DeleteWrite, PatchWrite, PendingEvent, Write, Writes
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import utc_now
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
@@ -63,7 +63,6 @@ class ControllerContext:
     informers: SharedInformers
     api: InProcessClient
     kubelet: InProcessClient
-    clock: Clock
     stages: Sequence[Stage] = ()
     certificate: Callable[[], str] = _no_certificate
     sign: Sign = _no_signature
@@ -71,7 +70,7 @@ class ControllerContext:
 
     def now(self) -> datetime:
         """Return the current time."""
-        return self.clock.wall()
+        return utc_now()
 
 
 class SimulatedController(ABC):
@@ -89,9 +88,9 @@ class SimulatedController(ABC):
         self.context = context
         self.informers = context.informers
         self.queue: WorkQueue[str] = WorkQueue(
-            self.name, rate_limiter=ItemExponentialFailureRateLimiter(cap=_LONGEST_WAIT), clock=context.clock
+            self.name, rate_limiter=ItemExponentialFailureRateLimiter(cap=_LONGEST_WAIT)
         )
-        self.events = Recorder(context.api, self.component or f"{self.name}-controller", context.clock)
+        self.events = Recorder(context.api, self.component or f"{self.name}-controller")
         self.reported_error: ApiError | None = None
 
     def __repr__(self) -> str:

@@ -41,6 +41,7 @@ from envtest.controllers.writes import (
     UpdateWrite,
     Write,
 )
+from opsdk.aio.clock import monotonic
 from opsdk.structured_merge.value import JsonObject
 
 _GENERATION, _OF_TEMPLATE = "pod-template-generation", "deprecated.daemonset.template.generation"
@@ -340,7 +341,7 @@ class DaemonSetController(PlanningController):
             owner, by_node, nodes, revisions, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
         )
         # The remaining back-off of failed pods by node; without back-off, the failure is counted.
-        uid, now = view.owner["metadata"]["uid"], self.context.clock.now()
+        uid, now = view.owner["metadata"]["uid"], monotonic()
         pauses: dict[str, float] = {}
         for node, node_pods in view.pods.items():
             if not any(phase_of(p) == "Failed" and not deleting(p) for p in node_pods):

@@ -14,7 +14,7 @@ from typing import TypeVar
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.objects import stamp
 from envtest.controllers.writes import EVENTS, CreateWrite, PatchWrite, PendingEvent
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.errors import ApiError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -140,11 +140,10 @@ def event_of(event: PendingEvent, message: str, *, name: str, source: JsonObject
 class Recorder:
     """Records Events of one component."""
 
-    def __init__(self, api: InProcessClient, component: str, clock: Clock, *, host: str = "") -> None:
+    def __init__(self, api: InProcessClient, component: str, *, host: str = "") -> None:
         self._api = api
         self._component = component
         self._source: JsonObject = {"component": component, **({"host": host} if host else {})}
-        self._clock = clock
         self._correlator = Correlator()
 
     def __repr__(self) -> str:
@@ -153,7 +152,7 @@ class Recorder:
     async def record(self, event: PendingEvent, *, name: str = "", error: str = "") -> None:
         """Create an Event or raise its count. Events are best effort: errors are logged."""
         message = event.message.replace("{name}", name).replace("{error}", error)[:1024]
-        correlated = self._correlator.look(event, message, self._clock.now())
+        correlated = self._correlator.look(event, message, monotonic())
         if correlated is None:
             return
         entry, text = correlated
@@ -164,7 +163,7 @@ class Recorder:
             _LOG.log(level, "%s: event %s: %r", self._component, event.reason, refused)
 
     async def _write(self, event: PendingEvent, entry: RecordedEvent, text: str) -> None:
-        wall = self._clock.wall()
+        wall = utc_now()
         now = stamp(wall)
         entry.count += 1
         if entry.count > 1:

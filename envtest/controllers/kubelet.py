@@ -52,6 +52,7 @@ from envtest.controllers.writes import (
     PendingEvent,
     UpdateWrite,
 )
+from opsdk.aio.clock import monotonic
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
@@ -152,8 +153,8 @@ class KubeletController(SimulatedController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self.stages = tuple(context.stages)
-        self.scheduler = Recorder(context.api, "default-scheduler", context.clock)
-        self.events = Recorder(context.kubelet, "kubelet", context.clock, host=NODE)
+        self.scheduler = Recorder(context.api, "default-scheduler")
+        self.events = Recorder(context.kubelet, "kubelet", host=NODE)
         self._addresses = 0
         self._hosts = 0
         self._used: Counter[int] = Counter()
@@ -265,7 +266,7 @@ class KubeletController(SimulatedController):
         return wait if stage is not None and 0 < wait < math.inf else None
 
     def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
-        now, uid = self.context.clock.now(), pod["metadata"]["uid"]
+        now, uid = monotonic(), pod["metadata"]["uid"]
         entry = self._since.get(key)
         if entry is None or entry[:2] != (uid, state):
             self._since[key] = entry = (uid, state, now)

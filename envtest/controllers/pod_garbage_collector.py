@@ -13,6 +13,7 @@ from envtest.controllers.node_lifecycle import with_disruption_target
 from envtest.controllers.objects import age_order, deleting, phase_of, with_status
 from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import NODES, PODS, DeleteWrite, UpdateWrite, Writes
+from opsdk.aio.clock import monotonic
 from opsdk.structured_merge.value import JsonObject
 
 _QUARANTINE = 40.0
@@ -101,8 +102,8 @@ class PodCollector(SimulatedController):
             return None
         if self.informers.get(NODES.key("", name)) is not None:
             return None
-        clock = self.context.clock.now()
-        remaining = self._gone.setdefault(name, clock) + _QUARANTINE - clock
+        now = monotonic()
+        remaining = self._gone.setdefault(name, now) + _QUARANTINE - now
         if remaining > 0:
             return remaining
         await self.write(collect_orphaned(pod, self.context.now()))

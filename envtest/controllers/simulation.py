@@ -13,7 +13,6 @@ from envtest.controllers.ports import NONE
 from envtest.controllers.reflector import SharedInformers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.controllers.writes import Resource
-from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.local_store import LocalStore
@@ -49,7 +48,6 @@ class SigningAuthenticators(Protocol):
 class SimulatedPlane(Protocol):
     """The protocol of a control plane with simulated controllers."""
 
-    clock: Clock
     server: Server
     storage: LocalStorage
     stores: dict[str, LocalStore]
@@ -181,7 +179,6 @@ def simulate(
         informers=SharedInformers(plane.storage, _resources(plane) if names else ()),
         api=_api(plane, tokens, _MANAGER, User(name=f"system:{_MANAGER}", groups=(MASTERS,))),
         kubelet=_api(plane, tokens, _AGENT, User(name="system:node:node-1", groups=(MASTERS, "system:nodes"))),
-        clock=plane.clock,
         stages=stages,
         certificate=certificate,
         sign=plane.access.key.sign,

@@ -43,7 +43,7 @@ _NAMESPACE_SECONDS = 5.0
 _ESTABLISH_SECONDS = 10.0
 _POLL = 0.1
 _EMBEDDED_ONLY = frozenset({
-    "snapshot", "restore", "fork", "faults", "journal", "writes", "no_writes", "clock", "audit", "observed_rbac",
+    "snapshot", "restore", "fork", "faults", "journal", "writes", "no_writes", "audit", "observed_rbac",
     "wait_for", "server", "plane", "serve",
 })  # fmt: skip
 

@@ -35,7 +35,7 @@ async def expose(
     }
     await ensure(plane, "/services", desired, namespace=namespace)
     # Write the slice to the storage directly, because validation refuses loopback addresses in EndpointSlices.
-    context = Context(namespace=namespace, clock=plane.clock)
+    context = Context(namespace=namespace)
     store = plane.stores["discovery.k8s.io/endpointslices"]
     meta = {"name": name, "namespace": namespace, "labels": {SLICE_OF: name}}
     part: JsonObject = {

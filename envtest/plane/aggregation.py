@@ -12,7 +12,6 @@ from envtest.extensions.server import ExtensionServer
 from envtest.groups.apiregistration.strategy import SERVICES, ApiServiceStrategy
 from envtest.plane.admission_webhooks import ServiceResolver
 from envtest.plane.auto_registration import AutoRegistration
-from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network
 from opsdk.apiserver.aggregator.server import Aggregator, AggregatorDependencies
 from opsdk.apiserver.registry.local_store import LocalStore
@@ -28,7 +27,6 @@ _NETWORK = ("/services", "discovery.k8s.io/endpointslices", "/endpoints")
 class AggregatedPlane(Protocol):
     """The protocol of a control plane with an aggregator."""
 
-    clock: Clock
     stores: dict[str, LocalStore]
     core: ResourceServer
     extensions: ExtensionServer
@@ -46,13 +44,13 @@ def aggregate(plane: AggregatedPlane, identity: Callable[[], ClientCertificate] 
         watched=[plane.stores[name].prefix for name in _NETWORK],
     )
     pools = ConnectionPools(plane.webhook_client.apps, identity=identity)
-    return Aggregator(served, plane.core, dependencies, pools, clock=plane.clock)
+    return Aggregator(served, plane.core, dependencies, pools)
 
 
 def register(plane: AggregatedPlane) -> AutoRegistration:
     """Return the registration of the locally served APIServices."""
     store = plane.stores[SERVICES]
-    registration = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
+    registration = AutoRegistration(store, plane.extensions.group_versions)
     plane.extensions.on_group_versions_changed = registration.sync
     assert isinstance(store.strategy, ApiServiceStrategy)
     store.strategy.gone = registration.on_deleted

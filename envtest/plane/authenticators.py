@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticator, BearerAuthenticator, TokenAuthenticator, TokenChecker
 from opsdk.apiserver.auth.authorization import Authorizer, PrivilegedGroup, UnionAuthorizer
 from opsdk.apiserver.auth.jwt import SigningKey
@@ -61,12 +60,12 @@ class Authenticators:
         authorizer: the authorizer; `observed` wraps it for requests, and records their attributes.
     """
 
-    def __init__(self, access: AccessOptions, storage: LocalStorage, clock: Clock) -> None:
+    def __init__(self, access: AccessOptions, storage: LocalStorage) -> None:
         self._storage = storage
         self.anonymous = access.anonymous
         self.names = access.names
         self.key = SigningKey(access.key_file, also=access.more_keys)
-        accounts = ServiceAccountTokens(self.key, self.find, names=access.names, clock=clock)
+        accounts = ServiceAccountTokens(self.key, self.find, names=access.names)
         fixed = (access.tokens,) if access.tokens is not None else ()
         self.bearer = BearerAuthenticator((*fixed, accounts, *access.checkers), audiences=access.names.audiences)
         self.authenticators: Sequence[Authenticator] = (*access.authenticators, self.bearer)

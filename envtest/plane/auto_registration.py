@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.api_services import GROUP, local_status
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.local_store import LocalStore
@@ -77,9 +76,8 @@ class AutoRegistration:
         custom: returns the group versions of CustomResourceDefinitions.
     """
 
-    def __init__(self, services: LocalStore, clock: Clock, custom: Callable[[], Iterable[GroupVersion]]) -> None:
+    def __init__(self, services: LocalStore, custom: Callable[[], Iterable[GroupVersion]]) -> None:
         self._services = services
-        self._clock = clock
         self._custom = custom
         self._have: set[GroupVersion] = set()
 
@@ -88,7 +86,7 @@ class AutoRegistration:
 
     def start(self, built_in: Iterable[GroupVersion]) -> None:
         """Create the missing APIServices in the storage directly, because they are many."""
-        context = Context(clock=self._clock)
+        context = Context()
         now = context.timestamp()
         for group, version in dict.fromkeys(built_in):
             priority = _GROUPS.get(group)
@@ -115,7 +113,7 @@ class AutoRegistration:
         desired = set(self._custom())
         if desired == self._have:
             return
-        context = Context(clock=self._clock)
+        context = Context()
         now = context.timestamp()
         for group, version in sorted(desired - self._have):
             numbers = {"priority": _CUSTOM_GROUP, "rank": _CUSTOM_RANK}

@@ -18,7 +18,6 @@ from envtest.groups.core.defaulting import label_namespace
 from envtest.groups.core.strategy.service import ServiceStrategy
 from envtest.groups.scheduling.system_classes import system_classes
 from envtest.plane.flow_control import condition, with_condition
-from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.front_proxy import NAME, HeaderNames
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.local_store import LocalStore
@@ -30,8 +29,6 @@ from opsdk.structured_merge.value import JsonObject
 
 class Stores(Protocol):
     """The protocol of a control plane: registries by ``group/resource``, the clock, managed fields."""
-
-    clock: Clock
 
     def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
         """Return the managedFields of a new object."""
@@ -76,7 +73,7 @@ def with_managed_fields(plane: Stores, resource: str, obj: JsonObject, manager: 
         "manager": manager,
         "operation": "Update",
         "apiVersion": obj["apiVersion"],
-        "time": Context(clock=plane.clock).timestamp(),
+        "time": Context().timestamp(),
         "fieldsType": "FieldsV1",
         "fieldsV1": copy_tree(_OWNED[key]),
     }
@@ -85,7 +82,7 @@ def with_managed_fields(plane: Stores, resource: str, obj: JsonObject, manager: 
 
 def ensure_policy(plane: Stores) -> None:
     """Create the bootstrap roles and bindings in the storage directly, because they are many."""
-    context = Context(clock=plane.clock)
+    context = Context()
     now = context.timestamp()
     for resource, obj in bootstrap_policy():
         store = plane.stores[f"{GROUP}/{resource}"]
@@ -102,7 +99,7 @@ _PRODUCER = "api-priority-and-fairness-config-producer-v1"
 
 def ensure_flows(plane: Stores) -> None:
     """Create the bootstrap FlowSchemas and PriorityLevelConfigurations."""
-    context = Context(clock=plane.clock)
+    context = Context()
     now = context.timestamp()
     for resource, obj in bootstrap_flows():
         store = plane.stores[f"{FLOWS}/{resource}"]
@@ -145,7 +142,7 @@ async def ensure_itself(plane: Stores) -> None:
         "metadata": {"name": "kubernetes"},
         "spec": {"cidrs": [str(strategy.pool.range)]},
     }
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": Context(clock=plane.clock).timestamp()}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": Context().timestamp()}
     reason_fields = {"reason": "", "message": "Kubernetes default Service CIDR is ready"}
     cidr["status"] = {"conditions": [{**ready, **reason_fields}]}
     _put(plane, "networking.k8s.io/servicecidrs", cidr)
@@ -184,7 +181,7 @@ def _places(port: int) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
-    context = Context(namespace=namespace, clock=plane.clock)
+    context = Context(namespace=namespace)
     store = plane.stores[resource]
     meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
     if namespace:
@@ -206,7 +203,7 @@ async def publish_server_address(plane: Stores, port: int) -> None:
         return updated
 
     with suppress(NotFoundError):
-        await plane.stores["/services"].update(Context(namespace="default", clock=plane.clock), "kubernetes", transform)
+        await plane.stores["/services"].update(Context(namespace="default"), "kubernetes", transform)
     for resource, obj in _places(port):
         store = plane.stores[resource]
         with suppress(KeyNotFoundError):
@@ -261,7 +258,7 @@ async def publish_trust(
         updated: JsonObject = copy_tree({**(current or desired), "data": desired.get("data", {})})
         return updated
 
-    context = Context(namespace=SYSTEM, clock=plane.clock)
+    context = Context(namespace=SYSTEM)
     await plane.stores["/configmaps"].update(context, TRUST, transform, force_create=True)
 
 
@@ -280,6 +277,6 @@ async def ensure(plane: Stores, resource: str, obj: JsonObject, *, namespace: st
         return
     try:
         stamped = with_managed_fields(plane, resource, obj)
-        await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", stamped)
+        await plane.stores[resource].create(Context(namespace=namespace), "", stamped)
     except AlreadyExistsError:
         return

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from envtest.plane.pki import KeyPair
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 
 with RequiredExtra("envtest", "the local API server"):
     from cryptography import x509

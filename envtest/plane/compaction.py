@@ -6,7 +6,8 @@ Deviates: watches keep their history window, which kube-apiserver has in its wat
 
 from __future__ import annotations
 
-from opsdk.aio.clock import Clock, Timer
+import asyncio
+
 from opsdk.apiserver.storage.ports import LocalStorage, StorageChange
 
 INTERVAL = 300.0
@@ -22,12 +23,11 @@ class Compactor:
         interval: seconds of `clock`; 0 turns compaction off.
     """
 
-    def __init__(self, storage: LocalStorage, clock: Clock, *, interval: float = INTERVAL) -> None:
+    def __init__(self, storage: LocalStorage, *, interval: float = INTERVAL) -> None:
         self._storage = storage
-        self._clock = clock
         self._interval = interval
         self._recorded = 0
-        self._timer: Timer | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<Compactor: next to revision {self._recorded}>"
@@ -47,7 +47,7 @@ class Compactor:
 
     def _follow(self, _: StorageChange) -> None:
         if self._timer is None:
-            self._timer = self._clock.call_later(self._interval, self._compact)
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._compact)
 
     def _compact(self) -> None:
         self._timer = None
@@ -56,4 +56,4 @@ class Compactor:
         self._storage.compact(min(self._recorded, current), watches=False)
         if self._recorded != current:
             self._recorded = current
-            self._timer = self._clock.call_later(self._interval, self._compact)
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._compact)

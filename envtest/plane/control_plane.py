@@ -56,7 +56,6 @@ from envtest.plane.event_expiry import EVENTS, EventExpiry
 from envtest.plane.flow_control import FlowControl
 from envtest.plane.health import CHECKS
 from envtest.plane.metrics import Metrics
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.admission.lifecycle import NamespaceLifecycle
 from opsdk.apiserver.admission.webhooks.match_conditions import MatchConditions
@@ -166,12 +165,10 @@ class ControlPlane:
         choice: plugins.PluginSelection = plugins.PluginSelection(),  # noqa: B008 - frozen
         identity: Callable[[], ClientCertificate] | None = None,
         compaction_interval: float = INTERVAL,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
-        self.clock = clock
         self._service_range = service_range
         self.storage: LocalStorage = storage or MemoryStorage()
-        self.access = Authenticators(access or AccessOptions(), self.storage, clock)
+        self.access = Authenticators(access or AccessOptions(), self.storage)
         self.admission = Chain()
         self.typing = Typing(types())
         self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
@@ -188,8 +185,8 @@ class ControlPlane:
         hooks = install(self, self.webhook_client, MatchConditions(self.access.authorizer))
         admission_policies.install(self, hooks, self.access.authorizer)
         plugins.install(self, choice)
-        self.expiry = EventExpiry(self.storage, clock)
-        self.compactor = Compactor(self.storage, clock, interval=compaction_interval)
+        self.expiry = EventExpiry(self.storage)
+        self.compactor = Compactor(self.storage, interval=compaction_interval)
         self.auto_registration = register(self)
         self.aggregator = aggregate(self, identity)
         self.server = Server(
@@ -199,9 +196,8 @@ class ControlPlane:
             authorizer=self.access.observed,
             anonymous=self.access.anonymous,
             protobuf=write_protobuf,
-            clock=clock,
         )
-        self.flows = FlowControl(self.storage, clock)
+        self.flows = FlowControl(self.storage)
         self.server.filters.insert_after("impersonate", NamedFilter("priority-and-fairness", self.flows))
 
     def __repr__(self) -> str:

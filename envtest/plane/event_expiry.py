@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from opsdk.aio.clock import Clock, Timer
+import asyncio
+
+from opsdk.aio.clock import monotonic
 from opsdk.apiserver.storage.ports import (
     ChangeType,
     KeyNotFoundError,
@@ -21,13 +23,12 @@ TTL = 3600.0
 class EventExpiry:
     """Deletes Events after their TTL. One timer runs, only while there are Events."""
 
-    def __init__(self, storage: LocalStorage, clock: Clock, *, ttl: float = TTL) -> None:
+    def __init__(self, storage: LocalStorage, *, ttl: float = TTL) -> None:
         self._storage = storage
-        self._clock = clock
         self._ttl = ttl
         # By key, in the order of expiry: a write moves its key to the end.
         self._due: dict[str, tuple[float, str]] = {}
-        self._timer: Timer | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<EventExpiry: {len(self._due)} events>"
@@ -50,7 +51,7 @@ class EventExpiry:
         self._due.pop(change.key, None)
         if change.kind is ChangeType.PUT and change.value is not None:
             version = change.value["metadata"].get("resourceVersion", "")
-            self._due[change.key] = (self._clock.now() + self._ttl, version)
+            self._due[change.key] = (monotonic() + self._ttl, version)
         self._arm()
 
     def _arm(self) -> None:
@@ -60,11 +61,11 @@ class EventExpiry:
         elif self._timer is None and self._due:
             # If a write postponed the event, start the next timer.
             when, _ = next(iter(self._due.values()))
-            self._timer = self._clock.call_later(when - self._clock.now(), self._forget)
+            self._timer = asyncio.get_running_loop().call_later(when - monotonic(), self._forget)
 
     def _forget(self) -> None:
         self._timer = None
-        now = self._clock.now()
+        now = monotonic()
         over = [(key, version) for key, (when, version) in self._due.items() if when <= now]
         for key, version in over:
             self._due.pop(key, None)

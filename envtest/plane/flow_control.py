@@ -15,7 +15,6 @@ import msgspec
 from cachetools import LRUCache
 
 from envtest.data.flowcontrol import GROUP
-from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.auth.service_accounts import split_username
 from opsdk.apiserver.auth.user import User
@@ -147,9 +146,8 @@ async def _desired_status(desired: JsonObject, current: JsonObject | None) -> Js
 class FlowControl:
     """Classifies requests by the stored FlowSchemas and priority levels; a server filter."""
 
-    def __init__(self, storage: LocalStorage, clock: Clock) -> None:
+    def __init__(self, storage: LocalStorage) -> None:
         self._storage = storage
-        self._clock = clock
         self._flows: list[Flow] | None = None
         self._levels: dict[str, str] = {}
         self._classified: LRUCache[object, tuple[str, str]] = LRUCache(_REMEMBERED)
@@ -212,7 +210,7 @@ class FlowControl:
         """Set the condition Dangling of each flow schema: whether its priority level is missing."""
         self._update_pending = False
         self._reload()
-        now = Context(clock=self._clock).timestamp()
+        now = Context().timestamp()
         for key, obj in self._storage.list_now(SCHEMAS).items:
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
             desired = condition(level, now, exists=level in self._levels)

@@ -21,6 +21,8 @@ from opsdk.errors import ConfigError, NotFoundError
 from opsdk.http.asgi_types import App
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+__all__ = ["WebhookServing", "Webhooks"]
+
 CRD = "CustomResourceDefinition"
 _PATHS = {
     CRD: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",

@@ -5,6 +5,7 @@ Each is a value with one method, `envtest.testing.effect.Effect.apply`; new ones
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -18,6 +19,20 @@ from opsdk.apiserver.storage.ports import CompactedError
 from opsdk.errors import GoneError, api_error_from_status
 from opsdk.http.server.request import Query
 from opsdk.http.server.response import CutConnection, CutResponse, HttpResponse, StreamResponse, encode_json
+
+__all__ = [
+    "Conflict",
+    "Delay",
+    "DoubleBookmarks",
+    "DropWatch",
+    "ExpireWatch",
+    "Fail",
+    "LateBookmarks",
+    "Reset",
+    "SlowWatch",
+    "StaleList",
+    "Truncate",
+]
 
 _REASONS = {
     400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired",
@@ -81,7 +96,7 @@ class Delay:
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         """See `Effect`."""
-        await call.clock.sleep(self.seconds + self.jitter * scope.rng.random())
+        await asyncio.sleep(self.seconds + self.jitter * scope.rng.random())
         return await handler(call)
 
 
@@ -220,7 +235,7 @@ class SlowWatch:
         async def change(lines: LineStream) -> LineStream:
             async with aclosing(lines):
                 async for line in lines:
-                    await call.clock.sleep(self.seconds)
+                    await asyncio.sleep(self.seconds)
                     yield line
 
         return await _watch(call, handler, change)

@@ -7,6 +7,7 @@ rule names their user.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -212,7 +213,7 @@ class Faults:
             from envtest.testing.effects import Reset  # noqa: PLC0415 - environments load this module, and few restart
 
             with self.add(Reset()):
-                await self._server.clock.sleep(downtime)
+                await asyncio.sleep(downtime)
 
     def _memory(self) -> MemoryStorage:
         if not isinstance(self._storage, MemoryStorage):

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, deque
 from typing import NamedTuple
 
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import monotonic
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.http.server.response import HttpResponse
 from opsdk.testing.loop import HotLoopError, VirtualLoop
@@ -42,8 +42,7 @@ class HotLoopGuard:
         limit: requests of one user for one object without time passing; 0 turns the guard off.
     """
 
-    def __init__(self, clock: Clock, *, limit: int = LIMIT) -> None:
-        self._clock = clock
+    def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
         self._time = -1.0
         self._counts: Counter[_Source] = Counter()
@@ -58,7 +57,7 @@ class HotLoopGuard:
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualLoop):
             return
-        now = self._clock.now()
+        now = monotonic()
         if now != self._time:
             self._time = now
             self._counts.clear()

@@ -19,6 +19,8 @@ from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, ObjectList
 from opsdk.client.client import Client
 
+__all__ = ["Komega"]
+
 T = TypeVar("T", bound=AnyObject)
 
 

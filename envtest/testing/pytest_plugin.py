@@ -6,7 +6,6 @@ anyio. The server is in the test's process, without ports and files, so pytest-x
 A mark sets options of a test: ``@pytest.mark.k8s(controllers="cluster", crd_paths=["config/crd"])``. It accepts the
 arguments of `Environment`, and:
 
-- ``clock="manual"``: the clock only advances by ``await k8s_env.clock.advance(...)``;
 - ``faults=[Fail(503)]``: rules for every request of the test's users, or ``(effect, {"verb": "get"})``;
 - ``seed=7``: for rules with a probability.
 """

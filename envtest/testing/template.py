@@ -13,7 +13,7 @@ from envtest.external.clusters import ClusterTarget, TargetKind, target
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.errors import ConfigError
-from opsdk.testing.clock import ManualClock
+from opsdk.testing.loop import VirtualLoop
 
 _INSTALLED = ("crds", "crd_paths", "service_range")
 """The options that create objects."""
@@ -34,15 +34,13 @@ class Templates:
         """Return a new environment that is not started, with the objects of the options."""
         installed = {name: options[name] for name in _INSTALLED if options.get(name)}
         rest = {k: v for k, v in options.items() if k not in (*_INSTALLED, *_FOR_PLUGIN)}
-        if rest.get("clock") == "manual":
-            rest["clock"] = ManualClock()
         if "service_range" in installed:
             rest["service_range"] = installed["service_range"]
         key = _key(installed)
         snapshot = self._made.get(key)
         if snapshot is None:
-            # No test runs yet, so no event loop exists.
-            with asyncio.Runner() as runner:
+            # No test runs yet, so no event loop exists. Timestamps are those of the start of virtual time.
+            with asyncio.Runner(loop_factory=VirtualLoop) as runner:
                 snapshot = self._made[key] = runner.run(_started(installed))
         env = Environment(storage=MemoryStorage.of(snapshot), **rest)
         if "seed" in options:
@@ -88,6 +86,5 @@ async def _entered(target: ClusterTarget) -> None:
 
 
 async def _started(installed: Mapping[str, Any]) -> Snapshot:
-    # A manual clock, so that timestamps equal the start of virtual time.
-    async with Environment(**installed, clock=ManualClock()) as env:
+    async with Environment(**installed) as env:
         return env.snapshot()

@@ -26,7 +26,7 @@ class EnvironmentCase(unittest.IsolatedAsyncioTestCase):
                 self.assertTrue(await self.cluster.uncached.list(Namespace))
 
     Attributes:
-        options: arguments of `Environment` for all tests of the class; ``"clock": "manual"`` creates a manual clock.
+        options: arguments of `Environment` for all tests of the class.
         env: the test's environment.
         cluster: the cluster of the admin.
     """

@@ -11,6 +11,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Protocol, runtime_checkable
 
+__all__ = ["check_fence"]
+
 
 @runtime_checkable
 class Fence(Protocol):

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import wait_ended
 
@@ -29,7 +29,6 @@ class TaskOwner(Closing):
     Args:
         name: prefix of the tasks' names.
         on_error: see above.
-        clock: source of time.
         grace: seconds that `aclose` waits for tasks that ignore their cancellation.
 
     >>> async def main():
@@ -39,15 +38,9 @@ class TaskOwner(Closing):
     """
 
     def __init__(
-        self,
-        name: str,
-        *,
-        on_error: Callable[[str, BaseException], None] | None = None,
-        clock: Clock = LOOP_CLOCK,
-        grace: float = 5.0,
+        self, name: str, *, on_error: Callable[[str, BaseException], None] | None = None, grace: float = 5.0
     ) -> None:
         self.name = name
-        self._clock = clock
         self._grace = grace
         self._on_error = on_error
         self._tasks: dict[asyncio.Task[object], None] = {}  # in order, so that runs repeat
@@ -90,10 +83,10 @@ class TaskOwner(Closing):
         """
         self._closed = True
         current = asyncio.current_task()
-        deadline = self._clock.now() + self._grace
+        deadline = monotonic() + self._grace
         interrupted: asyncio.CancelledError | None = None
         while pending := [t for t in self._tasks if t is not current and not t.done()]:
-            remaining = deadline - self._clock.now()
+            remaining = deadline - monotonic()
             if remaining <= 0:
                 names = ", ".join(sorted(task.get_name() for task in pending))
                 log.error("%s: still running %g s after their cancellation: %s", self.name, self._grace, names)
@@ -101,7 +94,7 @@ class TaskOwner(Closing):
             for task in pending:
                 task.cancel()
             try:
-                await wait_ended(pending, min(remaining, 1.0), self._clock)
+                await wait_ended(pending, min(remaining, 1.0))
             except asyncio.CancelledError as error:
                 interrupted = error
         try:

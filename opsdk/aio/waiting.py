@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Coroutine
 from typing import TypeVar
 
-from opsdk.aio.alarm import Alarm
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 
 T = TypeVar("T")
 
 
-async def wait_ended(
-    tasks: Collection[asyncio.Task[object]], seconds: float | None, clock: Clock = LOOP_CLOCK
-) -> set[asyncio.Task[object]]:
-    """Wait at most `seconds` of `clock` (None: no limit) until `tasks` have ended; return the tasks that still run.
+async def wait_ended(tasks: Collection[asyncio.Task[object]], seconds: float | None) -> set[asyncio.Task[object]]:
+    """Wait at most `seconds` (None: no limit) until `tasks` have ended; return the tasks that still run.
 
     A cancellation of the caller does not end the wait. It is raised afterwards, unless a task still runs: then the
     caller gets that task first.
     """
-    alarm = None if seconds is None else Alarm(clock, clock.now() + seconds)
+    ends_at = math.inf if seconds is None else monotonic() + seconds
     interrupted: asyncio.CancelledError | None = None
-    try:
-        while pending := {task for task in tasks if not task.done()}:
-            if alarm is not None and alarm.fired:
-                return pending
-            waiting: set[asyncio.Future[object]] = {*pending, *([alarm.future] if alarm is not None else ())}
-            try:
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError as error:
-                interrupted = error
-    finally:
-        if alarm is not None:
-            alarm.cancel()
+    while pending := {task for task in tasks if not task.done()}:
+        remaining = ends_at - monotonic()
+        if remaining <= 0:
+            return pending
+        try:
+            await asyncio.wait(pending, timeout=None if seconds is None else remaining)
+        except asyncio.CancelledError as error:
+            interrupted = error
     if interrupted is not None:
         raise interrupted
     return set()

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 from cachetools import TTLCache
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.gvk import GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource
 from opsdk.errors import NoMatchError
 
@@ -77,16 +77,15 @@ class RestMapper:
 
     Args:
         source: runs discovery when a kind or resource is unknown.
-        clock: measures `refresh_interval`.
         refresh_interval: least seconds between two refreshes for the same unknown kind. It keeps a reconciler that
             retries a missing kind from sending a stream of discovery requests.
     """
 
-    def __init__(self, source: DiscoverySource, *, clock: Clock = LOOP_CLOCK, refresh_interval: float = 1.0) -> None:
+    def __init__(self, source: DiscoverySource, *, refresh_interval: float = 1.0) -> None:
         self._source = source
         self._served = ServedResource()
         self._by_kind: dict[GroupVersionKind, RestMapping] = {}
-        self._missed: TTLCache[Hashable, bool] = TTLCache(1024, refresh_interval, timer=clock.now)
+        self._missed: TTLCache[Hashable, bool] = TTLCache(1024, refresh_interval, timer=monotonic)
         self._refreshing: asyncio.Future[bool] | None = None
 
     async def mapping_for(self, gvk: GroupVersionKind) -> RestMapping:

@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.apimachinery.meta import LabelSelector
+from opsdk.base.limits import LIMITS
 from opsdk.errors import UsageError
-from opsdk.limits import LIMITS
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.admission.chain import Chain
 from opsdk.apiserver.auth.authentication import BearerAuthenticator
 from opsdk.apiserver.auth.authentication_config import ClientAuthenticationConfig
@@ -22,6 +21,8 @@ from opsdk.apiserver.server import NotFound, ResourceServer, Server
 from opsdk.apiserver.typed_resources import KindSchemas
 from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
 
+__all__ = ["extension_server"]
+
 
 def extension_server(
     resources: Sequence[InstalledResource],
@@ -31,7 +32,6 @@ def extension_server(
     title: str,
     version: str = "v0.0.0",
     admission: Chain | None = None,
-    clock: Clock = LOOP_CLOCK,
 ) -> Server:
     """Return a server for aggregation. Serve its ``app`` with TLS that accepts client certificates of ``trust.bundle``.
 
@@ -42,9 +42,8 @@ def extension_server(
         title: ``info.title`` of the OpenAPI documents.
         version: for ``/version`` and the OpenAPI documents.
         admission: the admission chain.
-        clock: for the retries and the expiry of reviews and for timestamps.
     """
-    auth = DelegatedAuth(client, clock=clock)
+    auth = DelegatedAuth(client)
     core = ResourceServer(NotFound(), admission or Chain())
     for served in resources:
         core.install(served)
@@ -62,5 +61,4 @@ def extension_server(
             BearerAuthenticator([DelegatedTokens(auth)]),
         ],
         authorizer=DelegatedAuthorizer(auth),
-        clock=clock,
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.auth.authentication import Authenticator, UnionAuthenticator
@@ -40,6 +39,8 @@ from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["Server"]
 
 
 class Delegate(Protocol):
@@ -134,10 +135,8 @@ class Server:
         authorizer: Authorizer | None = None,
         anonymous: bool = True,
         protobuf: Callable[[JsonObject], bytes] | None = None,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.delegate = delegate
-        self.clock = clock
         self._protobuf = protobuf
         self.hooks: list[Hook] = []
         self.audit = AuditLog()
@@ -183,7 +182,7 @@ class Server:
         if self._handler is None:
             self._handler = self.filters.wrap(self._direct)
         info = parse_request(request.method, request.path, request.query)
-        return await self._handler(Call(http=request, info=info, clock=self.clock, protobuf=self._protobuf))
+        return await self._handler(Call(http=request, info=info, protobuf=self._protobuf))
 
     async def _direct(self, call: Call) -> HttpResponse:
         answer = None if call.info.is_resource else self.well_known.answer(call)

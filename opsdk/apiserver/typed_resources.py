@@ -26,6 +26,8 @@ from opsdk.errors import DecodeError
 from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+__all__ = ["FieldPrinter", "KindModel", "KindSchemas", "KindStrategy", "info_of", "resources_of"]
+
 Kind = type[Object[Any, Any]]
 _META_FIELDS = frozenset(ObjectMeta.__struct_encode_fields__)
 

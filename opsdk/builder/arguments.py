@@ -18,10 +18,10 @@ from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObj
 from opsdk.controller.finalizers import Finalizers
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
-from opsdk.handlers import EventHandler, MapFunction, is_async
-from opsdk.predicates import PredicateFunc
+from opsdk.event.handlers import EventHandler, MapFunction, is_async
+from opsdk.event.predicates import PredicateFunc
+from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.rbac.rules import RbacRule
-from opsdk.sources import EventSource, SyncPolicy
 
 
 class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,13 +96,13 @@ def check_watch(watch: object) -> None:
         raise UsageError(
             f"watches got {name or _shown(watch)}, but a watch needs a handler: "
             f"write watches=[WatchSpec(kind={name or 'ConfigMap'}, handler=...)] "
-            "with a function from an object to requests, or a handler of opsdk.handlers"
+            "with a function from an object to requests, or a handler of opsdk.event.handlers"
         )
     check_kind(watch.kind, "WatchSpec(kind=...)")
     if not callable(watch.handler) and not isinstance(watch.handler, EventHandler):
         raise UsageError(
             f"the handler of WatchSpec(kind={_kind_name(watch.kind)}) is {_shown(watch.handler)}: "
-            "pass a function from an object to requests, or a handler of opsdk.handlers"
+            "pass a function from an object to requests, or a handler of opsdk.event.handlers"
         )
     if isinstance(watch.handler, type) and issubclass(watch.handler, EventHandler):
         name = watch.handler.__name__
@@ -120,7 +120,7 @@ def check_predicates(predicates: object, call: str) -> None:
         if not callable(predicate):
             raise UsageError(
                 f"{call} got {_shown(predicate)}, which is not a function: "
-                "pass functions from an event to a bool, or those of opsdk.predicates"
+                "pass functions from an event to a bool, or those of opsdk.event.predicates"
             )
         if is_async(predicate):
             raise UsageError(f"{call} got {_shown(predicate)}, which is async: declare a predicate with a plain def")
@@ -146,8 +146,8 @@ def check_sources(sources: object, *, functions: bool = True) -> None:
             raise UsageError(f"sources got the class {source.__name__}: pass an instance, {source.__name__}(...)")
         if not isinstance(source, EventSource) and not (functions and callable(source)):
             raise UsageError(
-                f"sources got {_shown(source)}, which is not a source: pass a source of opsdk.sources "
-                f"or opsdk.timers{', or a function that returns one' if functions else ''}"
+                f"sources got {_shown(source)}, which is not a source: pass a source of opsdk.event.sources "
+                f"or opsdk.event.timers{', or a function that returns one' if functions else ''}"
             )
 
 
@@ -226,7 +226,9 @@ class located:  # noqa: N801 - used as a function
 
 def _check_sync_policy(policy: object, spec: str) -> None:
     if policy is not None and not isinstance(policy, SyncPolicy):
-        raise UsageError(f"the sync_policy of {spec} is {_shown(policy)}: pass a member of opsdk.sources.SyncPolicy")
+        raise UsageError(
+            f"the sync_policy of {spec} is {_shown(policy)}: pass a member of opsdk.event.sources.SyncPolicy"
+        )
 
 
 def _takes_one_argument(function: Callable[..., Any]) -> bool:

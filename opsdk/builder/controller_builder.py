@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Generic, Self, TypeVar, cast
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.builder.arguments import (
@@ -33,13 +32,13 @@ from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
+from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
+from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion
+from opsdk.event.sources import EventSource, KindSource, SyncPolicy
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
-from opsdk.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.rules import RbacRule
-from opsdk.sources import EventSource, KindSource, SyncPolicy
 from opsdk.telemetry.records import TelemetryHook
 
 T = TypeVar("T", bound=AnyObject)
@@ -59,7 +58,6 @@ class ControllerBuilder(Generic[T]):
         name: see `named`.
         options: see `with_options`.
         hook: receives telemetry records.
-        clock: source of time.
         journal: keeps what each reconcile did.
         place: file and line of the declaration, for errors.
     """
@@ -72,7 +70,6 @@ class ControllerBuilder(Generic[T]):
         name: str = "",
         options: ControllerOptions | None = None,
         hook: TelemetryHook | None = None,
-        clock: Clock = LOOP_CLOCK,
         journal: Journal | None = None,
         place: str = "",
     ) -> None:
@@ -82,7 +79,6 @@ class ControllerBuilder(Generic[T]):
         self._name = name
         self._options = options
         self._hook = hook
-        self._clock = clock
         self._journal = journal
         self.place = place
         self._kind: Kind[AnyObject] | None = None
@@ -224,7 +220,6 @@ class ControllerBuilder(Generic[T]):
             self._reconciler,
             sources=[*self._kind_sources(), *self._sources],
             options=self._options,
-            clock=self._clock,
             hook=self._hook,
             kind=self._kind,
             finalizers=self._finalizers,
@@ -280,7 +275,7 @@ class ControllerBuilder(Generic[T]):
         passed = (*self._filters, *predicates)
         if passed and finalizers:
             passed = (any_of(begins_deletion(finalizers), all_of(*passed)),)
-        return KindSource(self._cache, kind, handler, predicates=passed, sync_policy=sync_policy, clock=self._clock)
+        return KindSource(self._cache, kind, handler, predicates=passed, sync_policy=sync_policy)
 
 
 def _sources_check(controller: Controller) -> Check:

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock, LoopClock
 from opsdk.aio.closing import Closing
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.events.v1 import Event
@@ -17,10 +16,10 @@ from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
-from opsdk.leader_election.election_thread import ElectionThread
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector
-from opsdk.recorder.recorder import EventRecorder
+from opsdk.client.recorder.recorder import EventRecorder
+from opsdk.manager.leader_election.election_thread import ElectionThread
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.records import TelemetryHook
@@ -32,9 +31,9 @@ _LEASES = RestMapping(
 _EVENTS = RestMapping(gvk=Event.gvk, resource=GroupVersionResource("events.k8s.io", "v1", "events"), namespaced=True)
 
 
-def can_use_thread(config: Config, clock: Clock) -> bool:
+def can_use_thread(config: Config) -> bool:
     """Whether the election can run in a thread: not in virtual time, and not with a server in this process."""
-    if config.app is not None or not isinstance(clock, LoopClock):
+    if config.app is not None:
         return False
     try:
         return getattr(asyncio.get_running_loop(), "wall", None) is None
@@ -73,21 +72,20 @@ class ElectionFactory:
         """Return an election in a thread. Close it after the manager has ended."""
         return ElectionThread(self._new_elector, hook=self._hook, max_stall=max_stall)
 
-    def in_loop(self, clock: Clock) -> tuple[LeaderElector, Closing]:
+    def in_loop(self) -> tuple[LeaderElector, Closing]:
         """Return an election in the operator's own loop, and its transport to close after the manager has ended."""
-        connection = _Connection(self._config, self._scheme, self._options.name, clock, self._hook)
-        return self._elector(connection, clock, self._hook), connection
+        connection = _Connection(self._config, self._scheme, self._options.name, self._hook)
+        return self._elector(connection, self._hook), connection
 
     @asynccontextmanager
     async def _new_elector(self, hook: TelemetryHook) -> AsyncIterator[LeaderElector]:
-        async with _Connection(self._config, self._scheme, self._options.name, LOOP_CLOCK, hook) as connection:
-            yield self._elector(connection, LOOP_CLOCK, hook)
+        async with _Connection(self._config, self._scheme, self._options.name, hook) as connection:
+            yield self._elector(connection, hook)
 
-    def _elector(self, connection: _Connection, clock: Clock, hook: TelemetryHook) -> LeaderElector:
+    def _elector(self, connection: _Connection, hook: TelemetryHook) -> LeaderElector:
         return LeaderElector(
             connection.client,
             self._options,
-            clock=clock,
             hook=hook,
             explain=self._explain,
             recorder=connection.recorder,
@@ -100,11 +98,11 @@ class ElectionFactory:
 class _Connection(Closing):
     """The transport, client and event recorder of the election."""
 
-    def __init__(self, config: Config, scheme: Scheme, name: str, clock: Clock, hook: TelemetryHook) -> None:
-        self._transport = Transport(config, clock=clock, hook=hook)
+    def __init__(self, config: Config, scheme: Scheme, name: str, hook: TelemetryHook) -> None:
+        self._transport = Transport(config, hook=hook)
         mapper = StaticMapper([_LEASES, _EVENTS])
         self.client = Client(DirectClient(self._transport, scheme=scheme, mapper=mapper))
-        self.recorder = EventRecorder(self.client, name, clock=clock)
+        self.recorder = EventRecorder(self.client, name)
 
     async def aclose(self) -> None:
         """Write waiting Events, then close the connections. Idempotent."""

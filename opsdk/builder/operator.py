@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock, SingleLoopClock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
@@ -31,6 +30,7 @@ from opsdk.builder.rbac import operator_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
+from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
@@ -38,10 +38,10 @@ from opsdk.controller.journal import Journal
 from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheError, OpsdkError, UsageError
-from opsdk.handlers import is_async
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import default_identity
+from opsdk.event.handlers import is_async
 from opsdk.manager.deferred import DeferredRunnable
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import default_identity
 from opsdk.manager.manager import Manager, Phase
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
@@ -50,7 +50,6 @@ from opsdk.rbac.declared import ControllerKinds
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.review import PermissionReviewer, RuleCheck
 from opsdk.rbac.rules import RbacRule
-from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.context import setup_logging
@@ -107,7 +106,6 @@ class Operator:
         self._controller_builders: list[ControllerBuilder[Any]] = []
         self.journal = Journal(size=self.options.journal_size)
         """The last reconciles: their causes, reads and writes."""
-        self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []
@@ -249,7 +247,7 @@ class Operator:
         >>> operator = Operator("example")
         >>> _ = operator.webhook_for(ConfigMap).with_defaulter(set_label)
         """
-        builder = WebhookBuilder[Any](clock=self._clock).for_(kind)
+        builder = WebhookBuilder[Any]().for_(kind)
         self._webhooks.append(builder)
         return builder
 
@@ -284,7 +282,6 @@ class Operator:
             name=name,
             options=options or self.options.controller,
             hook=self.manager.hook,
-            clock=self._clock,
             journal=self.journal,
             place=caller_place(),
         )
@@ -312,11 +309,6 @@ class Operator:
         return self._manager
 
     @property
-    def clock(self) -> Clock:
-        """The source of time of the last `prepare`."""
-        return self._clock
-
-    @property
     def client(self) -> Client:
         """The client: reads from the cache, writes to the server."""
         return self.cluster.client
@@ -332,12 +324,7 @@ class Operator:
 
     # -------------------------------------------------------------- life cycle
     def prepare(
-        self,
-        config: Config,
-        *,
-        cluster: Cluster | None = None,
-        hooks: Sequence[TelemetryHook] = (),
-        clock: Clock = LOOP_CLOCK,
+        self, config: Config, *, cluster: Cluster | None = None, hooks: Sequence[TelemetryHook] = ()
     ) -> Manager:
         """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it.
 
@@ -346,13 +333,12 @@ class Operator:
         o = self.options
         if o.namespace:
             config = replace(config, namespace=o.namespace, namespace_source="--namespace")
-        self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._controller_builders = []
-        manager = self._manager = Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
+        manager = self._manager = Manager(o.manager, hooks=[*hooks, *self._hooks])
         self._owns_cluster = cluster is None
         if cluster is None:
-            cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+            cluster = Cluster(config, cluster_options, scheme=self.scheme, hook=manager.hook)
             manager.add(cluster, phase=Phase.CACHES)
         self._cluster = cluster
         manager.metrics.add_collector(lambda: self.registry)
@@ -361,7 +347,7 @@ class Operator:
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
         if o.leader_election:
-            self._use_election(manager, config, clock)
+            self._use_election(manager, config)
         manager.debug.add(
             "reconciles",
             lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
@@ -387,22 +373,17 @@ class Operator:
     def _review_rules(self, manager: Manager) -> None:
         def check() -> RuleCheck:
             reviewer = PermissionReviewer(self.cluster.transport, self.scheme)
-            return RuleCheck(reviewer, self.rules(), mode=mode, role=self.name, clock=self._clock)
+            return RuleCheck(reviewer, self.rules(), mode=mode, role=self.name)
 
         mode = self.options.rbac_check
         if mode is RbacCheck.ERROR:
             # Before the webhook certificates, whose requests fail for the first missing permission only.
             manager.add(check(), phase=Phase.HTTP)
         elif mode is RbacCheck.WARN:
-            manager.add(DeferredRunnable(check, clock=self._clock))
+            manager.add(DeferredRunnable(check))
 
     async def start(
-        self,
-        config: Config,
-        *,
-        cluster: Cluster | None = None,
-        hooks: Sequence[TelemetryHook] = (),
-        clock: Clock = LOOP_CLOCK,
+        self, config: Config, *, cluster: Cluster | None = None, hooks: Sequence[TelemetryHook] = ()
     ) -> None:
         """Run until cancelled, or until something fails. Raises as `Manager.start`.
 
@@ -411,10 +392,8 @@ class Operator:
             cluster: a running cluster whose informers are used: for several operators in one process, and for one that
                 replaces another without new lists. Its scheme and options apply.
             hooks: receive telemetry.
-            clock: source of time.
         """
-        clock = SingleLoopClock() if clock is LOOP_CLOCK else clock
-        self.prepare(config, cluster=cluster, hooks=hooks, clock=clock)
+        self.prepare(config, cluster=cluster, hooks=hooks)
         await self.start_prepared()
 
     async def start_prepared(self) -> None:
@@ -553,7 +532,7 @@ class Operator:
 
     async def _run(self, config: Config, guard: ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
         watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
-        manager = self.prepare(config, hooks=hooks, clock=SingleLoopClock())
+        manager = self.prepare(config, hooks=hooks)
         manager.on_stop(guard.arm)
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
@@ -581,7 +560,6 @@ class Operator:
                 server.registrations, server.converted_definitions, name=self._configurations_name
             ),
             client_ca_file=self.options.webhook.client_ca_file,
-            clock=self._clock,
             hook=manager.hook,
         )
         server.use_certificates(certificates)
@@ -597,7 +575,7 @@ class Operator:
         recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self.options.lease_duration
         return str(stall) if recent else ""
 
-    def _use_election(self, manager: Manager, config: Config, clock: Clock) -> None:
+    def _use_election(self, manager: Manager, config: Config) -> None:
         o = self.options
         options = LeaderElectionOptions(
             name=o.leader_election_id or self.name,
@@ -610,12 +588,12 @@ class Operator:
         factory = ElectionFactory(
             config, options, scheme=self.scheme, hook=manager.hook, explain=self._stall_description
         )
-        if o.leader_election_thread and can_use_thread(config, clock):
+        if o.leader_election_thread and can_use_thread(config):
             election = factory.in_thread(o.leader_election_max_stall)
             self._election = election
             manager.use_election(election)
         else:
-            elector, self._election = factory.in_loop(clock)
+            elector, self._election = factory.in_loop()
             manager.use_election(elector)
 
     async def _check_caches(self) -> None:

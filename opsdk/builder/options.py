@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from opsdk.base.options import Options
 from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.options import ManagerOptions
-from opsdk.options import Options
 from opsdk.rbac.check import RbacCheck
 from opsdk.webhook.options import WebhookServerOptions
 

@@ -31,10 +31,10 @@ from opsdk.controller.finalizers import FinalizerFunction
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
 from opsdk.errors import UsageError
+from opsdk.event.predicates import PredicateFunc
 from opsdk.event.request import Request
-from opsdk.predicates import PredicateFunc
+from opsdk.event.sources import EventSource
 from opsdk.rbac.rules import RbacRule
-from opsdk.sources import EventSource
 
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U")

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import finish
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.decoders import decoder_steps
@@ -52,7 +51,6 @@ class Cache:
         scheme: the registry of kinds.
         mapper: maps kinds to resources.
         options: see `CacheOptions`.
-        clock: source of time.
 
     Raises:
         UsageError: the options name namespaces for a cluster-scoped kind. For a kind without a class in `scheme`, whose
@@ -60,13 +58,7 @@ class Cache:
     """
 
     def __init__(
-        self,
-        source: ListWatchFactory,
-        *,
-        scheme: Scheme,
-        mapper: RestMapper,
-        options: CacheOptions | None = None,
-        clock: Clock = LOOP_CLOCK,
+        self, source: ListWatchFactory, *, scheme: Scheme, mapper: RestMapper, options: CacheOptions | None = None
     ) -> None:
         self.scheme = scheme
         self.mapper = mapper
@@ -75,7 +67,6 @@ class Cache:
             if own.namespaces and scheme.recognizes(gvk) and not scheme.type_for(gvk).namespaced:
                 raise no_namespaces(gvk)
         self._new_lister_watcher = source
-        self._clock = clock
         self._kinds: dict[tuple[GroupVersionKind, bool], CachedKind] = {}
         self._indexers: dict[GroupVersionKind, dict[str, Indexer]] = {}
         self._locks: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
@@ -279,7 +270,7 @@ class Cache:
             field_selector=scope.field_selector,
             shard=scope.shard,
         )
-        informer = Informer(self._new_lister_watcher(mapping, scope), options, clock=self._clock)
+        informer = Informer(self._new_lister_watcher(mapping, scope), options)
         # Index functions read whole objects.
         for name, indexer in self._indexers.get(mapping.gvk, {}).items() if not scope.metadata_only else ():
             informer.add_index(name, indexer)

@@ -16,15 +16,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Self
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError
-from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.base.options import Options
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform
 from opsdk.cache.head import decode_head
 from opsdk.cache.health import InformerHealth, InformerState
@@ -56,7 +55,6 @@ from opsdk.errors import (
     UnauthorizedError,
     UsageError,
 )
-from opsdk.options import Options
 from opsdk.telemetry.failures import FunctionFailures
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -106,12 +104,9 @@ class Informer(Closing):
     Args:
         source: lists and watches.
         options: see `InformerOptions`.
-        clock: source of time.
     """
 
-    def __init__(
-        self, source: ListerWatcher, options: InformerOptions | None = None, *, clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, source: ListerWatcher, options: InformerOptions | None = None) -> None:
         o = self.options = options or InformerOptions()
         self.name = source.describe()
         self.store = InformerStore(transform=o.transform, selector=o.label_selector, shard=o.shard)
@@ -122,10 +117,9 @@ class Informer(Closing):
         """Counters: list (pages), synced (complete lists), watch, event, error, undecodable, function_error,
         handler_error, own_write_seen, rollback."""
         self._source = source
-        self._clock = clock
-        self._failures = FunctionFailures(self.name, clock)
+        self._failures = FunctionFailures(self.name)
         self._registrations: dict[HandlerRegistration, None] = {}
-        self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash, clock=clock)
+        self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash)
         self._started = False
         self._closed = False
         self._synced = False
@@ -134,7 +128,7 @@ class Informer(Closing):
         self._last_contact_at: float | None = None
         self._watch_lost_at = 0.0
         self._own_write_delay = 0.0
-        self._watching: ClockTimeout | None = None
+        self._watching: asyncio.Timeout | None = None
         self._rollback_version = ""
         self._unknown_reads = UnknownReads(
             source, self.store, record=self._record_read, tasks=self._tasks, page_size=o.page_size, name=self.name
@@ -146,7 +140,7 @@ class Informer(Closing):
         if self._started:
             raise UsageError(f"the informer for {self.name} is started already")
         self._started = True
-        self._watch_lost_at = self._clock.now()
+        self._watch_lost_at = monotonic()
         self._tasks.start(self._run(), name="reflect")
         if self.options.resync:
             self._tasks.start(self._resync_handlers(), name="resync")
@@ -168,7 +162,7 @@ class Informer(Closing):
 
     def health(self) -> InformerHealth:
         """Return the health now."""
-        now = self._clock.now()
+        now = monotonic()
         lost = 0.0 if self.reflector.connected(now) else now - self._watch_lost_at
         if self._closed or not self._started:
             state = InformerState.STOPPED
@@ -209,7 +203,7 @@ class Informer(Closing):
             CacheError: the informer was closed.
         """
         try:
-            async with clock_timeout(self._clock, timeout):
+            async with asyncio.timeout(timeout):
                 while not self._synced and not self._closed:
                     if fail_fast and isinstance(self.last_error, _DENIALS):
                         raise CacheSyncError(f"{self.name} cannot be listed: {self.last_error}") from self.last_error
@@ -345,7 +339,7 @@ class Informer(Closing):
         if self._synced and revision is not None and self.store.revision >= revision:
             self.counts["own_write_seen"] += 1  # the watch was faster than the response
         else:
-            now = self._clock.now()
+            now = monotonic()
             self.store.own.record_own_change(entry, revision, passed=self.store.revision, written_at=now)
         return entry.resource_version
 
@@ -366,7 +360,7 @@ class Informer(Closing):
         """
         if self._watching is not None and not self._rollback_version:
             self._rollback_version = resource_version
-            self._watching.restart(0.0)
+            self._watching.reschedule(monotonic())
 
     async def read_unknown(self, key: ObjectKey | None = None) -> None:
         """Read what own writes left unknown: the object of `key`, or everything. Concurrent readers share the requests.
@@ -385,7 +379,7 @@ class Informer(Closing):
             try:
                 match action:
                     case Wait():
-                        await self._clock.sleep(action.seconds)
+                        await asyncio.sleep(action.seconds)
                         action = self.reflector.after_wait(action.then)
                     case ListPage():
                         action = await self._list(action)
@@ -397,7 +391,7 @@ class Informer(Closing):
                 # A defect. The informer must not end: its readers would get stale objects.
                 unexpected = contain(error, task=task, cancelling=cancelling)
                 log.exception("the informer for %s lists again after an unexpected error", self.name)
-                action = await self._next_action(self.reflector.on_unexpected_error(unexpected, now=self._clock.now()))
+                action = await self._next_action(self.reflector.on_unexpected_error(unexpected, now=monotonic()))
 
     async def _check_revision(self) -> Action:
         self.reflector.on_list_start()
@@ -408,7 +402,7 @@ class Informer(Closing):
                 version = await self._version_on_server(newest)
         except OpsdkError as error:
             self._on_failure("list", error)
-            return await self._next_action(self.reflector.on_check_error(error, now=self._clock.now()))
+            return await self._next_action(self.reflector.on_check_error(error, now=monotonic()))
         return await self._next_action(self.reflector.on_checked(meta, newest, version))
 
     async def _version_on_server(self, entry: StoreEntry) -> str:
@@ -428,7 +422,7 @@ class Informer(Closing):
             items, meta = await self._source.list_page(continue_token=page.continue_token, limit=page.limit)
         except OpsdkError as error:
             self._on_failure("list", error)
-            return await self._next_action(self.reflector.on_list_error(error, page=page, now=self._clock.now()))
+            return await self._next_action(self.reflector.on_list_error(error, page=page, now=monotonic()))
         begin, slicer = 0, Slicer()
         for end, item in enumerate(items, 1):
             if slicer.add(len(item)):
@@ -443,52 +437,55 @@ class Informer(Closing):
         if start.initial_events:
             self.reflector.on_list_start()
         self.reflector.on_watch_start()
-        patience = _WATCH_LIST_TIMEOUT if start.initial_events else None
+        limit = asyncio.timeout(_WATCH_LIST_TIMEOUT if start.initial_events else None)
         try:
             async with (
-                clock_timeout(self._clock, patience) as running,
+                limit,
                 self._source.watch(
                     resource_version=start.resource_version, initial_events=start.initial_events
                 ) as events,
             ):
-                self.reflector.on_watch_open(self._clock.now())
-                self._watching = None if start.initial_events else running
-                if (action := await self._read(events, running)) is not None:
-                    return action
-        except ClockTimeoutError:
+                self.reflector.on_watch_open(monotonic())
+                self._watching = None if start.initial_events else limit
+                try:
+                    if (action := await self._read(events, limit)) is not None:
+                        return action
+                finally:
+                    self._watching = None
+        except TimeoutError:
+            if not limit.expired():
+                raise
             if self._rollback_version:
                 version, self._rollback_version = self._rollback_version, ""
                 self._record_watch_lost()
-                step = self.reflector.on_rollback(version, now=self._clock.now())
+                step = self.reflector.on_rollback(version, now=monotonic())
                 self._on_failure("watch", self.reflector.last_error)
                 return await self._next_action(step)
-            return await self._next_action(self.reflector.on_list_timeout(now=self._clock.now()))
+            return await self._next_action(self.reflector.on_list_timeout(now=monotonic()))
         except OpsdkError as error:
             self._record_watch_lost()
             self._on_failure("watch", error)
-            return await self._next_action(self.reflector.on_watch_error(error, now=self._clock.now()))
-        finally:
-            self._watching = None
+            return await self._next_action(self.reflector.on_watch_error(error, now=monotonic()))
         self._record_watch_lost()
-        return await self._next_action(self.reflector.on_watch_closed(now=self._clock.now()))
+        return await self._next_action(self.reflector.on_watch_closed(now=monotonic()))
 
     def _record_watch_lost(self) -> None:
-        now = self._clock.now()
+        now = monotonic()
         if self.reflector.connected(now):
             self._watch_lost_at = now
 
-    async def _read(self, events: AsyncIterator[RawEvent], running: ClockTimeout) -> Action | None:
+    async def _read(self, events: AsyncIterator[RawEvent], limit: asyncio.Timeout) -> Action | None:
         """Read events until the stream ends. Returns the next action, if an event decides it."""
         slicer = Slicer()
         async for event in events:
             self.counts["event"] += 1
-            self._last_contact_at = self._clock.now()
+            self._last_contact_at = monotonic()
             if event.type == "ERROR":
                 self._record_watch_lost()
             listing = self.reflector.state is ReflectorState.LISTING
             step = self.reflector.on_event(event.type, event.data, now=self._last_contact_at)
             if listing:
-                running.restart(None if step.synced else _WATCH_LIST_TIMEOUT)
+                self._extend(limit, now=self._last_contact_at, ended=step.synced)
             if step.next is not None:
                 self._on_failure("watch", self.reflector.last_error)
                 return await self._next_action(step)
@@ -497,6 +494,15 @@ class Informer(Closing):
             if slicer.add(len(event.data)):
                 await asyncio.sleep(0)
         return None
+
+    def _extend(self, limit: asyncio.Timeout, *, now: float, ended: bool) -> None:
+        """Let the limit of a streaming list begin anew, at most once a second: each time makes a timer."""
+        if ended:
+            limit.reschedule(None)
+            return
+        ends_at = now + _WATCH_LIST_TIMEOUT
+        if ends_at - (limit.when() or 0.0) >= 1:
+            limit.reschedule(ends_at)
 
     async def _next_action(self, step: ReflectorStep) -> Action:
         await self._apply_step(step)
@@ -513,7 +519,7 @@ class Informer(Closing):
             if self.store.own.shown_own_changes:
                 self._measure_own_writes()
             return
-        self._last_contact_at = self._clock.now()
+        self._last_contact_at = monotonic()
         self.counts["synced"] += 1
         first, self._synced = not self._synced, True
         self._rollback_version = ""
@@ -531,7 +537,7 @@ class Informer(Closing):
         """Measure how long after an own write the watch shows it: the delay of server, network and event loop."""
         times = self.store.own.shown_own_changes
         self.counts["own_write_seen"] += len(times)
-        self._own_write_delay += len(times) * self._clock.now() - sum(times)
+        self._own_write_delay += len(times) * monotonic() - sum(times)
         times.clear()
 
     async def _deliver_replaced(
@@ -552,7 +558,7 @@ class Informer(Closing):
     async def _resync_handlers(self) -> None:
         period = self.options.resync * loop_random().uniform(0.9, 1.1)
         while True:
-            await self._clock.sleep(period)
+            await asyncio.sleep(period)
             if registrations := [r for r in self._registrations if r.resync]:
                 entries = list(self.store.entries(own_writes=False))
                 for registration in registrations:

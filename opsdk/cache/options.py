@@ -18,10 +18,10 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
+from opsdk.base.options import Options
 from opsdk.cache.entry import Transform
 from opsdk.cache.shard import HashRange
 from opsdk.errors import UsageError
-from opsdk.options import Options
 
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""

@@ -22,11 +22,11 @@ from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.slicer import Slicer
+from opsdk.client.activity import current_activity
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions
 from opsdk.client.ports import RemovalObserver
 from opsdk.errors import DecodeError, Details, NotFoundError, RequestInfo, StaleCacheError, UsageError
-from opsdk.telemetry.activity import current_activity
 
 CONTINUE_NOT_SUPPORTED = "continue-not-supported"
 """Continue token of a list that `limit` truncated. A cache has no pages."""

@@ -12,8 +12,8 @@ from enum import Enum
 
 import msgspec
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.options import Options
 from opsdk.structured_merge.value import JSON_ERRORS
 
 _SIZE = 1 << 64

@@ -12,6 +12,7 @@ from typing import Final
 
 from opsdk.cel.checker import Checked
 from opsdk.cel.declarations import LIST_COST, MAP_COST, STRUCT_COST, Overload
+from opsdk.cel.errors import CelBudgetError, CelCompileError, CelEvaluationError
 from opsdk.cel.macros import ACCUMULATOR, BIND_RANGE
 from opsdk.cel.mismatch import mismatch
 from opsdk.cel.regex import compile_regex
@@ -44,7 +45,7 @@ from opsdk.cel.values import (
     show,
     type_of,
 )
-from opsdk.errors import CelBudgetError, CelCompileError, CelEvaluationError, UsageError
+from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
 Construct = Callable[[Type, JsonObject], Value]

@@ -10,13 +10,14 @@ from itertools import count
 from typing import Final
 
 from opsdk.cel.checker import Checked
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.library.formatting import CLAUSE, read_clause, refused
 from opsdk.cel.regex import compile_regex
 from opsdk.cel.source import Issue
 from opsdk.cel.syntax import CallNode, Comprehension, Expr, ListOf, Literal, MapOf, Select, StructNode
 from opsdk.cel.times import is_moment, parse_duration, parse_timestamp
 from opsdk.cel.types import Type, TypeKind, Value
-from opsdk.errors import CelEvaluationError, UsageError
+from opsdk.errors import UsageError
 
 
 def _is_regex(value: Value) -> bool:

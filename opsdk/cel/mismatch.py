@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.types import TypeKind, Value
 from opsdk.cel.values import kind_of, type_of
-from opsdk.errors import CelEvaluationError
 
 _NUMBERS: Final = frozenset({TypeKind.INT, TypeKind.UINT, TypeKind.DOUBLE})
 _TIMES: Final = frozenset({TypeKind.TIMESTAMP, TypeKind.DURATION})

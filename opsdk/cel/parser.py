@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
+from opsdk.cel.errors import CelCompileError
 from opsdk.cel.lexer import Token, TokenKind, tokenize, unquote, unquote_bytes
 from opsdk.cel.macros import STANDARD, Builder, Key, MacroError, Macros
 from opsdk.cel.source import NOWHERE, ExpressionSource, Issue
 from opsdk.cel.syntax import CallNode, Expr, Ident, ListOf, Literal, MapEntryNode, MapOf, Select, StructNode
 from opsdk.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
 from opsdk.cel.values import UInt
-from opsdk.errors import CelCompileError
 
 MAX_DEPTH: Final = 250
 """Deepest nesting of an expression, as in cel-go."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import UsageError
-from opsdk.extras import RequiredExtra
 
 
 class Pattern(Protocol):

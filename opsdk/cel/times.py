@@ -12,8 +12,8 @@ import zoneinfo
 from fractions import Fraction
 from typing import Final
 
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.values import Duration, Timestamp
-from opsdk.errors import CelEvaluationError
 
 _SECOND: Final = 10**9
 _LONGEST: Final = 1000

@@ -17,8 +17,8 @@ from typing import ClassVar, Final
 import msgspec
 
 from opsdk.cel import types
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.types import Type, TypeKind, Value
-from opsdk.errors import CelEvaluationError
 
 
 class UInt(int):

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import AnyKind, Kind, kind_of, kind_of_object, metadata_only
@@ -44,6 +44,7 @@ from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers
 from opsdk.children.pruning import Identity, PruneVerdict, judge
 from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
+from opsdk.client.patch import json_patch
 from opsdk.client.ports import observe_removals
 from opsdk.errors import (
     AlreadyOwnedError,
@@ -55,12 +56,13 @@ from opsdk.errors import (
     TerminatingError,
     UsageError,
 )
-from opsdk.patch import json_patch
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import remove_items
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+__all__ = ["Applier"]
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
 log = logging.getLogger("opsdk.children")
@@ -176,7 +178,6 @@ class Applier:
         former_field_owners: field managers whose fields are taken over, as client-go's csaupgrade does: former names of
             the operator. With `field_owner` itself, the fields of its updates, such as a ``create``, are taken over.
         former_applier: a field manager whose applies only are taken over.
-        clock: source of time.
     """
 
     def __init__(
@@ -190,14 +191,12 @@ class Applier:
         size: int = 100_000,
         former_field_owners: Collection[str] = (),
         former_applier: str = "",
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         if not field_owner:
             raise UsageError("an Applier needs a field_owner: the name of the operator, for example")
         self._client = client
         self._owner = field_owner
         self._former = FormerOwners(field_owner, tuple(former_field_owners), former_applier)
-        self._clock = clock
         self._contentions: Memory[_Identity, Contention] = Memory(4096)
         self._drift = drift
         self._on_write = on_write
@@ -280,7 +279,7 @@ class Applier:
         """Count a write of an unchanged desired object. Raises `ContendedError` while the next one must wait."""
         if record is None or record.uid != uid:
             return
-        identity, now = (declared.gvk, declared.key), self._clock.now()
+        identity, now = (declared.gvk, declared.key), monotonic()
         if declared.digest not in (record.digest, record.previous_digest):
             self._contentions.forget(identity)
             return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+__all__ = ["Drift"]
+
 
 class Drift(Enum):
     """The reaction of `opsdk.children.applier.Applier` when another manager changed a field that it applied."""

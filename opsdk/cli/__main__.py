@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import OpsdkError
-from opsdk.extras import RequiredExtra
 
 
 def main(argv: Sequence[str] | None = None) -> int:

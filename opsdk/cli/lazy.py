@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 
 # What Rich takes for a style tag, such as the list of extras in ``opsdk[cli]``: rich.markup.RE_TAGS.
 _MARKUP_TAG = re.compile(r"(?<!\\)(\\*)(\[[a-z#/@][^\[\]]*\])")

@@ -82,7 +82,8 @@ def _fetch(url: str) -> list[ReconcileRecord]:
         with urllib.request.urlopen(page, timeout=_TIMEOUT) as response:  # noqa: S310 - the scheme is checked above
             rows = json.load(response)
     except urllib.error.HTTPError as error:
-        raise NotFoundError(f"{page}: {error}. Is this the debug address of an operator?") from error
+        with error:
+            raise NotFoundError(f"{page}: {error}. Is this the debug address of an operator?") from error
     except OSError as error:
         raise ConnectError(
             f"{page} cannot be reached: {error}. Start the operator with --debug-bind-address, or forward its port"

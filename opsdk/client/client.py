@@ -50,9 +50,9 @@ from opsdk.client.options import (
     WriteKeywords,
     WriteOptions,
 )
+from opsdk.client.patch import Patch
 from opsdk.client.ports import OperationExecutor
 from opsdk.errors import NotFoundError, UsageError
-from opsdk.patch import Patch
 
 T = TypeVar("T", bound=AnyObject)
 Labels = str | Mapping[str, str] | LabelSelector | Selector
@@ -255,7 +255,7 @@ class Client:
         return updated
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[WriteKeywords]) -> T:
-        """Patch the object that `obj` names. See `opsdk.patch` for patches, and `WriteOptions` for the keywords.
+        """Patch the object that `obj` names. See `opsdk.client.patch` for patches, and `WriteOptions` for the keywords.
 
         Raises:
             ConflictError: the patch has a resource version, and the object changed since.

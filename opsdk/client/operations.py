@@ -13,7 +13,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
-from opsdk.patch import Patch
+from opsdk.client.patch import Patch
 
 
 class Get(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,8 +28,8 @@ from opsdk.client.operations import (
     Watch,
 )
 from opsdk.client.options import DeleteOptions, WriteOptions
+from opsdk.client.patch import PatchType
 from opsdk.errors import UsageError
-from opsdk.patch import PatchType
 from opsdk.rest.request import RestRequest, resource_path
 from opsdk.structured_merge.value import JsonObject
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import finish
 from opsdk.apimachinery.kinds import Kind
@@ -26,22 +25,22 @@ from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.children.applier import Applier
 from opsdk.children.drift import Drift
 from opsdk.children.explanation import Explanation
+from opsdk.client.activity import current_activity
 from opsdk.client.client import Client
 from opsdk.client.decorators.activity import RecordRequests
 from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
 from opsdk.client.ports import OperationExecutor
+from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.cluster.options import ClusterOptions
 from opsdk.errors import UsageError
-from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
-from opsdk.telemetry.activity import current_activity
 from opsdk.telemetry.records import TelemetryHook
 
 if TYPE_CHECKING:
@@ -61,7 +60,6 @@ class Cluster(Closing):
         config: address and credentials.
         options: see `ClusterOptions`.
         scheme: the registry of kinds; default: all built-in kinds.
-        clock: source of time.
         on_warning: called for each warning of the server.
         hook: receives `Requested` records.
 
@@ -79,18 +77,15 @@ class Cluster(Closing):
         options: ClusterOptions | None = None,
         *,
         scheme: Scheme | None = None,
-        clock: Clock = LOOP_CLOCK,
         on_warning: WarningHandler = log_warning,
         hook: TelemetryHook | None = None,
     ) -> None:
         self.config = config
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
-        self.transport = Transport(config, clock=clock, hook=hook)
-        self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)), clock=clock)
-        self.cache = Cache(
-            self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
-        )
+        self.transport = Transport(config, hook=hook)
+        self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)))
+        self.cache = Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache)
         unrecorded = DirectClient(
             self.transport,
             scheme=self.scheme,
@@ -98,7 +93,7 @@ class Cluster(Closing):
             on_warning=on_warning,
             observer=WriteRecorder(self.cache),
         )
-        direct = RecordRequests(unrecorded, clock)
+        direct = RecordRequests(unrecorded)
         self.uncached = Client(self._decorate(direct))
         cached = CachedReader(self.cache)
         # The decorators change writes only, so cached reads do not pass through them.
@@ -111,7 +106,6 @@ class Cluster(Closing):
             )
         )
         self._unrecorded_executor = unrecorded
-        self._clock = clock
         self._appliers: dict[tuple[Drift, str], Applier] = {}
         self._running = asyncio.Event()
         self._closed = False
@@ -143,9 +137,7 @@ class Cluster(Closing):
     @cached_property
     def recorder(self) -> EventRecorder:
         """Writes Events. It is made when it is first used: most operators write none, and need no modules for them."""
-        recorder = EventRecorder(
-            Client(self._unrecorded_executor), self.options.name, clock=self._clock, dry_run=self.options.dry_run
-        )
+        recorder = EventRecorder(Client(self._unrecorded_executor), self.options.name, dry_run=self.options.dry_run)
         if self._closed:
             recorder.refuse()
         elif self._context is not None:
@@ -169,7 +161,7 @@ class Cluster(Closing):
 
     def new_cache(self, options: CacheOptions) -> Cache:
         """Return another cache of this API server, with informers of its own. Its owner starts and closes it."""
-        return Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options, clock=self._clock)
+        return Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=options)
 
     def applier(self, drift: Drift = Drift.REPAIR, *, controller: str = "") -> Applier:
         """Return the `Applier` of children; each `drift` and each controller has its own.
@@ -187,12 +179,11 @@ class Cluster(Closing):
                 on_write=_explain_in_journal,
                 former_field_owners=self.options.former_field_owners,
                 former_applier=owner if controller else "",
-                clock=self._clock,
             )
         return self._appliers[drift, controller]
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
-        """See `opsdk.runnable.Debuggable`."""
+        """See `opsdk.base.runnable.Debuggable`."""
         return {"informers": lambda: [health.as_json() for health in self.cache.health()]}
 
     # -------------------------------------------------------------- life cycle

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.base.options import Options
 from opsdk.cache.options import CacheOptions
 from opsdk.client.options import FieldValidation
-from opsdk.options import Options
 
 
 class ClusterOptions(Options, frozen=True, kw_only=True):

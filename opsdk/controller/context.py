@@ -13,18 +13,18 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
+from opsdk.base.cause import ReconcileCause
 from opsdk.children.drift import Drift
 from opsdk.client.client import Client
+from opsdk.client.recorder.recorder import EventRecorder, EventType
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
-from opsdk.recorder.recorder import EventRecorder, EventType
-from opsdk.telemetry.cause import ReconcileCause
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -51,7 +51,6 @@ class Context(msgspec.Struct, kw_only=True):
         attempt: number of failures since the last success.
         deadline: time of the clock when the reconcile is cancelled; None without ``reconciliation_timeout``.
         object: the reconciled object, if the reconciler takes it; else None.
-        clock: source of time.
 
     >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
     ...     ctx.logger.info("reconciles because of %s", ctx.causes)
@@ -64,7 +63,6 @@ class Context(msgspec.Struct, kw_only=True):
     attempt: int = 0
     deadline: float | None = None
     object: Any = None
-    clock: Clock = LOOP_CLOCK
     _cluster: Cluster | None = None
 
     @property
@@ -92,7 +90,7 @@ class Context(msgspec.Struct, kw_only=True):
     @property
     def remaining(self) -> float | None:
         """Seconds until the deadline, at least 0; None without a deadline."""
-        return None if self.deadline is None else max(self.deadline - self.clock.now(), 0.0)
+        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
 
     # First, because in the block the status is never None, also where the class allows it.
     @overload

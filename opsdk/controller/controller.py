@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.containment import cancellations, is_contained, is_panic
 from opsdk.aio.randomness import UuidSequence
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
 from opsdk.aio.waiting import wait_ended
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
+from opsdk.base.cause import ReconcileCause
+from opsdk.client.activity import Activity
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
@@ -30,11 +31,9 @@ from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
 from opsdk.errors import ShutdownTimeoutError, UsageError
 from opsdk.event.request import Request
+from opsdk.event.sources import EventSource
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
-from opsdk.sources import EventSource
-from opsdk.telemetry.activity import Activity
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.failures import FunctionFailure
@@ -74,7 +73,6 @@ class Controller:
         reconciler: an async function, or an object with ``reconcile``, in a form of `opsdk.controller.declaration`.
         sources: feed the work queue.
         options: see `ControllerOptions`.
-        clock: source of time.
         hook: receives telemetry records.
         kind: the reconciled kind; None for a controller whose requests are no objects.
         finalizers: run before the reconciler, see `opsdk.controller.finalizers`.
@@ -90,7 +88,6 @@ class Controller:
         *,
         sources: Sequence[EventSource] = (),
         options: ControllerOptions | None = None,
-        clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
         kind: Kind[AnyObject] | None = None,
         finalizers: Mapping[str, FinalizerFunction] | None = None,
@@ -115,19 +112,15 @@ class Controller:
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
         self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
-        self._clock = clock
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
             rate_limiter=copy.deepcopy(self.options.rate_limiter),
-            clock=clock,
             item_type=adapter.declaration.request_type,
         )
         self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
-        self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error, clock=clock)
-        self._sources = SourceGroup(
-            name, sources, queue=self.queue, options=self.options, tasks=self._tasks, clock=clock
-        )
-        self._slow_timer: Timer | None = None
+        self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
+        self._sources = SourceGroup(name, sources, queue=self.queue, options=self.options, tasks=self._tasks)
+        self._slow_timer: asyncio.TimerHandle | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
         self._synced = asyncio.Event()
@@ -244,10 +237,7 @@ class Controller:
         self.queue.shut_down()
         try:
             if pending := [w for w in workers if not w.done()]:
-                async with timeout(self._clock, self.options.shutdown_timeout):
-                    await asyncio.wait(pending)
-        except ClockTimeoutError:
-            pass  # what still runs is cancelled
+                await asyncio.wait(pending, timeout=self.options.shutdown_timeout)
         finally:
             await self._cancel_workers(workers)
 
@@ -260,7 +250,7 @@ class Controller:
         self._cancelled_workers = True
         for worker in pending:
             worker.cancel()
-        if await wait_ended(pending, _CANCEL_GRACE, self._clock):
+        if await wait_ended(pending, _CANCEL_GRACE):
             stuck = ", ".join(str(item) for item in self.queue.core.processing())
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
 
@@ -293,7 +283,7 @@ class Controller:
     async def _reconcile(self, queue_item: QueueItem[Any], *, recorded: bool) -> ReconcileRecord:
         ctx = self._context(queue_item)
         started = self._started_record(ctx)
-        began, started_at = self._clock.now(), self._clock.wall()
+        began, started_at = monotonic(), utc_now()
         with (
             LogContext(started.log_fields),
             self.hook.reconcile(started),
@@ -301,7 +291,7 @@ class Controller:
         ):
             log_started(ctx.causes)
             end = await self._call_reconciler(queue_item, ctx)
-            seconds = self._clock.now() - began
+            seconds = monotonic() - began
             if end.error is None:
                 log_result(end, seconds)
             self.hook.record(
@@ -353,23 +343,22 @@ class Controller:
             reconcile_id=self._reconcile_ids.next(),
             causes=queue_item.causes,
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
-            deadline=self._clock.now() + limit if limit else None,
-            clock=self._clock,
+            deadline=monotonic() + limit if limit else None,
             _cluster=self._cluster,
         )
 
     async def _call_reconciler(self, queue_item: QueueItem[Any], ctx: Context) -> ReconcileEnd:
         item = queue_item.item
-        scope: ClockTimeout | None = None
+        scope: asyncio.Timeout | None = None
         task = asyncio.current_task()
         before = cancellations(task)
         if self._slow_timer is None:
-            self._slow_timer = self._clock.call_later(_SLOW_RECONCILE, self._report_slow)
+            self._slow_timer = asyncio.get_running_loop().call_later(_SLOW_RECONCILE, self._report_slow)
         try:
             if not self.options.reconciliation_timeout:
                 result = await self.reconciler.reconcile(ctx.request, ctx)
             else:
-                async with timeout(self._clock, self.options.reconciliation_timeout) as scope:
+                async with asyncio.timeout(self.options.reconciliation_timeout) as scope:
                     result = await self.reconciler.reconcile(ctx.request, ctx)
         except BaseException as error:
             # Nothing but this controller cancels its workers: a library that cancels its own task must not end one.
@@ -389,7 +378,7 @@ class Controller:
     def _report_slow(self) -> None:
         """Log each reconcile that runs for long, once. One timer for all of them: most reconciles end long before."""
         self._slow_timer = None
-        now, processing = self._clock.now(), self.queue.core.processing()
+        now, processing = monotonic(), self.queue.core.processing()
         self._reported_slow &= processing.items()
         for item, started in processing.items() - self._reported_slow:
             # The sum, as in the timer below: by rounding, `now - started` may be less than the limit when the timer is
@@ -409,7 +398,7 @@ class Controller:
             )
         if waiting := processing.items() - self._reported_slow:
             next_at = min(started for _, started in waiting) + _SLOW_RECONCILE
-            self._slow_timer = self._clock.call_later(next_at - now, self._report_slow)
+            self._slow_timer = asyncio.get_running_loop().call_later(next_at - now, self._report_slow)
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"

@@ -27,8 +27,8 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
 from opsdk.controller.context import Context
 from opsdk.errors import UsageError
+from opsdk.event.handlers import is_async
 from opsdk.event.request import Request
-from opsdk.handlers import is_async
 
 _OBJECT_TYPES = (TypedObject, Unstructured, PartialObjectMetadata)
 

@@ -15,7 +15,7 @@ import msgspec
 from opsdk.aio.containment import cancellations, contain
 from opsdk.apimachinery.object import KubeObject
 from opsdk.errors import UsageError
-from opsdk.handlers import is_async
+from opsdk.event.handlers import is_async
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
 
 FinalizerFunction = Callable[[Any, Any], Awaitable[Any]]

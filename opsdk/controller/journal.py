@@ -11,9 +11,9 @@ from datetime import datetime
 
 import msgspec
 
+from opsdk.base.cause import ReconcileCause
+from opsdk.client.activity import ObjectRead, RequestSent
 from opsdk.errors import UsageError
-from opsdk.telemetry.activity import ObjectRead, RequestSent
-from opsdk.telemetry.cause import ReconcileCause
 
 
 class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True):

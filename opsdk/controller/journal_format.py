@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from opsdk.base.cause import ReconcileCause
+from opsdk.client.activity import ObjectRead, RequestSent
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.value import JsonObject
-from opsdk.telemetry.activity import ObjectRead, RequestSent
-from opsdk.telemetry.cause import ReconcileCause
 
 # What stands for the values of a Secret: "<hidden>", in base64 so that the object stays valid.
 _REDACTED = "PGhpZGRlbj4="

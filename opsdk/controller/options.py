@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.options import Options
+from opsdk.event.sources import SyncPolicy
 from opsdk.queue.rate_limiters import RateLimiter
-from opsdk.sources import SyncPolicy
 
 # Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
 _SYNC_TIMEOUT = 120.0

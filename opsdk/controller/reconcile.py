@@ -14,12 +14,12 @@ import msgspec
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
+from opsdk.client.patch import MergeFrom
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import Finalizers
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.event.request import Request
-from opsdk.patch import MergeFrom
 from opsdk.recipes.finalizers import is_deleting
 
 T_contra = TypeVar("T_contra", bound=AnyObject, contravariant=True)

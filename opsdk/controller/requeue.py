@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from opsdk.base.cause import ReconcileCause
 from opsdk.controller.outcome import ReconcileEnd, shorten_error
 from opsdk.controller.reconcile import Result
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.reconcile_log import log_failure
 from opsdk.telemetry.records import ReconcileOutcome as Outcome

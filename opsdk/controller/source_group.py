@@ -9,15 +9,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from opsdk.aio.clock import Clock
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.aio.waiting import finish, wait_ended
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheSyncError, OpsdkError
+from opsdk.event.sources import EventSource, SyncPolicy
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import EventSource, SyncPolicy
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -36,7 +34,6 @@ class SourceGroup:
         queue: the queue that the sources feed.
         options: timeout and policy.
         tasks: runs the waits for sources that sync late.
-        clock: source of time.
     """
 
     def __init__(
@@ -47,7 +44,6 @@ class SourceGroup:
         queue: WorkQueue[Any],
         options: ControllerOptions,
         tasks: TaskOwner,
-        clock: Clock,
     ) -> None:
         self._controller = controller
         self._sources = list(sources)
@@ -55,7 +51,6 @@ class SourceGroup:
         self._timeout = options.sync_timeout
         self._policy = options.effective_sync_policy
         self._tasks = tasks
-        self._clock = clock
         self._started: set[int] = set()
         self._unsynced: dict[int, CacheSyncError | None] = {}
 
@@ -98,7 +93,7 @@ class SourceGroup:
         finally:
             for task in syncing:
                 task.cancel()
-            await wait_ended(syncing, _GRACE, self._clock)
+            await wait_ended(syncing, _GRACE)
 
     async def sync_late(self, source: EventSource) -> None:
         """Wait for a source while the workers run."""
@@ -117,10 +112,13 @@ class SourceGroup:
 
     async def _sync(self, source: EventSource) -> None:
         self._unsynced.setdefault(id(source), None)
+        limit = asyncio.timeout(self._timeout)
         try:
-            async with timeout(self._clock, self._timeout):
+            async with limit:
                 await self.start(source)
-        except ClockTimeoutError as error:
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
             raise CacheSyncError(
                 f"controller {self._controller}: {source!r} did not start within {self._timeout:g} s: "
                 "its start() must not block"
@@ -144,11 +142,14 @@ class SourceGroup:
 
     async def _wait_synced(self, source: EventSource) -> None:
         """Wait for a source. Raises `CacheSyncError` after the timeout."""
+        # The source's own error is more precise: wait a little longer for it.
+        limit = asyncio.timeout(self._timeout + _GRACE)
         try:
-            # The source's own error is more precise: wait a little longer for it.
-            async with timeout(self._clock, self._timeout + _GRACE):
+            async with limit:
                 await source.wait_synced(self._timeout)
-        except ClockTimeoutError as error:
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
             raise CacheSyncError(
                 f"controller {self._controller}: {source!r} did not sync within {self._timeout:g} s"
             ) from error

@@ -17,8 +17,8 @@ from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.errors import UsageError
-from opsdk.patch import merge_patch
 from opsdk.recipes.conditions import get_condition, set_condition
 from opsdk.structured_merge.equality import strict_equal
 from opsdk.structured_merge.value import JsonObject, JsonValue

@@ -107,7 +107,7 @@ class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         initial: the object is part of the informer's initial list.
         final_state_unknown: the deletion was not watched; `old` may be outdated.
         resync: nothing changed; the informer sends the object again.
-        own: the change is exactly one write of this process; see `opsdk.predicates.ignore_own_writes`.
+        own: the change is exactly one write of this process; see `opsdk.event.predicates.ignore_own_writes`.
     """
 
     type: EventType

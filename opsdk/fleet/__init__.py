@@ -1,7 +1,8 @@
 """Many clusters and many replicas: ownership of clusters and shards by replicas, and providers of clusters.
 
 Here belong ownership by leases, providers of clusters, the controllers of managed clusters, and the sharding of one
-cluster. Not here: leader election of one replica (`opsdk.leader_election`), what one cluster needs (`opsdk.cluster`).
+cluster. Not here: leader election of one replica (`opsdk.manager.leader_election`), what one cluster needs
+(`opsdk.cluster`).
 """
 
 from opsdk.cache.shard import ShardField

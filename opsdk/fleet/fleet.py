@@ -17,6 +17,7 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.object import AnyObject
+from opsdk.base.options import Options
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
@@ -25,15 +26,14 @@ from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.controller import Controller
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
+from opsdk.event.sources import SyncPolicy
 from opsdk.fleet.managed_cluster import ProbeOptions
 from opsdk.fleet.metrics import FleetCollector
 from opsdk.fleet.ownership_rules import OwnershipOptions
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider
 from opsdk.fleet.runner import FleetRunner
 from opsdk.manager.manager import Phase
-from opsdk.options import Options
 from opsdk.rbac.rules import RbacRule
-from opsdk.sources import SyncPolicy
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -192,7 +192,6 @@ class Fleet:
                 unreachable_timeout=o.unreachable_timeout,
             ),
             probe=o.probe,
-            clock=operator.clock,
             hook=operator.manager.hook,
         )
         operator.manager.add(self._runner, phase=Phase.OTHERS)
@@ -221,7 +220,7 @@ class Fleet:
         if entry.namespace:
             cache = replace(cache, namespaces=[entry.namespace])
         options = replace(own, cache=cache, name=operator.name, field_owner=field_owner, cluster_name=entry.name)
-        return Cluster(entry.config, options, scheme=operator.scheme, clock=operator.clock, hook=operator.manager.hook)
+        return Cluster(entry.config, options, scheme=operator.scheme, hook=operator.manager.hook)
 
     def _make_controllers(self, operator: Operator, cluster: Cluster) -> list[Controller]:
         """Return the controllers of a managed cluster, one for each declared reconciler."""
@@ -236,7 +235,6 @@ class Fleet:
                 name=f"{name}@{cluster.name}",
                 options=options,
                 hook=operator.manager.hook,
-                clock=operator.clock,
                 journal=operator.journal,
             )
             if declared.kind is not None:

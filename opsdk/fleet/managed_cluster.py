@@ -10,18 +10,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.fence import FENCE
 from opsdk.apimachinery.meta import Condition
+from opsdk.base.options import Options
+from opsdk.base.runnable import Runnable
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
 from opsdk.errors import ForbiddenError, OpsdkError, TlsError, TransportError, UnauthorizedError
 from opsdk.fleet.provider import ClusterEntry
 from opsdk.manager.runnable_group import RunnableGroup
-from opsdk.options import Options
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import raise_for_status
-from opsdk.runnable import Runnable
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -85,7 +84,6 @@ class ManagedCluster:
         report: called with the condition at first, and when it changes.
         on_close: called with this when it is closed.
         probe: see `ProbeOptions`.
-        clock: source of time.
 
     Attributes:
         cluster: its clients and cache; None for an entry with a problem.
@@ -101,7 +99,6 @@ class ManagedCluster:
         report: Callable[[Condition], None],
         on_close: Callable[[ManagedCluster], object],
         probe: ProbeOptions,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.entry = entry
         self.cluster: Cluster | None = None
@@ -110,12 +107,11 @@ class ManagedCluster:
         self._report = report
         self._on_close = on_close
         self._probe_options = probe
-        self._clock = clock
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._controllers: Sequence[Controller] = ()
-        self._caches = RunnableGroup(f"{entry.name}/cache", on_error=self._on_error, clock=clock)
-        self._warmups = RunnableGroup(f"{entry.name}/warm-up", on_error=self._on_error, clock=clock)
-        self._workers = RunnableGroup(f"{entry.name}/controllers", on_error=self._on_error, clock=clock)
+        self._caches = RunnableGroup(f"{entry.name}/cache", on_error=self._on_error)
+        self._warmups = RunnableGroup(f"{entry.name}/warm-up", on_error=self._on_error)
+        self._workers = RunnableGroup(f"{entry.name}/controllers", on_error=self._on_error)
         if entry.config is not None:
             try:
                 self.cluster = connect(entry)
@@ -189,7 +185,7 @@ class ManagedCluster:
                 self._report(condition)
             interval = self._probe_options.interval
             # Shortly after the start, most clusters are about to sync.
-            await self._clock.sleep(min(interval, 1.0) if reason is ClusterReason.SYNCING else interval)
+            await asyncio.sleep(min(interval, 1.0) if reason is ClusterReason.SYNCING else interval)
 
     async def _state(self) -> tuple[ClusterReason, str]:
         """Return the state: first whether the server responds, then whether the informers have synced."""

@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.waiting import wait_ended
 from opsdk.api.core.v1 import Secret
@@ -23,11 +22,11 @@ from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.store import Delta
 from opsdk.client.client import Client
+from opsdk.client.patch import MergeFrom
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import ConfigError, NotFoundError, OpsdkError, UsageError
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider, Clusters
-from opsdk.patch import MergeFrom
 from opsdk.rbac.rules import RbacRule
 from opsdk.recipes.finalizers import is_deleting
 from opsdk.rest.config import Config
@@ -54,13 +53,10 @@ class ObjectClusters(ClusterProvider, Generic[T]):
     the fleet.
     """
 
-    def __init__(
-        self, kind: KindLike[T], *, namespace: str = "", label_selector: str = "", clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, kind: KindLike[T], *, namespace: str = "", label_selector: str = "") -> None:
         self._kind = kind_of(kind)
         self._namespace = namespace
         self._selector = Selector.parse(label_selector)
-        self._clock = clock
         self._changed_keys: dict[ObjectKey, None] = {}
         self._changed = asyncio.Event()
         self._keys: dict[str, ObjectKey] = {}
@@ -91,7 +87,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
         finally:
             for task in tasks:
                 task.cancel()
-            await wait_ended(tasks, _CLOSE_SECONDS, self._clock)
+            await wait_ended(tasks, _CLOSE_SECONDS)
             await cache.aclose()
 
     async def _add_handler(self, cache: Cache) -> None:
@@ -101,7 +97,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
                 (await cache.informer_for(self._kind)).add_handler(self._on_delta)
             except OpsdkError as error:
                 log.warning("cannot watch the cluster objects %s yet, will retry: %s", self._kind.gvk, error)
-                await self._clock.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _process_changes(self, cache: Cache, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
         """Compute the entry of each changed object, and report all clusters."""
@@ -144,7 +140,7 @@ class ObjectClusters(ClusterProvider, Generic[T]):
             return ClusterEntry(name=name, config=config, namespace=self.namespace_of(obj))
         except OpsdkError as error:
             # The configuration may depend on other objects, which are not watched.
-            self._clock.call_later(_RETRY_SECONDS, lambda: self._enqueue(key))
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, lambda: self._enqueue(key))
             return ClusterEntry(name=name, problem=str(error))
 
     async def key_object(self, management: Cluster, name: str) -> T | None:
@@ -166,13 +162,10 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         namespace: of the Secrets; empty for all.
         label_selector: of the Secrets.
         key: of the kubeconfig in the data. Cluster API writes ``value``.
-        clock: source of time.
     """
 
-    def __init__(
-        self, *, namespace: str, label_selector: str = "", key: str = "kubeconfig", clock: Clock = LOOP_CLOCK
-    ) -> None:
-        super().__init__(Secret, namespace=namespace, label_selector=label_selector, clock=clock)
+    def __init__(self, *, namespace: str, label_selector: str = "", key: str = "kubeconfig") -> None:
+        super().__init__(Secret, namespace=namespace, label_selector=label_selector)
         self._key = key
         self.rules = (RbacRule("get list watch patch", Secret, namespaces=[namespace or ALL_NAMESPACES]),)
 
@@ -207,7 +200,6 @@ class ResourceClusters(ObjectClusters[T]):
         namespace: of the objects; empty for all, and for cluster-scoped kinds.
         label_selector: of the objects.
         condition: the type of the condition; empty to write none.
-        clock: source of time.
     """
 
     def __init__(
@@ -218,9 +210,8 @@ class ResourceClusters(ObjectClusters[T]):
         namespace: str = "",
         label_selector: str = "",
         condition: str = "Ready",
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
-        super().__init__(kind, namespace=namespace, label_selector=label_selector, clock=clock)
+        super().__init__(kind, namespace=namespace, label_selector=label_selector)
         self._config = config
         self._condition = condition
         namespaces = [namespace or ALL_NAMESPACES]

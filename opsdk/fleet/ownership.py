@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Protocol
 
-from opsdk.aio.alarm import Alarm
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import finish, wait_ended
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.kinds import kind_of
@@ -42,8 +41,8 @@ from opsdk.fleet.shard_lease import (
     stand_in_of,
 )
 from opsdk.fleet.shard_runner import ShardRunnable, ShardRunner
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector, default_identity
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
+from opsdk.manager.leader_election.leader_elector import LeaderElector, default_identity
 from opsdk.telemetry.records import TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -70,11 +69,10 @@ class MakeRunnable(Protocol):
 class ShardFence:
     """Allows the writes of one shard while this replica owns it. See `opsdk.aio.fence.Fence`."""
 
-    def __init__(self, shard: str, elector: LeaderElector, rules: OwnershipRules, clock: Clock) -> None:
+    def __init__(self, shard: str, elector: LeaderElector, rules: OwnershipRules) -> None:
         self._shard = shard
         self._elector = elector
         self._rules = rules
-        self._clock = clock
         self.closed = False
         """Rejects all writes, for work that continues after its cancellation while the shard is owned again."""
 
@@ -83,7 +81,7 @@ class ShardFence:
         if self.closed:
             raise LeaderElectionLostError(f"{action} was not sent: the work for {self._shard} was cancelled")
         self._elector.check(action)
-        if refusal := self._rules.refusal(self._shard, self._clock.now()):
+        if refusal := self._rules.refusal(self._shard, monotonic()):
             raise LeaderElectionLostError(f"{action} was not sent: {refusal}")
 
     def __repr__(self) -> str:
@@ -100,18 +98,11 @@ class Ownership:
         cluster: the API server with the leases.
         make: creates the runnable of an owned shard.
         options: see `OwnershipOptions`.
-        clock: source of time.
         hook: receives `Leadership` records of this member's lease.
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        make: MakeRunnable,
-        options: OwnershipOptions,
-        *,
-        clock: Clock = LOOP_CLOCK,
-        hook: TelemetryHook | None = None,
+        self, cluster: Cluster, make: MakeRunnable, options: OwnershipOptions, *, hook: TelemetryHook | None = None
     ) -> None:
         self.options = options
         self.identity = ""
@@ -119,13 +110,12 @@ class Ownership:
         self._client = cluster.uncached
         self._leases = LeaseList(cluster.transport, options.name, options.namespace)
         self._make = make
-        self._clock = clock
         self._hook = hook
         self._shards: frozenset[str] = frozenset()
         self._rules: OwnershipRules | None = None
         self._runners: dict[str, ShardRunner] = {}
         self._stopping_runners: dict[str, ShardRunner] = {}
-        self._tasks = TaskOwner("ownership", clock=clock)
+        self._tasks = TaskOwner("ownership")
         self._wake = asyncio.Event()
         self._leaving = False
         self._started = False
@@ -155,7 +145,7 @@ class Ownership:
         Without a report, it counts as reachable. A report for a shard that this replica does not own has no effect.
         """
         if self._rules is not None:
-            self._rules.reached(shard, is_reachable=is_reachable, now=self._clock.now())
+            self._rules.reached(shard, is_reachable=is_reachable, now=monotonic())
 
     def states(self) -> Mapping[str, ShardState]:
         """Return the state of each shard that this replica owns, warms up or drains."""
@@ -203,7 +193,7 @@ class Ownership:
                     log.warning("%r lost its lease and rejoins with a new identity: %s", self, error)
         finally:
             watching.cancel()
-            await wait_ended([watching], _CLOSE_SECONDS, self._clock)
+            await wait_ended([watching], _CLOSE_SECONDS)
             await cache.aclose()
             await self._tasks.aclose()
 
@@ -219,7 +209,7 @@ class Ownership:
             retry_period=o.retry_period,
             labels=member_labels(o.name),
         )
-        elector = LeaderElector(self._client, options, clock=self._clock, hook=self._hook)
+        elector = LeaderElector(self._client, options, hook=self._hook)
         self.identity = identity
         rules = self._rules = OwnershipRules(identity, o)
         loop = asyncio.get_running_loop()
@@ -238,14 +228,14 @@ class Ownership:
         """Cancel remaining work, whose writes are rejected. Delete the member's lease if no work remains."""
         for task in tasks:
             task.cancel()
-        await wait_ended(tasks, _CLOSE_SECONDS, self._clock)
+        await wait_ended(tasks, _CLOSE_SECONDS)
         left = not self._runners and not self._stopping_runners and elector.is_leader
         elector.abandon()
         runners, self._runners = self._runners, {}
         await asyncio.gather(*(runner.kill() for runner in runners.values()))
         if left:
             try:
-                async with timeout(self._clock, self.options.renew_deadline * _REQUEST_TIMEOUT_SHARE):
+                async with asyncio.timeout(self.options.renew_deadline * _REQUEST_TIMEOUT_SHARE):
                     await self._client.delete(Lease, elector.options.name, namespace=elector.options.namespace)
             except (OpsdkError, TimeoutError) as error:
                 log.warning("cannot delete the lease of %s, it will expire: %s", elector.options.identity, error)
@@ -264,13 +254,13 @@ class Ownership:
         finally:
             electing.cancel()
         while True:
-            began = self._clock.now()
+            began = monotonic()
             self._wake.clear()
             rules.set_shards(self._shards)
             rules.leaving = self._leaving
             is_settled = False
             try:
-                async with timeout(self._clock, self.options.renew_deadline * _REQUEST_TIMEOUT_SHARE):
+                async with asyncio.timeout(self.options.renew_deadline * _REQUEST_TIMEOUT_SHARE):
                     is_settled = await self._sync_once(elector, rules)
             except (OpsdkError, TimeoutError) as error:
                 log.warning("cannot read the leases of the fleet %s: %s", self.options.name, str(error) or "no answer")
@@ -279,18 +269,18 @@ class Ownership:
                     return
                 # Another leaving member may have handed a shard to this one, so list once more.
                 self._wake.set()
-            await self._clock.sleep(_MIN_LIST_INTERVAL)
+            await asyncio.sleep(_MIN_LIST_INTERVAL)
             await self._sleep_until_woken(began + self.options.retry_period)
 
     async def _sync_once(self, elector: LeaderElector, rules: OwnershipRules) -> bool:
         """List, decide and write. Returns whether no step was necessary."""
-        requested_at = self._clock.now()
+        requested_at = monotonic()
         leases = await self._leases.read()
         if not elector.is_leader:
             return False
-        rules.observed(leases, requested_at=requested_at, answered_at=self._clock.now())
+        rules.observed(leases, requested_at=requested_at, answered_at=monotonic())
         is_settled = True
-        while steps := rules.decide(self._clock.wall()):
+        while steps := rules.decide(utc_now()):
             is_settled = False
             writes = [step for step in steps if step.lease is not None]
             for step in steps:
@@ -313,7 +303,7 @@ class Ownership:
 
     async def _write(self, step: OwnershipStep, rules: OwnershipRules) -> bool:
         assert step.lease is not None
-        requested_at = self._clock.now()
+        requested_at = monotonic()
         try:
             if step.kind is StepKind.DELETE:
                 await self._client.delete(step.lease, resource_version=step.lease.metadata.resource_version)
@@ -328,7 +318,7 @@ class Ownership:
         except OpsdkError as error:
             log.warning("cannot write the lease of %s: %s", step.shard or "a member", error)
             return False
-        rules.wrote(step.shard, written, requested_at=requested_at, answered_at=self._clock.now())
+        rules.wrote(step.shard, written, requested_at=requested_at, answered_at=monotonic())
         return True
 
     # -------------------------------------------------------------- shard runners
@@ -371,12 +361,11 @@ class Ownership:
         self._runners[shard] = ShardRunner(
             shard,
             self._make,
-            fence=ShardFence(shard, elector, rules, self._clock),
+            fence=ShardFence(shard, elector, rules),
             drain_timeout=self.options.drain_timeout,
             after=self._stopping_runners.get(shard),
             on_warm=on_warm,
             on_end=on_end,
-            clock=self._clock,
         )
         return self._runners[shard]
 
@@ -393,7 +382,7 @@ class Ownership:
                 (await cache.informer_for(Lease)).add_handler(self._on_lease)
             except OpsdkError as error:
                 log.debug("cannot watch the leases of the fleet %s yet, will retry: %s", self.options.name, error)
-                await self._clock.sleep(self.options.retry_period)
+                await asyncio.sleep(self.options.retry_period)
         await cache.start()
 
     def _on_lease(self, delta: Delta) -> None:
@@ -402,13 +391,9 @@ class Ownership:
             self._wake.set()
 
     async def _sleep_until_woken(self, at: float) -> None:
-        alarm = Alarm(self._clock, at)
-        woken = asyncio.get_running_loop().create_task(self._wake.wait(), name=f"{self!r}/woken")
-        try:
-            await asyncio.wait((alarm.future, woken), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            alarm.cancel()
-            woken.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(at):
+                await self._wake.wait()
 
     def __repr__(self) -> str:
         return f"<Ownership {self.options.name}: {self.identity or 'not started'}>"

@@ -28,6 +28,7 @@ from enum import Enum
 import msgspec
 
 from opsdk.api.coordination.v1 import Lease
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
 from opsdk.fleet.membership import Membership
 from opsdk.fleet.outage import Outage, growing
@@ -44,7 +45,6 @@ from opsdk.fleet.shard_lease import (
     shard_of,
     stand_in_of,
 )
-from opsdk.options import Options
 
 # Leases of dead members and of removed shards are deleted after this many lease durations.
 _STALE_LEASE_DURATIONS = 10

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.meta import Condition
 from opsdk.cache.shard import HashRange
 from opsdk.cluster.cluster import Cluster
@@ -128,13 +127,11 @@ class KubeconfigDirectory(ClusterProvider):
     Args:
         path: the directory. While it is missing, the fleet has no clusters, and a warning is logged once.
         interval: seconds between two reads of the directory.
-        clock: source of time.
     """
 
-    def __init__(self, path: Path | str, *, interval: float = 5.0, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, path: Path | str, *, interval: float = 5.0) -> None:
         self._path = Path(path)
         self._interval = interval
-        self._clock = clock
         self._last_warning = ""
 
     async def start(
@@ -150,7 +147,7 @@ class KubeconfigDirectory(ClusterProvider):
             if clusters != before:
                 on_change(clusters)
                 before = clusters
-            await self._clock.sleep(self._interval)
+            await asyncio.sleep(self._interval)
 
     def _read(self) -> Clusters:
         try:

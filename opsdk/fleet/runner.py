@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.meta import Condition
@@ -35,7 +35,6 @@ class FleetRunner:
         make_controllers: creates the controllers of a managed cluster.
         ownership: see `OwnershipOptions`.
         probe: see `ProbeOptions`.
-        clock: source of time.
         hook: receives telemetry records.
 
     Attributes:
@@ -52,17 +51,15 @@ class FleetRunner:
         make_controllers: Callable[[Cluster], Sequence[Controller]],
         ownership: OwnershipOptions,
         probe: ProbeOptions,
-        clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
     ) -> None:
         self.clusters: dict[str, ManagedCluster] = {}
-        self.ownership = Ownership(management, self._make, ownership, clock=clock, hook=hook)
+        self.ownership = Ownership(management, self._make, ownership, hook=hook)
         self._management = management
         self._provider = provider
         self._connect = connect
         self._make_controllers = make_controllers
         self._probe = probe
-        self._clock = clock
         self._entries: Clusters = {}
         self._pending_conditions: dict[str, Condition] = {}
         self._report_wanted = asyncio.Event()
@@ -73,7 +70,7 @@ class FleetRunner:
 
     async def start(self) -> None:
         """Run until cancelled. The clusters of this replica are handed over before it returns."""
-        tasks = TaskOwner(f"{self!r}", clock=self._clock)
+        tasks = TaskOwner(f"{self!r}")
         tasks.start(self._follow_provider(), name="provider")
         tasks.start(self._report_conditions(), name="report")
         try:
@@ -94,7 +91,7 @@ class FleetRunner:
             except BaseException as error:
                 contain(error, task=task, cancelling=before)
                 log.exception("%r failed; the fleet continues with the known clusters", self._provider)
-            await self._clock.sleep(waits.next(self._clock.now()))
+            await asyncio.sleep(waits.next(monotonic()))
 
     def _on_change(self, clusters: Clusters) -> None:
         before, self._entries = self._entries, clusters
@@ -114,7 +111,6 @@ class FleetRunner:
             report=lambda condition: self._on_condition(name, condition),
             on_close=lambda closed: self.clusters.pop(name) if self.clusters.get(name) is closed else None,
             probe=self._probe,
-            clock=self._clock,
         )
         return managed
 
@@ -144,7 +140,7 @@ class FleetRunner:
                     log.warning("cannot report the state of cluster %s, will retry: %r", name, error)
                     self._pending_conditions.setdefault(name, condition)
             if self._pending_conditions:
-                await self._clock.sleep(waits.next(self._clock.now()))
+                await asyncio.sleep(waits.next(monotonic()))
                 self._report_wanted.set()
 
     def __repr__(self) -> str:

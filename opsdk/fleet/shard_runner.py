@@ -8,7 +8,7 @@ from contextvars import copy_context
 from typing import Protocol
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.fence import FENCE, Fence
 from opsdk.aio.waiting import finish, wait_ended
@@ -55,7 +55,6 @@ class ShardRunner:
         after: a killed earlier runner of the shard; this runner waits for its end.
         on_warm: called when the first warm-up has ended.
         on_end: called with this runner when all tasks have ended.
-        clock: source of time.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class ShardRunner:
         after: ShardRunner | None = None,
         on_warm: Callable[[], None],
         on_end: Callable[[ShardRunner], None],
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.shard = shard
         self._make = make
@@ -76,7 +74,6 @@ class ShardRunner:
         self._predecessor = after
         self._drain_timeout = drain_timeout
         self._on_warm = on_warm
-        self._clock = clock
         self._owned = asyncio.Event()
         self._stop = asyncio.Event()
         self._draining = False
@@ -108,7 +105,7 @@ class ShardRunner:
 
     async def wait_ended(self) -> None:
         """Return when all tasks have ended, or ignore their cancellation for some seconds."""
-        await wait_ended([self._task], 2 * _CANCEL_GRACE, self._clock)
+        await wait_ended([self._task], 2 * _CANCEL_GRACE)
 
     # -------------------------------------------------------------- the task
     async def _supervise(self) -> None:
@@ -126,7 +123,7 @@ class ShardRunner:
                 await self._serve(runnable)
             except BaseException as error:
                 contain(error, task=task, cancelling=before)
-                wait = waits.next(self._clock.now())
+                wait = waits.next(monotonic())
                 log.exception(
                     "the runnable of %s failed: restarting in %.0f s unless the shard is released", self.shard, wait
                 )
@@ -134,7 +131,7 @@ class ShardRunner:
                 if runnable is not None:
                     await finish(runnable.aclose(), name=f"shard {self.shard}/close")
             if wait:
-                await self._wait_first(self._clock.sleep(wait), self._stop.wait())
+                await self._wait_first(asyncio.sleep(wait), self._stop.wait())
 
     async def _serve(self, runnable: ShardRunnable) -> None:
         """Warm the runnable up, and let it work while the shard is owned, until `drain` or `restart`."""
@@ -165,19 +162,19 @@ class ShardRunner:
         finally:
             for task in tasks:
                 task.cancel()
-            await wait_ended(tasks, _CANCEL_GRACE, self._clock)
+            await wait_ended(tasks, _CANCEL_GRACE)
         for task in done:
             task.result()
 
     async def _cancel(self, working: asyncio.Task[None], grace: float) -> None:
         """Cancel the work, and after `grace` seconds again."""
         working.cancel()
-        if not await wait_ended([working], grace, self._clock):
+        if not await wait_ended([working], grace):
             return
         if grace:
             log.warning("the runnable of %s did not drain within %g s: cancelling it", self.shard, grace)
         working.cancel()
-        if await wait_ended([working], _CANCEL_GRACE, self._clock):
+        if await wait_ended([working], _CANCEL_GRACE):
             log.error("the runnable of %s ignores its cancellation: its writes are rejected from now on", self.shard)
 
     def __repr__(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.core.v1 import Namespace
 from opsdk.cache.shard import ShardField, split_ranges
 from opsdk.cluster.cluster import Cluster
@@ -56,11 +55,10 @@ class NamespaceShards(ObjectClusters[Namespace]):
 
     Args:
         label_selector: of the namespaces; empty for all.
-        clock: source of time.
     """
 
-    def __init__(self, *, label_selector: str = "", clock: Clock = LOOP_CLOCK) -> None:
-        super().__init__(Namespace, label_selector=label_selector, clock=clock)
+    def __init__(self, *, label_selector: str = "") -> None:
+        super().__init__(Namespace, label_selector=label_selector)
         self.rules = (RbacRule("get list watch", Namespace),)
 
     async def config_of(self, obj: Namespace, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature

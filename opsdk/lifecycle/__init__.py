@@ -6,6 +6,7 @@ It creates no clients and caches: each class takes a cluster. Controllers with o
 from opsdk.children.set_identity import SetOwner
 from opsdk.lifecycle.cluster_scope import for_cluster, object_in_cluster
 from opsdk.lifecycle.cond import Cond
+from opsdk.lifecycle.errors import HandlersFailedError, HandlerTimeoutError, IgnoreError, WrongObjectError
 from opsdk.lifecycle.factory import SharedControllerFactory
 from opsdk.lifecycle.generating import GeneratingHandler, GeneratingOptions, add_generating_handler, generates
 from opsdk.lifecycle.generic_controller import GenericController
@@ -33,7 +34,10 @@ __all__ = [
     "GeneratingOptions",
     "GenericController",
     "GenericControllerOptions",
+    "HandlerTimeoutError",
     "HandlerTransaction",
+    "HandlersFailedError",
+    "IgnoreError",
     "LifecycleHandler",
     "LifecycleNames",
     "NamedHandler",
@@ -46,6 +50,7 @@ __all__ = [
     "SharedControllerFactory",
     "SlowingRateLimiter",
     "StatusHandler",
+    "WrongObjectError",
     "add_generating_handler",
     "add_need_a_cert",
     "drain",

@@ -21,8 +21,8 @@ from opsdk.children.set_identity import (
     parse_group_kinds,
 )
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.errors import AlreadyOwnedError, NotFoundError
-from opsdk.patch import merge_patch
 
 TOOLING: Final = "opsdk/v1"
 SET_ANNOTATION: Final = "objectset.opsdk.dev/apply-set"

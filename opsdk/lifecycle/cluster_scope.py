@@ -46,7 +46,7 @@ def object_in_cluster(obj: AnyObject, cluster: str) -> bool:
 def for_cluster(cluster: str) -> Callable[[AnyObject], bool]:
     """Return a ``when`` for handlers that only handle the objects of one cluster (``AddClusterScopedHandler``).
 
-    As a predicate of events: ``opsdk.predicates.of_object(for_cluster(name))``.
+    As a predicate of events: ``opsdk.event.predicates.of_object(for_cluster(name))``.
     """
 
     def in_cluster(obj: AnyObject) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import utc_now
 from opsdk.aio.containment import cancellations, contain
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
@@ -22,7 +22,8 @@ from opsdk.apimachinery.object import TypedObject, Unstructured
 from opsdk.apimachinery.time import whole_seconds
 from opsdk.client.client import Client
 from opsdk.controller.outcome import shorten_error
-from opsdk.errors import ConflictError, IgnoreError, UsageError
+from opsdk.errors import ConflictError, UsageError
+from opsdk.lifecycle.errors import IgnoreError
 from opsdk.lifecycle.writes import Before, ChangeWriter
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
@@ -53,12 +54,10 @@ class Cond:
 
     Args:
         type: the condition's type.
-        clock: source of timestamps.
     """
 
-    def __init__(self, type: str, *, clock: Clock = LOOP_CLOCK) -> None:  # noqa: A002 - the field's name
+    def __init__(self, type: str) -> None:  # noqa: A002 - the field's name
         self.type = type
-        self._clock = clock
         self._writer = ChangeWriter()
 
     # -------------------------------------------------------------- reading
@@ -125,7 +124,7 @@ class Cond:
         if entry is None:
             entry = _new_entry(obj, self.type)
             conditions.append(entry)
-        now = whole_seconds(self._clock.wall())
+        now = whole_seconds(utc_now())
         if is_new or self.status(obj) != word:
             values["last_transition_time"] = now
         changed = _assign(entry, values)

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupResource, GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.kinds import KindLike, kind_of, kind_of_object, unstructured
 from opsdk.apimachinery.object import AnyObject, Unstructured
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
 from opsdk.errors import CacheError, UsageError
+from opsdk.event.predicates import PredicateFunc
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.options import GenericControllerOptions
 from opsdk.manager.manager import Manager
-from opsdk.predicates import PredicateFunc
 from opsdk.rbac.rules import RbacRule, reads
 
 T = TypeVar("T", bound=AnyObject)
@@ -59,7 +58,6 @@ class SharedControllerFactory:
         options_by_kind: options of single kinds instead.
         prefix: of the controllers' names, such as the name of the cluster with ``-``.
         journal: keeps what each run did.
-        clock: source of time.
         declare: receives the permissions for the informer of each kind. Declare the writes of handlers separately.
     """
 
@@ -72,7 +70,6 @@ class SharedControllerFactory:
         options_by_kind: Mapping[KindLike[Any], GenericControllerOptions] | None = None,
         prefix: str = "",
         journal: Journal | None = None,
-        clock: Clock = LOOP_CLOCK,
         declare: Callable[[RbacRule], None] | None = None,
     ) -> None:
         self.cluster = cluster
@@ -81,7 +78,6 @@ class SharedControllerFactory:
         self._options_by_kind = {kind_of(kind).gvk: own for kind, own in (options_by_kind or {}).items()}
         self._prefix = prefix
         self._journal = journal
-        self._clock = clock
         self._declare = declare
         self.controllers: dict[GroupVersionKind, GenericController[Any]] = {}
 
@@ -137,7 +133,6 @@ class SharedControllerFactory:
             name=f"{self._prefix}{token.name.lower()}-handlers",
             options=self._options_by_kind.get(token.gvk, self._options),
             predicates=predicates,
-            clock=self._clock,
             hook=self.manager.hook,
             journal=self._journal,
         )

@@ -17,18 +17,18 @@ from typing import Any, Final
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import AnyKind, Kind, kind_of, unstructured
 from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured, deep_copy, gvk_of, key_of
+from opsdk.base.options import Options
 from opsdk.children.ownership import APPLY
+from opsdk.client.patch import merge_patch
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import place_of
 from opsdk.errors import UsageError
+from opsdk.event.handlers import EnqueueRequestForOwner, EnqueueRequestsFromMapFunc, EventHandler
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForOwner, EnqueueRequestsFromMapFunc, EventHandler
+from opsdk.event.sources import KindSource
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.handlers import NamedHandler, takes_context
 from opsdk.lifecycle.names import LifecycleNames
-from opsdk.options import Options
-from opsdk.patch import merge_patch
-from opsdk.sources import KindSource
 
 SET_LABEL: Final = "objectset.opsdk.dev/set"
 """The identity of the set of an object without owner reference: handler, kind, namespace and name of the owner."""

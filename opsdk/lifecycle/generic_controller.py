@@ -14,12 +14,12 @@ from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain, is_panic
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, deep_copy, key_of
+from opsdk.base.cause import ReconcileCause
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
@@ -28,10 +28,13 @@ from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileEnd, is_terminal, shorten_error
 from opsdk.controller.reconcile import Result
 from opsdk.controller.requeue import RequeuePolicy
-from opsdk.errors import HandlersFailedError, HandlerTimeoutError, IgnoreError, UsageError
+from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType
+from opsdk.event.handlers import EnqueueRequestForObject, Mapped
+from opsdk.event.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, Mapped
+from opsdk.event.sources import EventSource, FuncSource, KindSource
+from opsdk.lifecycle.errors import HandlersFailedError, HandlerTimeoutError, IgnoreError
 from opsdk.lifecycle.handlers import (
     HandlerFunction,
     HandlerList,
@@ -44,11 +47,8 @@ from opsdk.lifecycle.names import LifecycleNames, unknown_finalizers
 from opsdk.lifecycle.options import GenericControllerOptions, RetryPolicy, SlowingRateLimiter
 from opsdk.lifecycle.recent_deletions import RETRY_SECONDS, RecentDeletions
 from opsdk.lifecycle.run_table import AnyRequest, HandlerRequest, RunTable, RunVerdict, request_of
-from opsdk.predicates import PredicateFunc, all_of, any_of, begins_deletion
 from opsdk.queue.core import LOW_PRIORITY, QueueItem
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import EventSource, FuncSource, KindSource
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.reconcile_log import log_failure
 from opsdk.telemetry.records import Reconciled, TelemetryHook
@@ -70,9 +70,8 @@ class _RequeueHandlers(RequeuePolicy):
         scheduled: the due times of queued retries. An earlier event does not count as an attempt.
     """
 
-    def __init__(self, retry: RetryPolicy, clock: Clock) -> None:
+    def __init__(self, retry: RetryPolicy) -> None:
         self._retry = retry
-        self._clock = clock
         self.scheduled: dict[HandlerRequest, float] = {}
 
     def after_failure(
@@ -80,7 +79,7 @@ class _RequeueHandlers(RequeuePolicy):
     ) -> ReconcileEnd:
         if self._retry is RetryPolicy.ALL or not isinstance(error, HandlersFailedError):
             return super().after_failure(queue, queue_item, error, notes)
-        now = self._clock.now()
+        now = monotonic()
         waits = []
         for name, reason in zip(error.names, error.exceptions, strict=True):
             item = HandlerRequest.of(request_of(queue_item.item), name)
@@ -105,13 +104,12 @@ class _RequeueHandlers(RequeuePolicy):
 class _RecordDeletions(EnqueueRequestForObject):
     """Maps events to requests, and records deletions."""
 
-    def __init__(self, deletions: RecentDeletions, clock: Clock) -> None:
+    def __init__(self, deletions: RecentDeletions) -> None:
         self._deletions = deletions
-        self._clock = clock
 
     def requests(self, event: AnyEvent) -> Mapped:
         if event.type is EventType.DELETE:
-            self._deletions.record(event.view.uid, event.view.resource_version, now=self._clock.now())
+            self._deletions.record(event.view.uid, event.view.resource_version, now=monotonic())
         return super().requests(event)
 
 
@@ -132,7 +130,6 @@ class GenericController(Generic[T]):
         name: for logs and metrics; default: the kind in lower case with ``-handlers``.
         options: see `GenericControllerOptions`.
         predicates: an event must pass all of them.
-        clock: source of time.
         hook: receives telemetry. Each call of a handler is a reconcile of ``<name>/<handler>`` in the metrics.
         journal: keeps what each run did.
     """
@@ -145,7 +142,6 @@ class GenericController(Generic[T]):
         name: str = "",
         options: GenericControllerOptions | None = None,
         predicates: Sequence[PredicateFunc] = (),
-        clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
         journal: Journal | None = None,
     ) -> None:
@@ -157,25 +153,23 @@ class GenericController(Generic[T]):
         self.finalizers: dict[str, LifecycleNames] = {}
         self._finalizer_names: set[str] = set()
         """The names of the lifecycles that have a finalizer."""
-        self._clock = clock
         self._deletions = RecentDeletions()
         self._warned_finalizers: set[str] = set()
         self._table = RunTable(retry_limit=max(1, self.options.workers - 1))
         self._has_handlers = asyncio.Event()
         self._sources: list[EventSource] = []
-        self._tasks = TaskOwner(f"controller {self.name}", on_error=self._on_crash, clock=clock)
+        self._tasks = TaskOwner(f"controller {self.name}", on_error=self._on_crash)
         sources: list[EventSource] = [
             KindSource(
                 cluster.cache,
                 self.kind,
-                _RecordDeletions(self._deletions, clock),
+                _RecordDeletions(self._deletions),
                 predicates=[any_of(begins_deletion(self._finalizer_names), all_of(*predicates))] if predicates else (),
-                clock=clock,
             )
         ]
         if self.options.resync:
             sources.append(FuncSource(self._resync))
-        self._requeue_policy = _RequeueHandlers(self.options.retry, clock)
+        self._requeue_policy = _RequeueHandlers(self.options.retry)
         self.controller = Controller(
             self.name,
             self._reconcile,
@@ -186,7 +180,6 @@ class GenericController(Generic[T]):
                 needs_leader_election=self.options.needs_leader_election,
                 rate_limiter=self.options.rate_limiter or SlowingRateLimiter(),
             ),
-            clock=clock,
             hook=hook,
             kind=self.kind,
             cluster=cluster,
@@ -340,7 +333,7 @@ class GenericController(Generic[T]):
 
     async def _resync(self, queue: WorkQueue[Any]) -> None:
         while True:
-            await self._clock.sleep(self.options.resync)
+            await asyncio.sleep(self.options.resync)
             for request in self.keys():
                 queue.add(request, priority=LOW_PRIORITY, cause=ReconcileCause("resync"))
 
@@ -402,7 +395,7 @@ class GenericController(Generic[T]):
         key = request_of(item)
         obj = await ctx.client.get_or_none(self.kind, key.key)
         if obj is not None and self._deletions.is_stale(
-            obj.metadata.uid, obj.metadata.resource_version, now=self._clock.now()
+            obj.metadata.uid, obj.metadata.resource_version, now=monotonic()
         ):
             log.warning("the cache is stale, it has the deleted %s %s: waiting for a newer list", self.kind.name, key)
             return Result(requeue_after=RETRY_SECONDS)
@@ -468,19 +461,23 @@ class GenericController(Generic[T]):
         attempt = self.controller.queue.rate_limiter.num_requeues(HandlerRequest.of(key, registration.name))
         copied = deep_copy(obj) if obj is not None else None
         own = replace(ctx, request=key, object=copied, attempt=attempt or ctx.attempt)
-        began = self._clock.now()
+        began = monotonic()
         failure: BaseException | None = None
         task = asyncio.current_task()
         before = cancellations(task)
+        limit = asyncio.timeout(registration.timeout or None)
         try:
             with log_context(handler=registration.name):
-                async with timeout(self._clock, registration.timeout or None):
+                async with limit:
                     returned = await registration.call(key, copied, own)
             registration.timeouts = 0
             if returned is None:
                 return obj
             return check_returned(registration.name, returned, kind=self.kind, request=key, given=obj)
-        except ClockTimeoutError as error:
+        except TimeoutError as error:
+            if not limit.expired():
+                failure = error
+                raise
             registration.timeouts += 1
             failure = HandlerTimeoutError(
                 f"{registration.name} has not returned for {self.kind.name} {key} after {registration.timeout:g} s"
@@ -500,7 +497,7 @@ class GenericController(Generic[T]):
                 Reconciled(
                     controller=f"{self.name}/{registration.name}",
                     result=outcome,
-                    seconds=self._clock.now() - began,
+                    seconds=monotonic() - began,
                     panicked=failure is not None and is_panic(failure),
                     error=failure,
                 )

@@ -17,9 +17,10 @@ from opsdk.aio.closing import Closing
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
 from opsdk.controller.declaration import place_of
-from opsdk.errors import UsageError, WrongObjectError
+from opsdk.errors import UsageError
+from opsdk.event.handlers import is_async
 from opsdk.event.request import Request
-from opsdk.handlers import is_async
+from opsdk.lifecycle.errors import WrongObjectError
 
 T = TypeVar("T", bound=AnyObject)
 

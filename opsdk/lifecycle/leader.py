@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from opsdk.errors import UsageError
-from opsdk.handlers import is_async
+from opsdk.event.handlers import is_async
 from opsdk.manager.manager import Manager
 
 LeaderCallback = Callable[[], Awaitable[None]]

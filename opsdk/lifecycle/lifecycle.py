@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import TypedObject, Unstructured
@@ -98,7 +99,7 @@ class LifecycleHandler(Generic[T]):
             case LifecycleAction.UPDATED:
                 return await self._record("updated", request, obj, ctx)
             case LifecycleAction.REMOVE if not self._finished.is_stale(
-                obj.metadata.uid, obj.metadata.resource_version, now=ctx.clock.now()
+                obj.metadata.uid, obj.metadata.resource_version, now=monotonic()
             ):
                 return await self._remove(request, obj, ctx)
         return obj
@@ -146,7 +147,7 @@ class LifecycleHandler(Generic[T]):
             raise error from None
         remaining = await self._remove_finalizer(ctx.client, removed, request)
         # An update without finalizers deletes the object; the cache shows it until the watch reports the deletion.
-        self._finished.record(obj.metadata.uid, remaining.metadata.resource_version, now=ctx.clock.now())
+        self._finished.record(obj.metadata.uid, remaining.metadata.resource_version, now=monotonic())
         return remaining
 
     async def _remove_finalizer(self, client: Client, obj: T, request: Request) -> T:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.options import Options
 
 NORMAN_PREFIX = "controller.cattle.io/"
 CLUSTER_SCOPED_PREFIX = "clusterscoped.controller.cattle.io/"

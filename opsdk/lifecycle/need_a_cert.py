@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.core.v1 import Secret, Service
 from opsdk.apimachinery.object import AnyObject, key_of, to_tree
+from opsdk.client.patch import MergeFrom
 from opsdk.controller.context import Context
 from opsdk.event.request import Request
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.handlers import NamedHandler
 from opsdk.lifecycle.related import relate
-from opsdk.patch import MergeFrom
 from opsdk.recipes.owner_references import has_owner_reference, set_owner_reference
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
@@ -37,15 +36,11 @@ class NeedACertHandler:
     Args:
         controller: of Services; it is called again when a renewal may be due.
         interval: seconds between two checks of a Service without changes. A renewal begins 30 days before the end.
-        clock: source of time.
     """
 
-    def __init__(
-        self, controller: GenericController[Service], *, interval: float = 3600.0, clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, controller: GenericController[Service], *, interval: float = 3600.0) -> None:
         self._controller = controller
         self._interval = interval
-        self._clock = clock
         self._managers: dict[Request, CertificateManager] = {}
 
     async def __call__(self, request: Request, service: Service | None, ctx: Context) -> None:
@@ -59,7 +54,7 @@ class NeedACertHandler:
             return
         manager = self._managers.get(request)
         if manager is None or manager.options != options:
-            manager = CertificateManager(ctx.cluster.uncached, options, clock=self._clock)
+            manager = CertificateManager(ctx.cluster.uncached, options)
             self._managers[request] = manager
         manager.targets = tuple(await self._targets(request, ctx))
         await manager.check()
@@ -91,9 +86,7 @@ class NeedACertHandler:
         return f"<NeedACertHandler: {len(self._managers)} Services>"
 
 
-def add_need_a_cert(
-    controller: GenericController[Service], *, interval: float = 3600.0, clock: Clock = LOOP_CLOCK
-) -> NamedHandler:
+def add_need_a_cert(controller: GenericController[Service], *, interval: float = 3600.0) -> NamedHandler:
     """Issue certificates for the Services with the annotation ``need-a-cert.cattle.io/secret-name``.
 
     The ``caBundle`` of webhook configurations, APIServices and CustomResourceDefinitions that call such a Service is
@@ -105,12 +98,11 @@ def add_need_a_cert(
     Args:
         controller: of Services.
         interval: see `NeedACertHandler`.
-        clock: source of time.
     """
     relate(Secret, controller)
     for kind in InjectionKind:
         relate(kind.kind, controller, called_services)
-    return controller.add_handler("need-a-cert", NeedACertHandler(controller, interval=interval, clock=clock))
+    return controller.add_handler("need-a-cert", NeedACertHandler(controller, interval=interval))
 
 
 def certificate_options(service: Service) -> SelfSigned | None:

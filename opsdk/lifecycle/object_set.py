@@ -10,10 +10,12 @@ Deviates: server-side apply is the default. An object of another set is an error
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+from opsdk.aio.clock import monotonic
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import AnyKind, Kind, kind_of, kind_of_object, metadata_only, unstructured
@@ -42,6 +44,7 @@ from opsdk.children.set_identity import (
 )
 from opsdk.children.three_way import adoption_patch, applied_object, three_way_patch
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.errors import (
     AlreadyOwnedError,
     ConflictError,
@@ -53,7 +56,6 @@ from opsdk.errors import (
 )
 from opsdk.lifecycle.apply_set import ApplySetParent
 from opsdk.lifecycle.set_options import Child, ObjectSetOptions, SetMode, SetPlan
-from opsdk.patch import merge_patch
 from opsdk.recipes.owner_references import set_controller_reference
 
 _DELETE_ATTEMPTS: Final = 5
@@ -304,8 +306,7 @@ class ObjectSet:
 
     async def _wait_for_turn(self) -> None:
         if self._rate_limiter is not None:
-            clock = self.options.clock
-            await clock.sleep(self._rate_limiter.reserve(clock.now()))
+            await asyncio.sleep(self._rate_limiter.reserve(monotonic()))
 
     # -------------------------------------------------------------- pruning
     async def _all_kinds(self) -> dict[GroupKind, Kind[Any]]:

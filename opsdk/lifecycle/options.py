@@ -9,8 +9,8 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Any, TypeVar
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.options import Options
 from opsdk.queue.rate_limiters import (
     BucketRateLimiter,
     ItemExponentialFailureRateLimiter,

@@ -12,9 +12,9 @@ import msgspec
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import AnyKind, Kind, KindLike, kind_of, metadata_only
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of
+from opsdk.client.patch import MergeFrom
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConflictError, MethodNotAllowedError, NoMatchError, NotFoundError, OpsdkError, UsageError
-from opsdk.patch import MergeFrom
 from opsdk.rest.discovery import ApiResource, Discovery
 
 _MAX_ATTEMPTS = 5

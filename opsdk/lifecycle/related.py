@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
+from opsdk.event.handlers import EnqueueRequestForOwner, EnqueueRequestsFromMapFunc, EventHandler, MapFunction, Mapped
+from opsdk.event.predicates import PredicateFunc
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForOwner, EnqueueRequestsFromMapFunc, EventHandler, MapFunction, Mapped
+from opsdk.event.sources import KindSource
 from opsdk.lifecycle.generic_controller import GenericController
-from opsdk.predicates import PredicateFunc
-from opsdk.sources import KindSource
 
 TRIGGER_ALL: Final = Request("", "_all_")
 """A resolver returns it to call the handlers for every object (``relatedresource.AllKey``)."""

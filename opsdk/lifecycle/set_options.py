@@ -8,13 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import AnyKind
 from opsdk.apimachinery.object import TypedObject, Unstructured
+from opsdk.base.options import Options
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.client.client import Client
-from opsdk.options import Options
 
 Child = TypedObject | Unstructured
 Injector = Callable[[Sequence[Any]], Iterable[Any]]
@@ -65,7 +64,6 @@ class ObjectSetOptions(Options, frozen=True, kw_only=True):
         injectors: called in order before each run.
         qps: writes a second on average, or None for no limit.
         burst: writes at once with `qps`.
-        clock: source of time for `qps`.
     """
 
     mode: SetMode = SetMode.SERVER_SIDE_APPLY
@@ -82,7 +80,6 @@ class ObjectSetOptions(Options, frozen=True, kw_only=True):
     injectors: Sequence[Injector] = ()
     qps: float | None = None
     burst: int = 10
-    clock: Clock = LOOP_CLOCK
 
 
 class SetPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,10 +18,8 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.task_stacks import TaskAges
-from opsdk.aio.timeout import timeout
 from opsdk.errors import UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, encode_json, text_response
@@ -43,14 +41,9 @@ _OBJECTS_PER_SLICE = 50_000
 
 
 class DebugPages:
-    """The pages below ``/debug/``. ``?format=text`` shows a page as YAML.
+    """The pages below ``/debug/``. ``?format=text`` shows a page as YAML."""
 
-    Args:
-        clock: source of time.
-    """
-
-    def __init__(self, clock: Clock = LOOP_CLOCK) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._pages: dict[str, tuple[str, Provider]] = {}
         self._row_providers: dict[str, list[Callable[[], Iterable[object]]]] = {}
 
@@ -92,7 +85,7 @@ class DebugPages:
         task = asyncio.current_task()
         before = cancellations(task)
         try:
-            async with timeout(self._clock, _TIMEOUT):
+            async with asyncio.timeout(_TIMEOUT):
                 value = self._pages[name][1]()
                 if inspect.isawaitable(value):
                     value = await value

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.runnable import Runnable
+from opsdk.base.runnable import Runnable
 
 
 class DeferredRunnable:
@@ -16,13 +16,11 @@ class DeferredRunnable:
     Args:
         make: returns the runnable; called after the delay.
         delay: seconds; the default is longer than a typical start.
-        clock: source of time.
     """
 
-    def __init__(self, make: Callable[[], Runnable], *, delay: float = 1.0, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, make: Callable[[], Runnable], *, delay: float = 1.0) -> None:
         self._make = make
         self._delay = delay
-        self._clock = clock
 
     def needs_leader_election(self) -> bool:
         """Return False: every replica runs it."""
@@ -30,7 +28,7 @@ class DeferredRunnable:
 
     async def start(self) -> None:
         """Wait, then run. Raises the error of the runnable."""
-        await self._clock.sleep(self._delay)
+        await asyncio.sleep(self._delay)
         await self._make().start()
 
     def __repr__(self) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from typing import Protocol
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.fence import Fence
 from opsdk.aio.task_stacks import TaskAges
-from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import wait_ended
+from opsdk.base.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
@@ -28,7 +28,6 @@ from opsdk.manager.metrics_authorization import MetricsAuthorization
 from opsdk.manager.options import ManagerOptions
 from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.rbac.delegated import ReviewClient
-from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.queue_monitor import QueueMonitor
@@ -46,7 +45,7 @@ _RELEASE_SECONDS = 5.0
 
 
 class Election(Protocol):
-    """Leader election as the manager uses it; see `opsdk.leader_election.leader_elector.LeaderElector`.
+    """Leader election as the manager uses it; see `opsdk.manager.leader_election.leader_elector.LeaderElector`.
 
     An election that is also a `Fence` ends writes by its own clock. Otherwise they end when the manager stops leading.
     """
@@ -121,7 +120,6 @@ class Manager:
         options: see `ManagerOptions`.
         election: runs the LEADER group only while elected; None runs it on every replica.
         hooks: receive telemetry records, besides the Prometheus metrics.
-        clock: source of time.
 
     Attributes:
         healthz: liveness checks.
@@ -137,23 +135,21 @@ class Manager:
         *,
         election: Election | None = None,
         hooks: Sequence[TelemetryHook] = (),
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.options = options or ManagerOptions()
-        self.metrics = PrometheusHook(now=clock.now)
-        self.debug = DebugPages(clock)
-        self._queues = QueueMonitor(clock.now)
+        self.metrics = PrometheusHook(now=monotonic)
+        self.debug = DebugPages()
+        self._queues = QueueMonitor(monotonic)
         debugs = is_enabled(self.options.debug_bind_address)
         self._task_ages = TaskAges() if debugs else None
         monitors = [self._queues] if debugs else []
         self.hook: TelemetryHook = Hooks([self.metrics, *monitors, *hooks])
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
-        self._clock = clock
         self._election: Election | None = None
         self._fence: _LeaderFence | None = None
-        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error, clock=clock) for phase in Phase}
-        self._warmups = RunnableGroup("warm-up", on_error=self._on_error, clock=clock)
+        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
+        self._warmups = RunnableGroup("warm-up", on_error=self._on_error)
         self._failed: list[BaseException] = []
         self._stop_failures: list[str] = []
         self._controller_names: set[str] = set()
@@ -201,14 +197,14 @@ class Manager:
         o = self.options
         if o.metrics_cert_file:
             files = (o.metrics_cert_file, o.metrics_key_file)
-            return ServingCertificate(*files, clock=self._clock, hook=self.hook).context
-        return self_signed_context(parse_address(o.metrics_bind_address)[0], clock=self._clock)
+            return ServingCertificate(*files, hook=self.hook).context
+        return self_signed_context(parse_address(o.metrics_bind_address)[0])
 
     def use_client(self, client: ReviewClient) -> None:
         """Set the client that reviews metrics requests. Raises `UsageError` after the start."""
         self._check_new("the client for metrics_authentication")
         if self.options.metrics_authentication:
-            self._authorization = MetricsAuthorization(client, clock=self._clock)
+            self._authorization = MetricsAuthorization(client)
 
     async def _authorize(self, request: HttpRequest) -> HttpResponse | None:
         assert self._authorization is not None  # checked by `start`
@@ -223,9 +219,9 @@ class Manager:
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
         """Add a runnable, before or after the start.
 
-        Without `phase`, it runs in WEBHOOKS if it has `opsdk.runnable.ServesWebhooks`, in OTHERS if its
+        Without `phase`, it runs in WEBHOOKS if it has `opsdk.base.runnable.ServesWebhooks`, in OTHERS if its
         ``needs_leader_election`` returns False, else in the LEADER group. A runnable of the LEADER group with
-        `opsdk.runnable.Warmup` is warmed up while this replica waits for the lease.
+        `opsdk.base.runnable.Warmup` is warmed up while this replica waits for the lease.
 
         Raises:
             UsageError: the manager is stopping.
@@ -379,7 +375,7 @@ class Manager:
         finally:
             for task in (ready, ending):
                 task.cancel()
-            await wait_ended((ready, ending), _CANCEL_GRACE, self._clock)
+            await wait_ended((ready, ending), _CANCEL_GRACE)
 
     async def _run_election(self, election: Election) -> None:
         running = asyncio.get_running_loop().create_task(election.run(), name="elector")
@@ -400,7 +396,7 @@ class Manager:
         finally:
             for task in (running, elected):
                 task.cancel()
-            await wait_ended((running, elected), _ELECTION_GRACE, self._clock)
+            await wait_ended((running, elected), _ELECTION_GRACE)
 
     def _all_groups(self) -> Sequence[RunnableGroup]:
         return (*self._groups.values(), self._warmups)
@@ -434,10 +430,10 @@ class Manager:
         # After losing the lease, stop without delay: another replica may already lead.
         budget = 0.0 if lost else self.options.shutdown_timeout
         first = (Phase.LEADER, Phase.OTHERS) if lost else (Phase.OTHERS, Phase.LEADER)
-        deadline = None if budget is None else self._clock.now() + budget
+        deadline = None if budget is None else monotonic() + budget
         late: list[str] = []
         for phase in (*first, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
-            remaining = None if deadline is None else max(deadline - self._clock.now(), 0.0)
+            remaining = None if deadline is None else max(deadline - monotonic(), 0.0)
             groups = [self._groups[phase]]
             if phase is Phase.OTHERS:
                 groups.append(self._warmups)
@@ -445,7 +441,7 @@ class Manager:
             late += [name for names in stopped for name in names]
         for helper in helpers:
             helper.cancel()
-        await wait_ended(helpers, _ELECTION_GRACE, self._clock)
+        await wait_ended(helpers, _ELECTION_GRACE)
         late += self._stop_failures
         elected = self.is_elected
         self._end_leadership()
@@ -471,7 +467,7 @@ class Manager:
             )
             return
         try:
-            async with timeout(self._clock, _RELEASE_SECONDS):
+            async with asyncio.timeout(_RELEASE_SECONDS):
                 await self._election.release()
         except Exception:
             # The lease expires anyway, so the exit must not depend on its release.

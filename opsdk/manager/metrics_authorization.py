@@ -6,7 +6,6 @@ Deviates: a token that the API server refuses is 401; controller-runtime answers
 
 from __future__ import annotations
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.authorization.v1 import NonResourceAttributes
 from opsdk.errors import OpsdkError
 from opsdk.http.server.request import HttpRequest
@@ -32,12 +31,11 @@ class MetricsAuthorization:
 
     Args:
         client: sends the reviews; its user needs ``create`` on ``tokenreviews`` and ``subjectaccessreviews``.
-        clock: source of time.
     """
 
-    def __init__(self, client: ReviewClient, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, client: ReviewClient) -> None:
         self._auth = DelegatedAuth(
-            client, token_seconds=_TOKEN_SECONDS, allow_seconds=_ALLOW_SECONDS, deny_seconds=_DENY_SECONDS, clock=clock
+            client, token_seconds=_TOKEN_SECONDS, allow_seconds=_ALLOW_SECONDS, deny_seconds=_DENY_SECONDS
         )
 
     async def check(self, request: HttpRequest) -> HttpResponse | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
 from opsdk.manager.address import is_enabled, is_loopback
-from opsdk.options import Options
 
 
 class ManagerOptions(Options, frozen=True, kw_only=True):

@@ -9,14 +9,11 @@ import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
 from enum import Enum
-from typing import Any
 
-from opsdk.aio.alarm import Alarm
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.fence import FENCE, Fence
 from opsdk.aio.waiting import wait_ended
+from opsdk.base.runnable import Ready, Runnable
 from opsdk.errors import UsageError
-from opsdk.runnable import Ready, Runnable
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -41,20 +38,16 @@ class RunnableGroup:
     Args:
         name: for logs.
         on_error: called with the first error of each runnable; cancellation is not an error.
-        clock: source of time.
 
     Attributes:
         fence: checks the writes of the runnables, and of all tasks that they start.
     """
 
-    def __init__(
-        self, name: str, *, on_error: Callable[[Runnable, BaseException], None], clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, name: str, *, on_error: Callable[[Runnable, BaseException], None]) -> None:
         self.name = name
         self.state = GroupState.WAITING
         self.fence: Fence | None = None
         self._on_error = on_error
-        self._clock = clock
         self._runnables: list[Runnable] = []
         self._tasks: dict[asyncio.Task[None], Runnable] = {}
         self._grace_cancelled = asyncio.Event()
@@ -120,7 +113,7 @@ class RunnableGroup:
                 await asyncio.get_running_loop().create_future()
         finally:
             ready.cancel()
-            if await wait_ended((ready,), _CANCEL_GRACE, self._clock):
+            if await wait_ended((ready,), _CANCEL_GRACE):
                 log.error("%r: wait_ready ignores its cancellation", runnable)
 
     async def stop(self, seconds: float | None) -> list[str]:
@@ -137,21 +130,19 @@ class RunnableGroup:
         for task in late:
             task.cancel()
         if late:
-            await wait_ended(late, _CANCEL_GRACE, self._clock)
+            await wait_ended(late, _CANCEL_GRACE)
         return names
 
     async def _wait_for_end(self, tasks: set[asyncio.Task[None]], seconds: float | None) -> set[asyncio.Task[None]]:
-        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._grace_cancelled.wait())]
-        alarm = None if seconds is None else Alarm(self._clock, self._clock.now() + seconds)
-        if alarm is not None:
-            ends.append(alarm.future)
+        grace_cancelled = asyncio.ensure_future(self._grace_cancelled.wait())
         try:
-            while (pending := {t for t in tasks if not t.done()}) and not any(end.done() for end in ends):
-                await asyncio.wait({*pending, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.timeout(seconds):
+                while (pending := {t for t in tasks if not t.done()}) and not grace_cancelled.done():
+                    await asyncio.wait({*pending, grace_cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            pass  # the caller cancels what still runs
         finally:
-            ends[0].cancel()
-            if alarm is not None:
-                alarm.cancel()
+            grace_cancelled.cancel()
         return {t for t in tasks if not t.done()}
 
     def cancel_grace(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Literal
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.authorization.v1 import ResourceAttributes
 from opsdk.apimachinery.gvk import GroupVersionResource
@@ -42,12 +41,9 @@ class RbacAccess(AllAccess):
     Args:
         client: sends the reviews.
         namespaces: finds the namespaces of a list or a watch.
-        clock: source of time.
     """
 
-    def __init__(
-        self, client: ReviewClient, *, namespaces: UserNamespaces | None = None, clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, client: ReviewClient, *, namespaces: UserNamespaces | None = None) -> None:
         self._namespaces = namespaces
         self._auth = DelegatedAuth(
             client,
@@ -55,7 +51,6 @@ class RbacAccess(AllAccess):
             allow_seconds=_TTL_SECONDS,
             deny_seconds=_DENY_SECONDS,
             max_cached=16_384,
-            clock=clock,
         )
 
     async def authenticate(self, request: HttpRequest) -> UserInfo | None:

@@ -28,7 +28,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from opsdk.telemetry.cause import ReconcileCause, ReconcileCauses
+from opsdk.base.cause import ReconcileCause, ReconcileCauses
 
 K = TypeVar("K", bound=Hashable)
 

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
+from opsdk.aio.clock import monotonic
+from opsdk.base.cause import ReconcileCause
 from opsdk.queue.core import QueueCore, QueueItem
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.records import QueueHooks
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -38,7 +38,6 @@ class WorkQueue(Generic[K]):
     Args:
         name: for logs and metrics.
         rate_limiter: delays of `add_rate_limited`; default: per item from 5 ms to 1000 s.
-        clock: source of time.
         hooks: called for each event.
         item_type: class of the items; `EventDispatcher` refuses others.
 
@@ -51,7 +50,6 @@ class WorkQueue(Generic[K]):
         name: str = "",
         *,
         rate_limiter: RateLimiter[K] | None = None,
-        clock: Clock = LOOP_CLOCK,
         hooks: QueueHooks | None = None,
         item_type: type[K] | None = None,
     ) -> None:
@@ -61,10 +59,9 @@ class WorkQueue(Generic[K]):
             rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
         )
         self.core: QueueCore[K] = QueueCore()
-        self._clock = clock
         self.hooks = hooks
         self._getters: deque[asyncio.Future[None]] = deque()
-        self._timer: Timer | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._idle_waiters: list[asyncio.Future[None]] = []
         self._standby = False
@@ -112,14 +109,14 @@ class WorkQueue(Generic[K]):
         timer: bool = False,
     ) -> None:
         """Queue `item` for `after` seconds from now (see `QueueCore.add`). Does nothing after shutdown."""
-        now = self._clock.now()
+        now = monotonic()
         if self.core.add(item, now=now, after=after, priority=priority, cause=cause, timer=timer) and self.hooks:
             self.hooks.added()
         self._wake(now)
 
     def add_rate_limited(self, item: K, *, priority: int = 0, cause: ReconcileCause | None = None) -> float:
         """Queue `item` after the rate limiter's delay. Returns the delay in seconds."""
-        wait = self.rate_limiter.when(item, now=self._clock.now())
+        wait = self.rate_limiter.when(item, now=monotonic())
         if self.hooks:
             self.hooks.retried()
         self.add(item, after=wait, priority=priority, cause=cause)
@@ -132,7 +129,10 @@ class WorkQueue(Generic[K]):
     # -------------------------------------------------------------- taking
     def get_nowait(self) -> QueueItem[K] | None:
         """Return the next item, or None if none is ready."""
-        queue_item = self.core.take(self._clock.now())
+        return self._take(monotonic())
+
+    def _take(self, now: float) -> QueueItem[K] | None:
+        queue_item = self.core.take(now)
         if queue_item is not None and self.hooks:
             self.hooks.taken(queue_item.waited)
         return queue_item
@@ -143,18 +143,19 @@ class WorkQueue(Generic[K]):
         Call `done` for every item. Cancelling the wait loses no item.
         """
         while True:
-            if (queue_item := self.get_nowait()) is not None:
+            now = monotonic()
+            if (queue_item := self._take(now)) is not None:
                 return queue_item
             if self.core.ended:
                 raise ShutDownError(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._getters.append(waiter)
-            self._wake(self._clock.now())
+            self._wake(now)
             try:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake(self._clock.now())  # pass the wake-up to another worker
+                    self._wake(monotonic())  # pass the wake-up to another worker
                 raise
             finally:
                 if waiter in self._getters:
@@ -162,7 +163,7 @@ class WorkQueue(Generic[K]):
 
     def done(self, item: K) -> None:
         """Mark `item` as processed."""
-        now = self._clock.now()
+        now = monotonic()
         worked = self.core.done(item, now=now)
         if self.hooks:
             self.hooks.finished(worked)
@@ -199,12 +200,12 @@ class WorkQueue(Generic[K]):
             self._timer.cancel()
             self._timer = self._timer_at = None
         if next_time is not None:
-            self._timer = self._clock.call_later(max(next_time - now, 0.0), self._on_timer)
+            self._timer = asyncio.get_running_loop().call_later(max(next_time - now, 0.0), self._on_timer)
             self._timer_at = next_time
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        self._wake(self._clock.now())
+        self._wake(monotonic())
 
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:

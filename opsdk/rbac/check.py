@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+__all__ = ["RbacCheck"]
+
 
 class RbacCheck(Enum):
     """Action at the start when a declared permission is missing."""

@@ -6,6 +6,7 @@ pkg/server/options/authentication.go, authorization.go, pkg/util/webhook/webhook
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Hashable, Sequence
 from typing import Protocol, TypeVar
@@ -14,8 +15,7 @@ import msgspec
 from cachetools import TLRUCache, TTLCache
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.timeout import timeout
+from opsdk.aio.clock import monotonic
 from opsdk.api.authentication.v1 import TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo
 from opsdk.api.authorization.v1 import (
     NonResourceAttributes,
@@ -26,6 +26,8 @@ from opsdk.api.authorization.v1 import (
 )
 from opsdk.apimachinery.object import TypedObject
 from opsdk.errors import OpsdkError
+
+__all__ = ["DelegatedAuth"]
 
 # Seconds for one attempt of a review.
 _TIMEOUT = 10.0
@@ -44,7 +46,7 @@ class ReviewClient(Protocol):
         ...
 
 
-async def send_review(client: ReviewClient, review: O, clock: Clock) -> O:
+async def send_review(client: ReviewClient, review: O) -> O:
     """Return a review with its status. A retryable failure is retried; 5 attempts of at most 10 s each.
 
     Raises:
@@ -54,12 +56,12 @@ async def send_review(client: ReviewClient, review: O, clock: Clock) -> O:
     waits = _BACKOFF.start()
     for number in range(1, _ATTEMPTS + 1):
         try:
-            async with timeout(clock, _TIMEOUT):
+            async with asyncio.timeout(_TIMEOUT):
                 return await client.create(review)
         except OpsdkError as error:
             if not error.retryable or number == _ATTEMPTS:
                 raise
-            await clock.sleep(waits.next(clock.now()))
+            await asyncio.sleep(waits.next(monotonic()))
     raise AssertionError  # the last attempt returns or raises
 
 
@@ -74,7 +76,6 @@ class DelegatedAuth:
         allow_seconds: for which a permission holds.
         deny_seconds: for which a denial holds.
         max_cached: results of each kind that are kept.
-        clock: source of time.
     """
 
     def __init__(
@@ -85,18 +86,16 @@ class DelegatedAuth:
         allow_seconds: float = 10.0,
         deny_seconds: float = 10.0,
         max_cached: int = 4096,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         def expiry(_: Hashable, status: SubjectAccessReviewStatus, now: float) -> float:
             return now + (allow_seconds if status.allowed else deny_seconds)
 
         self._client = client
-        self._clock = clock
         self._token_reviews: TTLCache[Hashable, TokenReviewStatus] = TTLCache(
-            max_cached, token_seconds, timer=clock.now
+            max_cached, token_seconds, timer=monotonic
         )
         self._access_reviews: TLRUCache[Hashable, SubjectAccessReviewStatus] = TLRUCache(
-            max_cached, expiry, timer=clock.now
+            max_cached, expiry, timer=monotonic
         )
 
     async def review_token(self, token: str, audiences: Sequence[str] = ()) -> TokenReviewStatus:
@@ -111,7 +110,7 @@ class DelegatedAuth:
         status = self._token_reviews.get(key)
         if status is None:
             review = TokenReview(spec=TokenReviewSpec(token=token, audiences=list(audiences)))
-            status = self._token_reviews[key] = (await send_review(self._client, review, self._clock)).status
+            status = self._token_reviews[key] = (await send_review(self._client, review)).status
         return status
 
     async def user_of(self, token: str) -> UserInfo | None:
@@ -127,7 +126,7 @@ class DelegatedAuth:
         key = msgspec.json.encode(spec, order="deterministic")
         status = self._access_reviews.get(key)
         if status is None:
-            status = (await send_review(self._client, SubjectAccessReview(spec=spec), self._clock)).status
+            status = (await send_review(self._client, SubjectAccessReview(spec=spec))).status
             status.allowed = status.allowed and not status.denied
             self._access_reviews[key] = status
         return status

@@ -12,6 +12,8 @@ from opsdk.apimachinery.object import TypedObject, to_tree
 from opsdk.errors import UsageError
 from opsdk.rbac.permissions import RuleSet
 
+__all__ = ["RbacNames", "manifests", "to_yaml"]
+
 _GROUP = "rbac.authorization.k8s.io"
 
 

@@ -17,6 +17,8 @@ from opsdk.rbac.permissions import ALL_NAMESPACES, Permission, RuleSet
 from opsdk.telemetry.context import current
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
+__all__ = ["RuleRecorder"]
+
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 _STANDARD_LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
 _TASK_STEP: Final = asyncio.Handle._run.__code__  # noqa: SLF001 - the frame in which the loop runs each task

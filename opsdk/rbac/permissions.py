@@ -12,6 +12,8 @@ from typing import Final, NamedTuple, TypeVar
 from opsdk.api.authorization.v1 import SubjectRulesReviewStatus
 from opsdk.api.rbac.v1 import PolicyRule
 
+__all__ = ["Permission", "RuleSet"]
+
 ALL_NAMESPACES: Final = ""
 """As a namespace: all of them, also those that do not exist yet."""
 ANY: Final = "*"

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.timeout import timeout
 from opsdk.api.authorization.v1 import (
     NonResourceAttributes,
     ResourceAttributes,
@@ -28,6 +26,8 @@ from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.safe_logger import SafeLogger
+
+__all__ = ["PermissionReviewer", "RuleCheck"]
 
 log = SafeLogger(__name__)
 
@@ -120,17 +120,13 @@ class RuleCheck:
         rules: the declared permissions.
         mode: ERROR or WARN.
         role: the name of the roles, for the message.
-        clock: source of time.
     """
 
-    def __init__(
-        self, reviewer: PermissionReviewer, rules: RuleSet, *, mode: RbacCheck, role: str, clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, reviewer: PermissionReviewer, rules: RuleSet, *, mode: RbacCheck, role: str) -> None:
         self.rules = rules
         self.mode = mode
         self._reviewer = reviewer
         self._role = role
-        self._clock = clock
         self._checked = asyncio.Event()
 
     def needs_leader_election(self) -> bool:
@@ -141,7 +137,7 @@ class RuleCheck:
         """Review the rules. Raises `MissingPermissionsError` in mode ERROR."""
         lacking = RuleSet()
         try:
-            async with timeout(self._clock, _TIMEOUT):
+            async with asyncio.timeout(_TIMEOUT):
                 lacking = await self._reviewer.missing(self.rules)
         except (OpsdkError, TimeoutError) as error:
             reason = str(error) or f"no response within {_TIMEOUT:g} s"

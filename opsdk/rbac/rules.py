@@ -9,6 +9,8 @@ from opsdk.errors import UsageError
 from opsdk.rbac.permissions import ALL_NAMESPACES, ANY, Permission, sorted_verbs
 from opsdk.rbac.resources import ResourceLike, RuleResource, resource_of
 
+__all__ = ["RbacRule", "applies", "deletes", "patches_status", "reads", "records_events"]
+
 Namespaces = Callable[[RuleResource], Iterable[str]]
 """The namespaces in which an operator works with a resource."""
 

@@ -12,12 +12,14 @@ from typing import Literal
 import msgspec
 from cachetools import TLRUCache
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.authorization.v1 import SelfSubjectRulesReview, SelfSubjectRulesReviewSpec
 from opsdk.errors import ForbiddenError
 from opsdk.rbac.delegated import ReviewClient, send_review
 from opsdk.rbac.permissions import Permission, RuleSet
+
+__all__ = ["UserNamespaces"]
 
 # Seconds for which the rules of a namespace hold: with one of the rights, and without.
 _ALLOW_SECONDS = 10.0
@@ -39,7 +41,6 @@ class UserNamespaces:
         client_for: returns the client that sends the reviews as a user.
         namespaces: returns the names of all namespaces.
         max_namespaces: only the first ones in the order of their names are reviewed.
-        clock: source of time.
     """
 
     def __init__(
@@ -48,13 +49,11 @@ class UserNamespaces:
         namespaces: Callable[[], Awaitable[Iterable[str]]],
         *,
         max_namespaces: int = 200,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         self._client_for = client_for
         self._namespaces = namespaces
         self._max_namespaces = max_namespaces
-        self._clock = clock
-        self._rules: TLRUCache[Hashable, RuleSet] = TLRUCache(_MAX_CACHED, ttu=_expiry, timer=clock.now)
+        self._rules: TLRUCache[Hashable, RuleSet] = TLRUCache(_MAX_CACHED, ttu=_expiry, timer=monotonic)
 
     async def allowing(
         self, user: UserInfo, verb: Literal["list", "create"], group: str, resource: str
@@ -79,7 +78,7 @@ class UserNamespaces:
         if rules is None:
             review = SelfSubjectRulesReview(spec=SelfSubjectRulesReviewSpec(namespace=namespace))
             try:
-                review = await send_review(self._client_for(user), review, self._clock)
+                review = await send_review(self._client_for(user), review)
             except ForbiddenError:
                 rules = RuleSet()
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import utc_now
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.time import whole_seconds
 
@@ -41,7 +41,7 @@ def set_condition(
     >>> set_condition(conditions, "Ready", True, "AllGood", now=datetime(2026, 1, 2, tzinfo=UTC))
     False
     """
-    now = now or LOOP_CLOCK.wall()
+    now = now or utc_now()
     word = str(status)
     existing = get_condition(conditions, type)
     moved = existing is None or existing.status != word

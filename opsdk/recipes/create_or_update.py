@@ -12,8 +12,8 @@ from typing import TypeVar
 from opsdk.apimachinery.kinds import kind_of_object
 from opsdk.apimachinery.object import TypedObject, Unstructured, assign, deep_copy, key_of, to_tree
 from opsdk.client.client import Client
+from opsdk.client.patch import MergeFrom
 from opsdk.errors import UsageError
-from opsdk.patch import MergeFrom
 
 T = TypeVar("T", bound=TypedObject | Unstructured)
 

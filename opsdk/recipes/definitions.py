@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import TypedObject, Unstructured
@@ -25,12 +25,7 @@ POLL_SECONDS: Final = 0.5
 
 
 async def create_crds(
-    client: Client,
-    kinds: Sequence[type[Any]],
-    *,
-    field_owner: str = "opsdk-definitions",
-    within: float = 60.0,
-    clock: Clock = LOOP_CLOCK,
+    client: Client, kinds: Sequence[type[Any]], *, field_owner: str = "opsdk-definitions", within: float = 60.0
 ) -> list[Unstructured]:
     """Apply the definitions of classes concurrently, and return them when all are established.
 
@@ -45,7 +40,6 @@ async def create_crds(
         kinds: classes; those of one group and kind are versions of one definition, the hub first.
         field_owner: the field manager.
         within: seconds for all of them.
-        clock: source of time.
 
     Raises:
         NoMatchError: the server rejects the names of a definition.
@@ -56,7 +50,7 @@ async def create_crds(
     for kind in kinds:
         versions.setdefault(kind.gvk.group_kind, []).append(kind)
     trees = [crd_for(*classes) for classes in versions.values()]
-    return await apply_definitions(client, trees, field_owner=field_owner, within=within, clock=clock)
+    return await apply_definitions(client, trees, field_owner=field_owner, within=within)
 
 
 async def apply_definitions(
@@ -66,7 +60,6 @@ async def apply_definitions(
     field_owner: str = "opsdk-definitions",
     within: float = 60.0,
     poll_interval: float = POLL_SECONDS,
-    clock: Clock = LOOP_CLOCK,
 ) -> list[Unstructured]:
     """Apply definitions concurrently, and return them when all are established. Like `create_crds`, for JSON trees.
 
@@ -76,14 +69,13 @@ async def apply_definitions(
         field_owner: the field manager.
         within: seconds for all of them.
         poll_interval: seconds between two reads of a definition.
-        clock: source of time.
 
     Raises:
         NoMatchError: the server rejects the names of a definition.
         DeadlineError: a definition is not established in time.
         ApiError: the server rejected a definition.
     """
-    start = clock.now()
+    start = monotonic()
     applied = [Unstructured.from_tree(tree) for tree in definitions]
     results = await asyncio.gather(
         *(client.apply(definition, field_owner=field_owner, force=True) for definition in applied),
@@ -93,26 +85,19 @@ async def apply_definitions(
         if isinstance(result, BaseException):
             raise result
     names = [definition.metadata.name for definition in applied]
-    remaining = within - (clock.now() - start)
-    return await wait_established(client, names, within=remaining, poll_interval=poll_interval, clock=clock)
+    remaining = within - (monotonic() - start)
+    return await wait_established(client, names, within=remaining, poll_interval=poll_interval)
 
 
 async def wait_established(
-    client: Client,
-    names: Sequence[str],
-    *,
-    within: float = 60.0,
-    poll_interval: float = POLL_SECONDS,
-    clock: Clock = LOOP_CLOCK,
+    client: Client, names: Sequence[str], *, within: float = 60.0, poll_interval: float = POLL_SECONDS
 ) -> list[Unstructured]:
     """Return definitions by name when all are established. Arguments and errors are those of `apply_definitions`."""
-    deadline = clock.now() + within
-    return [await _wait_one_established(client, name, deadline, poll_interval, clock) for name in names]
+    deadline = monotonic() + within
+    return [await _wait_one_established(client, name, deadline, poll_interval) for name in names]
 
 
-async def _wait_one_established(
-    client: Client, name: str, deadline: float, poll_interval: float, clock: Clock
-) -> Unstructured:
+async def _wait_one_established(client: Client, name: str, deadline: float, poll_interval: float) -> Unstructured:
     while True:
         definition = await client.get(_DEFINITION, name, uncached=True)
         state = summary(definition)
@@ -122,6 +107,6 @@ async def _wait_one_established(
             raise NoMatchError(
                 f"the server rejects {name}: {state.message}; delete the other definition, or rename this one"
             )
-        if clock.now() >= deadline:
+        if monotonic() >= deadline:
             raise DeadlineError(f"{name} is not established before the deadline: {state.message}")
-        await clock.sleep(poll_interval)
+        await asyncio.sleep(poll_interval)

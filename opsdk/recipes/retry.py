@@ -5,11 +5,12 @@ Upstream: k8s.io/client-go/util/retry/util.go (v1.36)
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.errors import ConflictError, UsageError
 
 R = TypeVar("R")
@@ -21,11 +22,7 @@ DEFAULT_BACKOFF = Backoff(base=0.01, factor=5.0, jitter=0.1, reset_after=0)
 
 
 async def retry_on_conflict(
-    function: Callable[[], Awaitable[R]],
-    *,
-    attempts: int = 5,
-    backoff: Backoff = DEFAULT_RETRY,
-    clock: Clock = LOOP_CLOCK,
+    function: Callable[[], Awaitable[R]], *, attempts: int = 5, backoff: Backoff = DEFAULT_RETRY
 ) -> R:
     """Call `function` until it does not raise `ConflictError`. It must read the object again in each call.
 
@@ -35,7 +32,6 @@ async def retry_on_conflict(
         function: an async function without arguments.
         attempts: number of calls, at least 1.
         backoff: delays between calls.
-        clock: source of time.
 
     Raises:
         ConflictError: the last call conflicted as well.
@@ -54,5 +50,5 @@ async def retry_on_conflict(
         try:
             return await function()
         except ConflictError:
-            await clock.sleep(waits.next(clock.now()))
+            await asyncio.sleep(waits.next(monotonic()))
     return await function()

@@ -18,12 +18,14 @@ from typing import TypeVar
 import msgspec
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import KindLike, kind_of, metadata_only, unstructured
 from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, Unstructured, key_of, to_tree
+from opsdk.base.options import Options
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.errors import (
     ApiError,
     ConflictError,
@@ -33,8 +35,6 @@ from opsdk.errors import (
     StorageMigrationError,
     UsageError,
 )
-from opsdk.options import Options
-from opsdk.patch import merge_patch
 from opsdk.recipes.storage_version import ObjectOutcome, StorageVersion, outcome_of, storage_version_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -117,7 +117,6 @@ async def migrate_storage_version(
     *,
     options: MigrationOptions | None = None,
     on_progress: Callable[[MigrationProgress], None] | None = None,
-    clock: Clock = LOOP_CLOCK,
 ) -> MigrationProgress:
     """Rewrite every object of a custom resource, then set ``status.storedVersions`` to the storage version alone.
 
@@ -133,7 +132,6 @@ async def migrate_storage_version(
         target: the kind, or the name of the definition (``websites.demo.opsdk.dev``).
         options: rate, concurrency and retries.
         on_progress: called after each page. An exception is logged.
-        clock: source of time.
 
     Raises:
         NotFoundError: the definition does not exist.
@@ -162,7 +160,7 @@ async def migrate_storage_version(
             raise NoMatchError(f"the server does not serve {kind.group_kind}: install its CustomResourceDefinition")
         resource = mappings[0].resource
         name = f"{resource.resource}.{resource.group}"
-    migration = _Migration(client, name, options or MigrationOptions(), on_progress, clock)
+    migration = _Migration(client, name, options or MigrationOptions(), on_progress)
     return await migration.run()
 
 
@@ -181,7 +179,6 @@ class StorageMigrator:
         target: see `migrate_storage_version`.
         options: see `migrate_storage_version`.
         interval: seconds between two reads of the definition, and the longest wait after a failure.
-        clock: source of time.
 
     Attributes:
         progress: of the last migration that had objects to migrate; None before the first successful read.
@@ -195,7 +192,6 @@ class StorageMigrator:
         *,
         options: MigrationOptions | None = None,
         interval: float = 600.0,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         if not interval > 0:
             raise UsageError(f"the interval of a StorageMigrator is {interval}: pass more than 0 seconds")
@@ -205,7 +201,6 @@ class StorageMigrator:
         self._target = target
         self._options = options
         self._interval = interval
-        self._clock = clock
 
     def needs_leader_election(self) -> bool:
         """Return True: two replicas would write each object twice."""
@@ -217,11 +212,11 @@ class StorageMigrator:
         while True:
             try:
                 progress = await migrate_storage_version(
-                    self._client, self._target, options=self._options, on_progress=self._record, clock=self._clock
+                    self._client, self._target, options=self._options, on_progress=self._record
                 )
             except OpsdkError as error:
                 self.last_error = error
-                wait = retries.next(self._clock.now())
+                wait = retries.next(monotonic())
                 log.warning("%r failed, next attempt in %.0f s: %s", self, wait, error)
             else:
                 # Without work, keep the progress of the last migration.
@@ -229,7 +224,7 @@ class StorageMigrator:
                     self.progress = progress
                 self.last_error, wait = None, self._interval
                 retries.reset()
-            await self._clock.sleep(wait)
+            await asyncio.sleep(wait)
 
     def _record(self, progress: MigrationProgress) -> None:
         self.progress = progress
@@ -247,13 +242,11 @@ class _Migration:
         name: str,
         options: MigrationOptions,
         on_progress: Callable[[MigrationProgress], None] | None,
-        clock: Clock,
     ) -> None:
         self._client = client
         self._name = name
         self._options = options
         self._on_progress = on_progress
-        self._clock = clock
         self._rate_limiter = TokenBucket(options.qps, burst=max(1, min(options.concurrency, int(options.qps))))
         self._counts: Counter[ObjectOutcome] = Counter()
         self._failures: dict[ObjectKey, ApiError] = {}
@@ -266,7 +259,7 @@ class _Migration:
             if not storage.needs_migration:
                 return self.progress(finished=True)
             await self.retry(partial(self.set_stored_versions, storage, dry_run=True))
-            await self._clock.sleep(self._options.propagation_delay)
+            await asyncio.sleep(self._options.propagation_delay)
             log.info("rewriting the objects of %s in %s", self._name, storage.version)
             async for page in self.pages(storage):
                 await self.write_page(page.items)
@@ -375,7 +368,7 @@ class _Migration:
         attempt = 0
         while True:
             attempt += 1
-            await self._clock.sleep(self._rate_limiter.reserve(self._clock.now()))
+            await asyncio.sleep(self._rate_limiter.reserve(monotonic()))
             try:
                 written = await self.retry(partial(self._client.patch, obj, patch))
             except ConflictError:
@@ -400,7 +393,7 @@ class _Migration:
                 if not error.retryable:
                     raise
                 after = error.retry_after if isinstance(error, ApiError) else None
-            await self._clock.sleep(max(waits.next(self._clock.now()), after or 0.0))
+            await asyncio.sleep(max(waits.next(monotonic()), after or 0.0))
         return await call()
 
     # -------------------------------------------------------------- reports

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from opsdk.base.options import Options
+from opsdk.base.version import VERSION
 from opsdk.errors import ConfigError
-from opsdk.options import Options
 from opsdk.structured_merge.value import JsonValue
-from opsdk.version import VERSION
 
 _REDACTED = "--- REDACTED ---"
 _HEADER_UNSAFE = re.compile(r"[^!#$&'*+\-.^_`|~0-9A-Za-z]")

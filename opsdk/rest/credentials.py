@@ -9,7 +9,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Protocol
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config
 from opsdk.rest.exec_plugin import ExecCredentials
@@ -65,15 +65,14 @@ class TokenFileCredentials:
 
     client_cert: ClientCert | None = None
 
-    def __init__(self, path: Path, *, fallback: str = "", clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, path: Path, *, fallback: str = "") -> None:
         self._path = path
-        self._clock = clock
         self._token = fallback
         self._read_at: float | None = None
 
     async def headers(self) -> dict[str, str]:
         """See `Credentials`."""
-        now = self._clock.now()
+        now = monotonic()
         if self._read_at is None or now - self._read_at >= TOKEN_FILE_PERIOD:
             try:
                 token = self._path.read_text().strip()
@@ -96,15 +95,15 @@ class TokenFileCredentials:
         return f"<TokenFileCredentials {self._path}>"
 
 
-def credentials_for(config: Config, *, clock: Clock = LOOP_CLOCK) -> Credentials:
+def credentials_for(config: Config) -> Credentials:
     """Return the credentials of `config`. A token or a password takes precedence over a plugin."""
     if config.token_file:
-        return TokenFileCredentials(Path(config.token_file), fallback=config.token, clock=clock)
+        return TokenFileCredentials(Path(config.token_file), fallback=config.token)
     if config.token:
         return StaticCredentials(f"Bearer {config.token}")
     if config.username:
         pair = f"{config.username}:{config.password}"
         return StaticCredentials(f"Basic {b64encode(pair.encode()).decode()}")
     if config.exec is not None:
-        return ExecCredentials(config.exec, config, clock=clock)
+        return ExecCredentials(config.exec, config)
     return StaticCredentials()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import utc_now
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
 from opsdk.rest.plugin_process import MAX_OUTPUT, start_process
@@ -112,10 +112,9 @@ def _plugin_error(plugin: ExecConfig, words: str) -> ConfigError:
 class ExecCredentials:
     """Credentials from a plugin. It runs once for all waiting callers, and again after expiry or a 401."""
 
-    def __init__(self, plugin: ExecConfig, config: Config, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, plugin: ExecConfig, config: Config) -> None:
         self._plugin = plugin
         self._config = config
-        self._clock = clock
         self._credential: Credential | None = None
         self._lock = asyncio.Lock()
 
@@ -136,7 +135,7 @@ class ExecCredentials:
 
     def _valid_credential(self) -> Credential | None:
         credential = self._credential
-        if credential is not None and credential.expires is not None and self._clock.wall() >= credential.expires:
+        if credential is not None and credential.expires is not None and utc_now() >= credential.expires:
             return None
         return credential
 

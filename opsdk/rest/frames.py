@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, ConnectionLostError, DecodeError, RequestInfo, api_error_from_status
-from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JSON_ERRORS
 
 

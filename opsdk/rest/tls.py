@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config
 from opsdk.rest.tls_resumption import TlsResumption
@@ -45,15 +45,14 @@ class TlsContexts:
         resumption: the session that new connections resume.
     """
 
-    def __init__(self, config: Config, *, clock: Clock = LOOP_CLOCK, on_change: Callable[[], None]) -> None:
+    def __init__(self, config: Config, *, on_change: Callable[[], None]) -> None:
         self._config = config
-        self._clock = clock
         self._on_change = on_change
         self._plugin_cert: ClientCert | None = None
         self._material: _Material | None = None
         self._context: ssl.SSLContext | None = None
         self._checked_at = 0.0
-        self.resumption = TlsResumption(clock)
+        self.resumption = TlsResumption()
 
     @property
     def server_name(self) -> str:
@@ -77,7 +76,7 @@ class TlsContexts:
 
         Unreadable files raise only at the first check; later the old certificates stay in use.
         """
-        now = self._clock.now()
+        now = monotonic()
         if self._context is not None and not force and now - self._checked_at < RELOAD_EVERY:
             return False
         first, self._checked_at = self._context is None, now

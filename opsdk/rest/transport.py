@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from itertools import count
 from typing import TypeVar
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
-from opsdk.aio.timeout import Timeouts
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
@@ -35,23 +34,23 @@ from opsdk.rest.tls import TlsContexts
 from opsdk.telemetry.records import NO_HEADERS, Hooks, Requested, RequestStarted, TelemetryHook
 from opsdk.telemetry.request_log import log_request, logs_requests
 
-# Statuses whose body is read as it arrives.
-_NONE, _SUCCESSES, _EVERY = range(0), range(200, 300), range(100, 600)
 _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+E = TypeVar("E", bound=OpsdkError)
+R = TypeVar("R", bound=RestResponse | ResponseStream)
+ReadResponse = Callable[[RestRequest, ResponseStream], Awaitable[R]]
+"""Reads as much of a response as an attempt needs: all of it, only a failure's body, or nothing."""
 
 
 class Stream:
     """A response whose body is still arriving. Iterate over it to get the bytes."""
 
-    def __init__(
-        self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None, timeouts: Timeouts
-    ) -> None:
+    def __init__(self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self._exchange = exchange
         self._request = request
         self._idle_timeout = idle_timeout
-        self._timeouts = timeouts
         self._decoder = decoder_for(exchange.headers)
         self._slices: Iterator[bytes] = iter(())
 
@@ -82,9 +81,7 @@ class Stream:
 
     async def _read(self) -> bytes:
         try:
-            if self._idle_timeout is None:
-                return await self._exchange.read()
-            async with self._timeouts.timeout(self._idle_timeout):
+            async with asyncio.timeout(self._idle_timeout):
                 return await self._exchange.read()
         except TransportError as error:
             _with_request(self._request, error)
@@ -114,23 +111,14 @@ class Transport(Closing):
 
     Args:
         config: address and credentials.
-        clock: source of time.
         hook: receives a `Requested` record for each attempt, retries and cancelled ones included; may add headers.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        clock: Clock = LOOP_CLOCK,
-        hook: TelemetryHook | None = None,
-    ) -> None:
+    def __init__(self, config: Config, *, hook: TelemetryHook | None = None) -> None:
         self.config = config
         self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.endpoint = config.endpoint
-        self._clock = clock
-        self._timeouts = Timeouts(clock)
-        self._credentials = credentials_for(config, clock=clock)
+        self._credentials = credentials_for(config)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
@@ -148,7 +136,6 @@ class Transport(Closing):
             return AsgiBackend(self.config.app, self.endpoint, check_factory=_fence_check)
         tls = TlsContexts(
             self.config,
-            clock=self._clock,
             on_change=lambda: self._backend.drain(),  # noqa: PLW0108 - the backend does not exist yet
         )
         proxy = proxy_for(self.endpoint, proxy_url=self.config.proxy_url, env=os.environ)
@@ -158,7 +145,7 @@ class Transport(Closing):
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
             self._headers += tuple(dialer.extra_headers)
-        return ConnectionPool(dialer.dial, clock=self._clock, check_factory=_fence_check)
+        return ConnectionPool(dialer.dial, check_factory=_fence_check)
 
     # -- calls
     async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
@@ -173,9 +160,12 @@ class Transport(Closing):
             DeadlineError: the timeout passed.
             TransportError: no response arrived.
         """
-        result = await self._with_timeout(timeout, request, streamed=_NONE, retry=retry)
-        assert isinstance(result, RestResponse)
-        return result
+        seconds = self.config.timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(seconds or None) as limit:
+                return await self._with_retries(request, self._read_whole, retry=retry, until=limit.when())
+        except TimeoutError as error:
+            raise _with_request(request, DeadlineError(f"no response within {seconds:g} s")) from error
 
     @asynccontextmanager
     async def stream(
@@ -200,96 +190,74 @@ class Transport(Closing):
             ApiError: the status is not 2xx, and `every_status` is off.
             TransportError: no response arrived.
         """
-        streamed = _EVERY if every_status else _SUCCESSES
-        result = await self._with_timeout(timeout or 0.0, request, streamed=streamed, retry=retry)
-        if isinstance(result, RestResponse):
-            raise_for_status(result, request, now=self._clock.wall())
-            raise _with_request(request, TransportError(f"HTTP {result.status}: the response is not a stream"))
+        read = self._read_nothing if every_status else self._read_failure
         try:
-            yield Stream(result, request, idle_timeout=idle_timeout, timeouts=self._timeouts)
-        finally:
-            await result.aclose()
-
-    async def _with_timeout(
-        self,
-        timeout: float | None,  # noqa: ASYNC109 - turned into a timeout on the clock here
-        request: RestRequest,
-        *,
-        streamed: range,
-        retry: bool,
-    ) -> RestResponse | ResponseStream:
-        """Call `_send_with_retries` with a timeout; zero means no timeout."""
-        seconds = (self.config.timeout if timeout is None else timeout) or None
-        if seconds is None:
-            return await self._send_with_retries(request, streamed=streamed, retry=retry, until=None)
-        try:
-            with self._timeouts.timeout(seconds) as running:
-                return await self._send_with_retries(request, streamed=streamed, retry=retry, until=running.ends_at)
+            async with asyncio.timeout(timeout or None) as limit:
+                response = await self._with_retries(request, read, retry=retry, until=limit.when())
         except TimeoutError as error:
-            raise _with_request(request, DeadlineError(f"no response within {seconds:g} s")) from error
+            raise _with_request(request, DeadlineError(f"no response within {timeout or 0:g} s")) from error
+        if isinstance(response, RestResponse):
+            raise_for_status(response, request, now=utc_now())
+            raise _with_request(request, TransportError(f"HTTP {response.status}: the response is not a stream"))
+        try:
+            yield Stream(response, request, idle_timeout=idle_timeout)
+        finally:
+            await response.aclose()
 
-    async def _send_with_retries(
-        self, request: RestRequest, *, streamed: range, retry: bool, until: float | None
-    ) -> RestResponse | ResponseStream:
-        """Send the request, and send it again as the retry rules say."""
+    # -- one attempt after the other
+    async def _with_retries(
+        self, request: RestRequest, read: ReadResponse[R], *, retry: bool, until: float | None
+    ) -> R:
+        """Make attempts as the retry rules say. Return the last response, or raise the last error."""
         repeats, renewed = count(), False
         for number in count():
-            outcome = await self._send_once(request, number, streamed=streamed)
-            if not isinstance(outcome, TransportError):
-                if outcome.status == 401 and not renewed and self._credentials.invalidate():
+            try:
+                response = await self._attempt(request, read, number)
+            except TransportError as error:
+                if isinstance(error, TlsError) and not renewed and self._tls and self._tls.refresh(force=True):
                     renewed = True
-                    if not isinstance(outcome, RestResponse):
-                        await outcome.aclose()
                     continue
-                if not isinstance(outcome, RestResponse) or outcome.ok:
-                    return outcome
-            elif isinstance(outcome, TlsError) and not renewed and self._tls and self._tls.refresh(force=True):
-                renewed = True
-                continue
-            delay = retry_delay(request, outcome, next(repeats), now=self._clock.wall()) if retry else None
-            if delay is None or (until is not None and self._clock.now() + delay >= until):
-                if isinstance(outcome, TransportError):
-                    raise outcome
-                return outcome
-            await self._clock.sleep(delay)
+                delay = retry_delay(request, error, next(repeats), now=utc_now()) if retry else None
+                if delay is None or _is_late(delay, until):
+                    raise
+            else:
+                if response.status == 401 and not renewed and self._credentials.invalidate():
+                    renewed = True
+                    if not isinstance(response, RestResponse):
+                        await response.aclose()
+                    continue
+                if not isinstance(response, RestResponse) or response.ok:
+                    return response
+                delay = retry_delay(request, response, next(repeats), now=utc_now()) if retry else None
+                if delay is None or _is_late(delay, until):
+                    return response
+            await asyncio.sleep(delay)
         raise AssertionError  # `count` does not end
 
-    async def _send_once(
-        self, request: RestRequest, number: int, *, streamed: range
-    ) -> RestResponse | ResponseStream | TransportError:
-        """Make one attempt, after client-side throttling."""
+    async def _attempt(self, request: RestRequest, read: ReadResponse[R], number: int) -> R:
+        """Make one attempt after client-side throttling, and report it to log and hooks."""
         throttled = await self._throttle(request) if self._bucket is not None else 0.0
-        started = self._clock.now()
-        outcome: RestResponse | ResponseStream | TransportError | None = None
+        is_reported = self._hook.hooks or logs_requests()
+        started = monotonic() if is_reported else 0.0
+        response: R | None = None
         error: BaseException | None = None
         with self._hook_block(request) as headers:
             try:
-                outcome = await self._read_response(request, headers, streamed=streamed)
+                response = await read(request, await self.exchange(request, headers))
             except TransportError as caught:
-                outcome = error = _with_request(request, caught)
+                error = _with_request(request, caught)
+                raise
             except asyncio.CancelledError as caught:
                 # By a timeout, or by the caller.
                 error = caught
                 raise
+            else:
+                return response
             finally:
-                if (outcome is not None or error is not None) and (self._hook.hooks or logs_requests()):
-                    self._report_attempt(request, outcome, error, number=number, throttled=throttled, started=started)
-        assert outcome is not None
-        return outcome
+                if is_reported and (response is not None or error is not None):
+                    self._report_attempt(request, response, error, number=number, throttled=throttled, started=started)
 
-    def _hook_block(self, request: RestRequest) -> AbstractContextManager[Mapping[str, str]]:
-        """Return the context manager of the hooks that trace the request; it yields headers."""
-        if not self._hook.follows_requests:
-            return NO_HEADERS
-        return self._hook.request(RequestStarted(request=request.info, method=request.method, host=self._authority))
-
-    async def _read_response(
-        self, request: RestRequest, headers: Mapping[str, str], *, streamed: range
-    ) -> RestResponse | ResponseStream:
-        """Make one exchange and read its body, except for the statuses of a stream."""
-        exchange = await self.exchange(request, headers)
-        if exchange.status in streamed:
-            return exchange
+    async def _read_whole(self, request: RestRequest, exchange: ResponseStream) -> RestResponse:
         try:
             decoder = decoder_for(exchange.headers)
             pieces: list[bytes] = []
@@ -304,10 +272,23 @@ class Transport(Closing):
         finally:
             await exchange.aclose()
 
+    async def _read_failure(self, request: RestRequest, exchange: ResponseStream) -> RestResponse | ResponseStream:
+        """Read the body unless the status is 2xx: a failure's body has its reason, and decides about a retry."""
+        return exchange if 200 <= exchange.status < 300 else await self._read_whole(request, exchange)
+
+    async def _read_nothing(self, _: RestRequest, exchange: ResponseStream) -> RestResponse | ResponseStream:
+        return exchange
+
+    def _hook_block(self, request: RestRequest) -> AbstractContextManager[Mapping[str, str]]:
+        """Return the context manager of the hooks that trace the request; it yields headers."""
+        if not self._hook.follows_requests:
+            return NO_HEADERS
+        return self._hook.request(RequestStarted(request=request.info, method=request.method, host=self._authority))
+
     def _report_attempt(
         self,
         request: RestRequest,
-        outcome: RestResponse | ResponseStream | TransportError | None,
+        response: RestResponse | ResponseStream | None,
         error: BaseException | None,
         *,
         number: int,
@@ -318,13 +299,13 @@ class Transport(Closing):
         record = Requested(
             method=request.method,
             host=self._authority,
-            status=0 if outcome is None or isinstance(outcome, TransportError) else outcome.status,
-            seconds=self._clock.now() - started,
+            status=0 if response is None else response.status,
+            seconds=monotonic() - started,
             request=request.info,
             throttled=None if self._bucket is None or request.verb == "watch" else throttled,
             attempt=number,
             sent_bytes=len(request.body),
-            received_bytes=len(outcome.body) if isinstance(outcome, RestResponse) else None,
+            received_bytes=len(response.body) if isinstance(response, RestResponse) else None,
             error=error,
         )
         log_request(record)
@@ -347,11 +328,11 @@ class Transport(Closing):
         """Wait for the client-side limit, and return the seconds waited. Watches are exempt."""
         if self._bucket is None or request.verb == "watch":
             return 0.0
-        wait = self._bucket.reserve(self._clock.now())
+        wait = self._bucket.reserve(monotonic())
         if wait <= 0:
             return 0.0
         try:
-            await self._clock.sleep(wait)
+            await asyncio.sleep(wait)
         except asyncio.CancelledError:
             self._bucket.cancel()
             raise
@@ -360,14 +341,10 @@ class Transport(Closing):
     # -- closing
     async def aclose(self) -> None:
         """Close every connection and end every request. Idempotent."""
-        self._timeouts.close()
         await self._backend.aclose()
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
-
-
-E = TypeVar("E", bound=OpsdkError)
 
 
 def _with_request(request: RestRequest, error: E) -> E:
@@ -375,6 +352,11 @@ def _with_request(request: RestRequest, error: E) -> E:
     if error.request is None:
         error.request = request.info
     return error
+
+
+def _is_late(delay: float, until: float | None) -> bool:
+    """Whether a wait of `delay` seconds ends after the timeout."""
+    return until is not None and monotonic() + delay >= until
 
 
 def _fence_check(method: str, target: str) -> Check | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from opsdk.version import VERSION
+from opsdk.base.version import VERSION
 
 
 class BuildInfoCollector(Collector):

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 
 import msgspec
 
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import monotonic
 from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -51,12 +51,10 @@ class FunctionFailures:
 
     Args:
         owner: named in the log, such as ``websites.demo.opsdk.dev``.
-        clock: source of time.
     """
 
-    def __init__(self, owner: str, clock: Clock) -> None:
+    def __init__(self, owner: str) -> None:
         self._owner = owner
-        self._clock = clock
         self.by_function: dict[str, FunctionFailure] = {}
         """The functions that have raised. Empty: `succeeded` has nothing to do."""
 
@@ -66,7 +64,7 @@ class FunctionFailures:
         failure.total += 1
         if len(failure.failing) < _MAX_FAILING:
             failure.failing.add(key)
-        now = self._clock.now()
+        now = monotonic()
         if failure.logged_at is not None and now - failure.logged_at < _LOG_EVERY:
             failure.unlogged += 1
         else:

@@ -16,11 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import RequestInfo
-from opsdk.extras import RequiredExtra
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.describe import describe
 from opsdk.telemetry.records import Reconciled, ReconcileStarted, Record, Requested, RequestStarted, TelemetryHook
+
+__all__ = ["OpenTelemetryHook"]
 
 with RequiredExtra("otel", "tracing"):
     from opentelemetry import trace

@@ -19,9 +19,29 @@ from typing import Any, Protocol
 import msgspec
 
 from opsdk.aio.containment import contain
+from opsdk.base.cause import ReconcileCause
 from opsdk.errors import RequestInfo
-from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.safe_logger import SafeLogger
+
+__all__ = [
+    "CertificateRead",
+    "Hooks",
+    "Leadership",
+    "LoopStalled",
+    "QueueHooks",
+    "QueueView",
+    "Queued",
+    "ReconcileOutcome",
+    "ReconcileStarted",
+    "Reconciled",
+    "RenewedSlowly",
+    "RequestStarted",
+    "Requested",
+    "TelemetryHook",
+    "WebhookLoad",
+    "WebhookServed",
+    "Workers",
+]
 
 log = SafeLogger(__name__)
 

@@ -7,26 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.recipes.definitions import apply_definitions
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["install_definitions"]
+
 _POLL_SECONDS = 0.02
 
 
-async def install_definitions(
-    client: Client, definitions: Sequence[JsonObject], *, within: float = 30.0, clock: Clock = LOOP_CLOCK
-) -> list[str]:
+async def install_definitions(client: Client, definitions: Sequence[JsonObject], *, within: float = 30.0) -> list[str]:
     """Apply definitions, and return when the server serves them. Returns the names of those that it changed.
 
     Args:
         client: writes directly to the server.
         definitions: complete objects, as `crd_for` returns them.
         within: seconds for all of them.
-        clock: source of time.
 
     Raises:
         NoMatchError: the server refuses the names of a definition.
@@ -36,7 +34,7 @@ async def install_definitions(
     names = [definition["metadata"]["name"] for definition in definitions]
     before = {name: await client.get_or_none(CustomResourceDefinition, name, uncached=True) for name in names}
     # A test server establishes a definition immediately.
-    installed = await apply_definitions(client, definitions, within=within, poll_interval=_POLL_SECONDS, clock=clock)
+    installed = await apply_definitions(client, definitions, within=within, poll_interval=_POLL_SECONDS)
     return [each.metadata.name for each in installed if _differs(before[each.metadata.name], each)]
 
 

@@ -5,17 +5,20 @@ Upstream: github.com/onsi/gomega (Eventually, Consistently), which tests of Go c
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar, overload
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.object import AnyObject
 from opsdk.client.client import Client
 from opsdk.errors import ApiError
 from opsdk.recipes.conditions import get_condition
+
+__all__ = ["assert_condition", "consistently", "events_of", "eventually"]
 
 T = TypeVar("T")
 
@@ -77,7 +80,6 @@ async def eventually(
     *,
     within: float = ...,
     interval: float = ...,
-    clock: Clock = ...,
     pause: Pause | None = ...,
 ) -> T: ...
 @overload
@@ -87,7 +89,6 @@ async def eventually(
     *,
     within: float = ...,
     interval: float = ...,
-    clock: Clock = ...,
     pause: Pause | None = ...,
 ) -> T: ...
 @overload
@@ -97,7 +98,6 @@ async def eventually(
     *,
     within: float = ...,
     interval: float = ...,
-    clock: Clock = ...,
     pause: Pause | None = ...,
 ) -> T: ...
 @overload
@@ -107,7 +107,6 @@ async def eventually(
     *,
     within: float = ...,
     interval: float = ...,
-    clock: Clock = ...,
     pause: Pause | None = ...,
 ) -> T: ...
 async def eventually(
@@ -116,7 +115,6 @@ async def eventually(
     *,
     within: float = 30.0,
     interval: float = 0.05,
-    clock: Clock = LOOP_CLOCK,
     pause: Pause | None = None,
 ) -> Any:
     """Call `probe` until it passes, and return its value.
@@ -130,8 +128,7 @@ async def eventually(
         check: gets the value of `probe`, and must pass instead of it.
         within: seconds.
         interval: seconds between two calls.
-        clock: source of time.
-        pause: waits between two calls instead of the clock.
+        pause: waits between two calls instead of ``asyncio.sleep``.
 
     Raises:
         AssertionError: nothing passed in time; the cause is the last failure.
@@ -141,17 +138,17 @@ async def eventually(
     >>> asyncio.run(eventually(lambda: next(numbers), interval=0))
     7
     """
-    deadline, attempts = clock.now() + within, 0
+    deadline, attempts = monotonic() + within, 0
     while True:
         attempts += 1
         outcome = await _evaluate(probe, check)
         if isinstance(outcome, _Passed):
             return outcome.value
-        remaining = deadline - clock.now()
+        remaining = deadline - monotonic()
         if remaining <= 0:
             reason = str(outcome) or type(outcome).__name__
             raise AssertionError(f"not within {within:g} s ({attempts} attempts): {reason}") from outcome
-        await (pause or clock.sleep)(min(interval, remaining))
+        await (pause or asyncio.sleep)(min(interval, remaining))
 
 
 async def consistently(
@@ -160,7 +157,6 @@ async def consistently(
     *,
     during: float = 1.0,
     interval: float = 0.05,
-    clock: Clock = LOOP_CLOCK,
     pause: Pause | None = None,
 ) -> None:
     """Call `probe` repeatedly for `during` seconds; each call must pass. Arguments as for `eventually`.
@@ -168,17 +164,17 @@ async def consistently(
     Raises:
         AssertionError: a call did not pass; the message says after how many seconds.
     """
-    begin = clock.now()
+    begin = monotonic()
     while True:
         outcome = await _evaluate(probe, check)
-        passed = clock.now() - begin
+        passed = monotonic() - begin
         if not isinstance(outcome, _Passed):
             raise AssertionError(  # noqa: TRY004 - an assertion of the test failed
                 f"not any more after {passed:.3g} s: {str(outcome) or type(outcome).__name__}"
             ) from outcome
         if passed >= during:
             return
-        await (pause or clock.sleep)(min(interval, during - passed))
+        await (pause or asyncio.sleep)(min(interval, during - passed))
 
 
 def assert_condition(obj: Any, type: str, status: bool | str = True, *, reason: str | None = None) -> None:  # noqa: A002 - the field's name

@@ -15,6 +15,8 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+__all__ = ["DeadlockError", "HotLoopError", "VirtualLoop"]
+
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 # Loopback data is usually visible to select() at once; one millisecond covers the exceptions.
 _SOCKET_GRACE = 0.001
@@ -116,6 +118,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def wall(self) -> datetime:
         """Return the virtual UTC time."""
         return _EPOCH + timedelta(seconds=self._jumping.skipped)
+
+    def block(self, seconds: float) -> None:
+        """Let time pass before any timer or task runs, as a callback does that blocks the loop."""
+        self._jumping.skipped += seconds
 
     def fail(self, error: BaseException) -> None:
         """Raise `error` from the loop's next iteration: the running test fails and its tasks are cancelled."""

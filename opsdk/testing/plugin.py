@@ -20,6 +20,8 @@ import pytest
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.loop import VirtualLoop
 
+__all__ = ["LeakedTaskError"]
+
 T = TypeVar("T")
 _LOOP = pytest.StashKey["TestLoop"]()
 

@@ -24,14 +24,16 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.plurals import guess_plural
 from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.journal_format import record_from_json, record_to_json
 from opsdk.errors import AlreadyExistsError, ApiError, NoMatchError, UsageError
 from opsdk.event.request import Request
-from opsdk.patch import merge_patch
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["differences", "export_test", "load_record", "replay"]
 
 # Metadata with uids of other objects.
 _LINKED = ("ownerReferences", "managedFields")

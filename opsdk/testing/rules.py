@@ -10,6 +10,8 @@ from opsdk.rbac.manifests import RbacNames, manifests, to_yaml
 from opsdk.rbac.observed import RuleRecorder
 from opsdk.rbac.permissions import RuleSet
 
+__all__ = ["RulesError", "assert_rules", "observed_manifests", "observed_rules"]
+
 
 class RulesError(AssertionError):
     """The requests of an operator and its declared rules differ."""

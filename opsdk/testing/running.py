@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.builder.manifests import operator_definitions
 from opsdk.builder.operator import Operator
 from opsdk.cluster.cluster import Cluster
@@ -19,6 +17,8 @@ from opsdk.rest.config import Config
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.webhooks import install_configurations, with_local_webhooks
 from opsdk.webhook.options import WebhookServerOptions
+
+__all__ = ["OperatorTimeoutError", "running"]
 
 _FIRST_POLL = 0.01
 _LAST_POLL = 1.0
@@ -46,7 +46,6 @@ async def running(
     definitions: bool = True,
     ready_within: float = 60.0,
     stop_within: float = 60.0,
-    clock: Clock = LOOP_CLOCK,
 ) -> AsyncIterator[Operator]:
     """Run an operator while the block runs. The block begins when the readiness checks pass: the caches are synced.
 
@@ -65,7 +64,6 @@ async def running(
             server does not serve them yet.
         ready_within: seconds until the operator must be ready.
         stop_within: seconds until the operator must have ended after the block.
-        clock: measures all times, also the operator's.
 
     Raises:
         OperatorTimeoutError: one of the two times has passed.
@@ -73,8 +71,8 @@ async def running(
     config = cluster if isinstance(cluster, Config) else cluster.config
     block = asyncio.current_task()
     assert block is not None
-    await _install(operator, config, clock, definitions=definitions)
-    work = asyncio.get_running_loop().create_task(operator.start(config, clock=clock), name=f"operator {operator.name}")
+    await _install(operator, config, definitions=definitions)
+    work = asyncio.get_running_loop().create_task(operator.start(config), name=f"operator {operator.name}")
     interrupted = False
 
     def interrupt(ended: asyncio.Task[None]) -> None:
@@ -85,7 +83,7 @@ async def running(
 
     work.add_done_callback(interrupt)
     try:
-        await _wait_ready(operator, work, ready_within, clock)
+        await _wait_ready(operator, work, ready_within)
         yield operator
     except asyncio.CancelledError:
         if not interrupted or block.uncancel() > 0:
@@ -96,20 +94,20 @@ async def running(
         raise
     finally:
         work.remove_done_callback(interrupt)
-        await _stop(operator, work, stop_within, clock)
+        await _stop(operator, work, stop_within)
     # Only a failed operator cancels the block without leaving it by an exception.
     work.result()
 
 
-async def _install(operator: Operator, config: Config, clock: Clock, *, definitions: bool) -> None:
+async def _install(operator: Operator, config: Config, *, definitions: bool) -> None:
     """Install what the server lacks for the operator: definitions and webhook configurations."""
     local = operator.has_webhooks and operator.options.webhook == WebhookServerOptions()
     if not local and not (definitions and operator.custom_kinds()):
         return
-    async with Cluster(config, clock=clock) as cluster:
+    async with Cluster(config) as cluster:
         if local:
             operator.options = with_local_webhooks(operator, namespace=config.namespace)
-            await install_definitions(cluster.uncached, operator.definitions(), clock=clock)
+            await install_definitions(cluster.uncached, operator.definitions())
             await install_configurations(cluster.uncached, operator)
             return
         missing = []
@@ -118,14 +116,15 @@ async def _install(operator: Operator, config: Config, clock: Clock, *, definiti
                 await cluster.mapper.mapping_for(kind.gvk)
             except NoMatchError:
                 missing.append(kind)
-        await install_definitions(cluster.uncached, operator_definitions(missing, (), None), clock=clock)
+        await install_definitions(cluster.uncached, operator_definitions(missing, (), None))
 
 
-async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float, clock: Clock) -> None:
+async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float) -> None:
     await asyncio.sleep(0)  # the operator creates its manager
     reason = "the caches are not started"
+    limit = asyncio.timeout(seconds)
     try:
-        async with timeout(clock, seconds):
+        async with limit:
             if work.done():
                 await asyncio.sleep(0)  # an error of the operator cancels this task
             await operator.manager.wait_ready()
@@ -133,7 +132,7 @@ async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: flo
                 await operator.manager.wait_elected()
             pause = _FIRST_POLL
             while True:
-                await clock.sleep(pause)
+                await asyncio.sleep(pause)
                 # The failed readiness checks; empty if all pass.
                 readyz = operator.manager.readyz
                 response = await readyz.handle(HttpRequest("GET", readyz.path, Query(), {}, _no_body))
@@ -142,7 +141,9 @@ async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: flo
                 if not reason:
                     return
                 pause = min(2 * pause, _LAST_POLL)
-    except ClockTimeoutError as error:
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
         raise OperatorTimeoutError(f"{operator!r} is not ready after {seconds:g} s: {reason}") from error
 
 
@@ -150,12 +151,10 @@ async def _no_body() -> Message:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def _stop(operator: Operator, work: asyncio.Task[None], seconds: float, clock: Clock) -> None:
+async def _stop(operator: Operator, work: asyncio.Task[None], seconds: float) -> None:
     if not work.done():
         operator.manager.stop()
-    try:
-        async with timeout(clock, seconds):
-            await asyncio.wait([work])
-    except ClockTimeoutError as error:
+    _, running = await asyncio.wait([work], timeout=seconds)
+    if running:
         work.cancel()
-        raise OperatorTimeoutError(f"{operator!r} has not stopped after {seconds:g} s") from error
+        raise OperatorTimeoutError(f"{operator!r} has not stopped after {seconds:g} s")

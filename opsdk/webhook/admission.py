@@ -17,6 +17,17 @@ from opsdk.apimachinery.patch.json_patch import create_json_patch
 from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, Cause, TooLargeError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject, JsonValue
 
+__all__ = [
+    "AdmissionRequest",
+    "AdmissionResponse",
+    "UserInfo",
+    "allowed",
+    "denied",
+    "errored",
+    "invalid_field",
+    "patched",
+]
+
 MAX_REQUEST_SIZE = 7 * 1024 * 1024
 """Bytes from which a review is too large: twice etcd's limit of 3 MiB for old and new object, and some more."""
 GROUP = "admission.k8s.io"

@@ -15,6 +15,8 @@ from opsdk.errors import BadRequestError
 from opsdk.structured_merge.value import JSON_ERRORS, JsonObject
 from opsdk.webhook.admission import UserInfo
 
+__all__ = ["TokenRequest", "TokenResponse", "authenticated", "errored", "unauthenticated"]
+
 MAX_REQUEST_SIZE = 1024 * 1024
 """Bytes from which a review is too large."""
 KIND = "TokenReview"

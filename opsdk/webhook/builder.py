@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Generic, Self, TypeVar
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, TypedObject
@@ -27,6 +26,8 @@ from opsdk.webhook.handlers import (
 from opsdk.webhook.server import WebhookServer
 from opsdk.webhook.webhook import DEFAULT_TIMEOUT, AdmissionWebhook
 
+__all__ = ["WebhookBuilder", "webhook_path"]
+
 T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U", bound=AnyObject)
 
@@ -39,13 +40,9 @@ class WebhookBuilder(Generic[T]):
         WebhookBuilder().for_(Website).with_defaulter(set_image).with_validator(WebsiteRules()).complete(server)
 
     Paths are ``/mutate-<group>-<version>-<kind>``, ``/validate-<group>-<version>-<kind>`` and ``/convert``.
-
-    Args:
-        clock: source of time.
     """
 
-    def __init__(self, *, clock: Clock = LOOP_CLOCK) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._kind: KindLike[T] | None = None
         self._defaulter: Defaulter[T] | DefaultFunction[T] | None = None
         self._validator: dict[str, Any] = {}
@@ -150,7 +147,7 @@ class WebhookBuilder(Generic[T]):
         gvk, rule = kind.gvk, self._rules[mutating]
         verb = "mutate" if mutating else "validate"
         path = self._paths[mutating] or webhook_path(gvk, mutating=mutating)
-        server.register(path, AdmissionWebhook(handler, timeout=self._timeout, clock=self._clock))
+        server.register(path, AdmissionWebhook(handler, timeout=self._timeout))
         plural = self._resource(kind)
         representation: type[Any] = kind.representation
         scope = "*"

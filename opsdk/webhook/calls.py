@@ -7,9 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from opsdk.aio.clock import Clock
 from opsdk.aio.containment import cancellations, contain
-from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
 from opsdk.errors import TooLargeError
 from opsdk.http.server.request import HttpRequest
 from opsdk.telemetry.describe import text_of
@@ -38,20 +36,20 @@ class CallResult(Generic[T]):
     panicked: bool = False
 
 
-async def call_user_function(call: Awaitable[T], *, name: str, seconds: float | None, clock: Clock) -> CallResult[T]:
+async def call_user_function(call: Awaitable[T], *, name: str, seconds: float | None) -> CallResult[T]:
     """Await `call` for at most `seconds` (None: no limit), and log its exception.
 
     A cancellation of the caller is raised. One that `call` raises on its own counts as an exception.
     """
-    scope: ClockTimeout | None = None
+    scope: asyncio.Timeout | None = None
     task = asyncio.current_task()
     before = cancellations(task)
     try:
-        async with timeout(clock, seconds) as scope:
+        async with asyncio.timeout(seconds) as scope:
             return CallResult(await call)
     except BaseException as error:
         contain(error, task=task, cancelling=before)
-        if isinstance(error, ClockTimeoutError) and scope is not None and scope.expired():
+        if isinstance(error, TimeoutError) and scope is not None and scope.expired():
             log.error("%s did not return within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
             return CallResult(failure=f"the webhook did not return within {seconds:g} s")
         log.exception("%s raised", name)

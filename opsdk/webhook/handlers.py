@@ -44,6 +44,8 @@ from opsdk.webhook.admission import (
     response_for,
 )
 
+__all__ = ["AdmissionContext", "Defaulter", "Handler", "MultiMutatingHandler", "MultiValidatingHandler", "Validator"]
+
 T = TypeVar("T", bound=AnyObject)
 T_contra = TypeVar("T_contra", contravariant=True)
 

@@ -7,9 +7,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.options import Options
 from opsdk.webhook.certificates.options import SelfSigned
+
+__all__ = ["WebhookServerOptions"]
 
 
 class WebhookServerOptions(Options, frozen=True, kw_only=True):

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
-from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import finish
 from opsdk.errors import UsageError
 from opsdk.http.asgi_types import App
@@ -30,6 +29,8 @@ from opsdk.webhook.configurations import WebhookRegistration
 from opsdk.webhook.conversion import Converter
 from opsdk.webhook.options import WebhookServerOptions
 from opsdk.webhook.webhook import ConversionWebhook, Webhook
+
+__all__ = ["WebhookServer"]
 
 log = SafeLogger(__name__)
 
@@ -63,7 +64,6 @@ class WebhookServer:
     Args:
         options: see `WebhookServerOptions`.
         hook: receives records of requests; pass the manager's.
-        clock: source of time.
 
     Attributes:
         app: the ASGI application, to be called without a socket.
@@ -71,20 +71,13 @@ class WebhookServer:
         converted_definitions: names of the CustomResourceDefinitions with a converter; the builder adds to it.
     """
 
-    def __init__(
-        self,
-        options: WebhookServerOptions | None = None,
-        *,
-        hook: TelemetryHook | None = None,
-        clock: Clock = LOOP_CLOCK,
-    ) -> None:
+    def __init__(self, options: WebhookServerOptions | None = None, *, hook: TelemetryHook | None = None) -> None:
         self.options = options or WebhookServerOptions()
         self.app: App = asgi(self._serve)
         self.registrations: list[WebhookRegistration] = []
         self.converted_definitions: list[str] = []
         self._certificates: TlsContextSource | None = None
         self._hook = hook or TelemetryHook()
-        self._clock = clock
         self._webhooks: dict[str, Webhook] = {}
         self._in_flight: dict[str, int] = {}
         self._conversion: ConversionWebhook | None = None
@@ -110,7 +103,7 @@ class WebhookServer:
     def register_converter(self, converter: Converter) -> None:
         """Serve a converter at ``/convert``. Raises `UsageError` if its kind has a converter, or the path is taken."""
         if self._conversion is None:
-            conversion = ConversionWebhook(clock=self._clock)
+            conversion = ConversionWebhook()
             self.register(CONVERSION_PATH, conversion)
             self._conversion = conversion
         self._conversion.add(converter)
@@ -133,7 +126,7 @@ class WebhookServer:
         webhook = self._webhooks.get(request.path)
         if webhook is None:
             return text_response("404 page not found\n", status=404)
-        path, began, status = request.path, self._clock.now(), 500
+        path, began, status = request.path, monotonic(), 500
         self._count(path, 1)
         task = asyncio.current_task()
         before = cancellations(task)
@@ -147,7 +140,7 @@ class WebhookServer:
         finally:
             self._count(path, -1)
             panicked = str(request.state.get(PANICKED, ""))
-            seconds = self._clock.now() - began
+            seconds = monotonic() - began
             self._hook.record(WebhookServed(webhook=path, status=status, seconds=seconds, panicked=panicked))
         return response
 
@@ -190,7 +183,6 @@ class WebhookServer:
             o.folder / o.cert_name,
             o.folder / o.key_name,
             client_ca_file=o.client_ca_file,
-            clock=self._clock,
             hook=self._hook,
         )
         return certificate.context
@@ -209,7 +201,7 @@ class WebhookServer:
         # Do not verify: the server connects to itself, and its certificate has the name of a Service.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)  # noqa: S104 - see the options
-        async with timeout(self._clock, _DIAL_TIMEOUT):
+        async with asyncio.timeout(_DIAL_TIMEOUT):
             _, writer = await asyncio.open_connection(host, self.port, ssl=context)
             writer.close()
 

@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.errors import ApiError, ConversionError, UsageError
 from opsdk.http.server.request import HttpRequest
@@ -27,6 +26,8 @@ from opsdk.webhook.authentication import TokenRequest, TokenResponse
 from opsdk.webhook.calls import PANICKED, call_user_function, read_body
 from opsdk.webhook.conversion import ConversionRequest, Converter
 from opsdk.webhook.handlers import Handler
+
+__all__ = ["AdmissionWebhook", "AuthenticationWebhook", "ConversionWebhook", "Webhook"]
 
 DEFAULT_TIMEOUT = 10.0
 """Seconds for a handler: the default ``timeoutSeconds`` of webhook configurations."""
@@ -49,7 +50,6 @@ class AdmissionWebhook:
         handler: a `Handler`, or a function from a request to the decision.
         timeout: seconds for a decision; afterwards the request is denied with 504. The API server's own
             ``timeoutSeconds`` counts from the same moment: only if it passes first, ``failurePolicy`` decides.
-        clock: source of time.
     """
 
     def __init__(
@@ -57,7 +57,6 @@ class AdmissionWebhook:
         handler: Handler | Callable[[AdmissionRequest], Awaitable[AdmissionResponse]],
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         handle = getattr(handler, "handle", handler)
         if not callable(handle):
@@ -65,7 +64,6 @@ class AdmissionWebhook:
         self._handle: Callable[[AdmissionRequest], Awaitable[AdmissionResponse]] = handle
         self._name = f"webhook {handler!r}"
         self._timeout = timeout
-        self._clock = clock
 
     async def serve(self, request: HttpRequest) -> HttpResponse:
         """See `Webhook`. The HTTP status is 200."""
@@ -87,7 +85,7 @@ class AdmissionWebhook:
         }
         with log_context(webhook=request.path, **{key: value for key, value in fields.items() if value}):
             outcome = await call_user_function(
-                self._call_handler(review.request), name=self._name, seconds=self._timeout, clock=self._clock
+                self._call_handler(review.request), name=self._name, seconds=self._timeout
             )
             if outcome.value is not None:
                 response, panicked = outcome.value, False
@@ -116,15 +114,11 @@ class ConversionWebhook:
 
     Args:
         timeout: seconds for all objects of a review; checked between two objects.
-        clock: source of time.
     """
 
-    def __init__(
-        self, *converters: Converter, timeout: float | None = CONVERSION_TIMEOUT, clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, *converters: Converter, timeout: float | None = CONVERSION_TIMEOUT) -> None:
         self._converters: dict[GroupKind, Converter] = {}
         self._timeout = timeout
-        self._clock = clock
         for converter in converters:
             self.add(converter)
 
@@ -141,9 +135,7 @@ class ConversionWebhook:
         except ApiError as error:
             return text_response(error.message, status=error.code)
         call = self._convert(review)
-        outcome = await call_user_function(
-            call, name="the conversion webhook", seconds=self._timeout, clock=self._clock
-        )
+        outcome = await call_user_function(call, name="the conversion webhook", seconds=self._timeout)
         if outcome.panicked:
             request.state[PANICKED] = "conversion"
         result = ConversionError(outcome.failure) if outcome.value is None else outcome.value
@@ -171,19 +163,13 @@ class AuthenticationWebhook:
     Args:
         handler: from a token to a user.
         timeout: seconds for a review.
-        clock: source of time.
     """
 
     def __init__(
-        self,
-        handler: Callable[[TokenRequest], Awaitable[TokenResponse]],
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        clock: Clock = LOOP_CLOCK,
+        self, handler: Callable[[TokenRequest], Awaitable[TokenResponse]], *, timeout: float | None = DEFAULT_TIMEOUT
     ) -> None:
         self._handler = handler
         self._timeout = timeout
-        self._clock = clock
 
     async def serve(self, request: HttpRequest) -> HttpResponse:
         """See `Webhook`. The HTTP status is 200."""
@@ -193,7 +179,7 @@ class AuthenticationWebhook:
         except ApiError as error:
             return _json(authentication.encode_review(authentication.errored(error.message)))
         call = self._handler(review)
-        outcome = await call_user_function(call, name="the token webhook", seconds=self._timeout, clock=self._clock)
+        outcome = await call_user_function(call, name="the token webhook", seconds=self._timeout)
         if outcome.panicked:
             request.state[PANICKED] = "admission"
         response = authentication.errored(outcome.failure) if outcome.value is None else outcome.value

@@ -1,38 +1,25 @@
-"""The time that fences use: right in every thread, and while the event loop is blocked."""
+"""The time of the running event loop, virtual or not."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from opsdk.aio.clock import LOOP_CLOCK, now_in_threads
-from opsdk.testing.clock import ManualClock
+from opsdk.aio.clock import monotonic, utc_now
 
 
-async def test_virtual_time_in_a_thread() -> None:
-    """The virtual loop's time, not the system's."""
-    now = now_in_threads(LOOP_CLOCK)
-    await asyncio.sleep(1000)
-    assert await asyncio.to_thread(now) == pytest.approx(1000)
+async def test_both_times_are_virtual_in_a_virtual_loop() -> None:
+    """A sleep of an hour moves `monotonic` and `utc_now` by an hour."""
+    began, began_at = monotonic(), utc_now()
+    await asyncio.sleep(3600)
+    assert monotonic() - began == 3600
+    assert utc_now() - began_at == timedelta(hours=1)
 
 
-async def test_a_test_clock_is_used_as_it_is() -> None:
-    """The clock's own time."""
-    clock = ManualClock()
-    now = now_in_threads(clock)
-    await clock.advance(7)
-    assert now() == 7
-
-
-@pytest.mark.realtime
-async def test_a_loop_whose_time_stands_still_while_it_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`now_in_threads` still advances, as with uvloop."""
-    loop = asyncio.get_running_loop()
-    frozen = loop.time()
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "time", lambda: frozen)
-        now = now_in_threads(LOOP_CLOCK)
-        time.sleep(0.05)  # noqa: ASYNC251 - blocks the loop
-        assert now() >= frozen + 0.05
+def test_the_wall_time_needs_no_loop() -> None:
+    """Without a running loop `utc_now` is the system's time, and `monotonic` an error."""
+    assert abs(utc_now() - datetime.now(UTC)) < timedelta(minutes=1)
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        monotonic()

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from flowkit import view
 
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.aio.containment import cancellations, contain, is_contained, is_panic, leaf_errors
 from opsdk.cache.entry import TRANSFORM, make_entry
 from opsdk.controller.finalizers import Finalizers
+from opsdk.event.sources import FuncSource
+from opsdk.event.timers import PollSource
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import FuncSource
 from opsdk.telemetry.describe import describe, repr_of
 from opsdk.telemetry.records import Hooks, Record, TelemetryHook, Workers
-from opsdk.timers import PollSource
 from opsdk.webhook.calls import call_user_function
 
 
@@ -191,7 +190,7 @@ async def test_a_webhook_contains_errors(error: BaseException) -> None:
     async def handle() -> None:
         raise error
 
-    result = await call_user_function(handle(), name="hook", seconds=10, clock=LOOP_CLOCK)
+    result = await call_user_function(handle(), name="hook", seconds=10)
     assert result.panicked
     assert type(error).__name__ in result.failure
 

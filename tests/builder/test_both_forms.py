@@ -32,9 +32,10 @@ from opsdk import (
     metadata_only,
 )
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.base.cause import ReconcileCause
 from opsdk.event.event import AnyEvent
-from opsdk.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner, Funcs
-from opsdk.predicates import (
+from opsdk.event.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner, Funcs
+from opsdk.event.predicates import (
     annotations_changed,
     generation_changed,
     labels_changed,
@@ -43,11 +44,10 @@ from opsdk.predicates import (
     on,
     resource_version_changed,
 )
+from opsdk.event.sources import Channel, ChannelSource, FuncSource, KindSource
+from opsdk.event.timers import PollSource, TimerSource
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.recipes import set_controller_reference, set_owner_reference
-from opsdk.sources import Channel, ChannelSource, FuncSource, KindSource
-from opsdk.telemetry.cause import ReconcileCause
-from opsdk.timers import PollSource, TimerSource
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -286,7 +286,7 @@ async def story(client: Client) -> None:
 
 def status_patch(obj: Site) -> tuple[Site, Any]:
     """Return the arguments of a patch of the status."""
-    from opsdk.patch import merge_patch
+    from opsdk.client.patch import merge_patch
 
     return obj, merge_patch({"status": {"ready": 3}})
 

@@ -14,10 +14,10 @@ from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent
+from opsdk.event.handlers import EnqueueRequestForObject
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject
+from opsdk.event.sources import Channel, ChannelSource
 from opsdk.manager.manager import Manager
-from opsdk.sources import Channel, ChannelSource
 
 
 async def nothing(_: Request) -> None:

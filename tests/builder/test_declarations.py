@@ -8,11 +8,11 @@ import pytest
 
 from opsdk import ControllerBuilder, ControllerOptions, Operator, OwnsSpec, UsageError, WatchSpec
 from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.event.handlers import EnqueueRequestForObject
+from opsdk.event.predicates import generation_changed
+from opsdk.event.sources import ChannelSource
 from opsdk.fleet import Fleet, KubeconfigDirectory
-from opsdk.handlers import EnqueueRequestForObject
-from opsdk.predicates import generation_changed
 from opsdk.rbac.rules import RbacRule
-from opsdk.sources import ChannelSource
 
 
 async def asynchronous(event: Any) -> bool:

@@ -23,14 +23,13 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
 from opsdk.errors import CacheSyncError, ForbiddenError, TerminalError, UsageError
+from opsdk.event.predicates import ignore_own_writes
 from opsdk.event.request import Request
+from opsdk.event.sources import SyncPolicy
 from opsdk.http.server.request import HttpRequest, Query
-from opsdk.predicates import ignore_own_writes
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.recipes.owner_references import set_controller_reference
-from opsdk.sources import SyncPolicy
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.clock import ManualClock
 
 effects = pytest.importorskip("envtest.testing.effects", reason="needs the envtest extra: pip install opsdk[envtest]")
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -275,38 +274,6 @@ async def test_controllers_share_options_but_no_rate_limiter() -> None:
             await asyncio.sleep(1000)
     assert len(attempts["bad"]) == 10
     assert len(attempts["good"]) > 900
-
-
-async def test_a_clock_of_its_own_drives_the_whole_operator() -> None:
-    """With a `ManualClock`, requeues follow it and not the loop."""
-    seen: list[float] = []
-    clock = ManualClock()
-    async with environment.Environment() as env, Cluster(env.config) as outside:
-        operator = Operator("o")
-
-        @operator.reconciler(ConfigMap)
-        async def reconcile(request: Request) -> Result | None:
-            if request.name != "a":
-                return None
-            seen.append(clock.now())
-            return Result(requeue_after=60)
-
-        await outside.uncached.create(config("a"))
-        task = asyncio.create_task(operator.start(env.config, clock=clock))
-        for _ in range(20):
-            await asyncio.sleep(1)
-            await clock.advance(0.1)
-        assert len(seen) == 1
-        await clock.advance(60)
-        await asyncio.sleep(1)
-        await clock.advance(60)
-        await asyncio.sleep(1)
-        assert len(seen) == 3
-        task.cancel()
-        for _ in range(10):
-            await asyncio.sleep(1)
-            await clock.advance(1)
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.mark.behaviour(79)

@@ -13,9 +13,9 @@ from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapping
+from opsdk.base.limits import LIMITS
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import RestListerWatcher
-from opsdk.limits import LIMITS
 from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
 

@@ -36,6 +36,7 @@ from opsdk.cache.store import Delta, DeltaType
 from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
+from opsdk.client.patch import merge_patch
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.errors import (
@@ -50,7 +51,6 @@ from opsdk.errors import (
     OpsdkError,
     TransportError,
 )
-from opsdk.patch import merge_patch
 from opsdk.testing.loop import VirtualLoop
 
 MAPPING = served("", "v1", "ConfigMap", "configmaps")

@@ -12,8 +12,8 @@ from envtest.testing.effects import SlowWatch
 from opsdk.api.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec
 from opsdk.apimachinery.kinds import metadata_only
 from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.client.patch import json_patch, merge_patch
 from opsdk.cluster.cluster import Cluster
-from opsdk.patch import json_patch, merge_patch
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 HOLD = "demo.dev/hold"

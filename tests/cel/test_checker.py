@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from opsdk.cel import types
 from opsdk.cel.environment import CelEnvironment
+from opsdk.cel.errors import CelCompileError
 from opsdk.cel.library.optionals import OPTIONALS_LIBRARY
 from opsdk.cel.library.standard import STANDARD_LIBRARY
 from opsdk.cel.library.texts import TWO_VARIABLES_LIBRARY
@@ -24,7 +25,6 @@ from opsdk.cel.types import (
     param,
     substitute,
 )
-from opsdk.errors import CelCompileError
 
 POINT = object_of("Point", {"x": INT, "label": STRING})
 ENVIRONMENT = CelEnvironment(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.cel.environment import CelEnvironment
+from opsdk.cel.errors import CelBudgetError, CelCompileError, CelEvaluationError
 from opsdk.cel.library.lists import KUBERNETES_LISTS, LISTS_LIBRARY, SETS_LIBRARY
 from opsdk.cel.library.optionals import OPTIONALS_LIBRARY
 from opsdk.cel.library.standard import STANDARD_LIBRARY
@@ -17,7 +18,6 @@ from opsdk.cel.library.strings import STRINGS_LIBRARY
 from opsdk.cel.library.texts import BINDINGS_LIBRARY, REGEX_LIBRARY, TWO_VARIABLES_LIBRARY
 from opsdk.cel.types import BOOL, BYTES, DOUBLE, DYN, INT, STRING, UINT, list_of, map_of
 from opsdk.cel.values import Optional, UInt
-from opsdk.errors import CelBudgetError, CelCompileError, CelEvaluationError
 
 LIBRARIES = [
     STANDARD_LIBRARY,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from opsdk.apiserver.expressions.environment import kubernetes_environment
+from opsdk.cel.errors import CelCompileError
 from opsdk.cel.types import DOUBLE, INT, STRING, list_of
-from opsdk.errors import CelCompileError
 
 ENVIRONMENT = kubernetes_environment().extend(
     variables={"s": STRING, "i": INT, "n": DOUBLE, "l": list_of(STRING)},

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.cel.environment import CelEnvironment
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.library.lists import KUBERNETES_LISTS
 from opsdk.cel.library.standard import STANDARD_LIBRARY
 from opsdk.cel.library.strings import STRINGS_LIBRARY
 from opsdk.cel.mismatch import mismatch
 from opsdk.cel.types import DYN
-from opsdk.errors import CelEvaluationError
 
 ENVIRONMENT = CelEnvironment(libraries=(STANDARD_LIBRARY, STRINGS_LIBRARY, KUBERNETES_LISTS), variables={"x": DYN})
 SAMPLES = {"null": None, "int": 1, "string": "a", "bool": True, "double": 1.5, "list": [1], "map": {"k": 1}}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from opsdk.cel.errors import CelCompileError
 from opsdk.cel.macros import BINDINGS, OPTIONALS, SORTING, STANDARD, TWO_VARIABLES
 from opsdk.cel.parser import MAX_DEPTH, parse
 from opsdk.cel.syntax import CallNode, Expr, Ident, ListOf, Literal, MapEntryNode, MapOf, Select, StructNode
 from opsdk.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, Type
 from opsdk.cel.values import UInt
-from opsdk.errors import CelCompileError
 
 _IDS = itertools.count()
 _BINARY = ("+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "&&", "||")

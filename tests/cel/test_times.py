@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.times import in_zone, parse_duration, parse_timestamp, show_duration, show_timestamp
 from opsdk.cel.values import Duration, Timestamp
-from opsdk.errors import CelEvaluationError
 
 
 @given(st.integers(-(2**63), 2**63 - 1).map(Duration))

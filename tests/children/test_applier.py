@@ -22,9 +22,9 @@ from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Delete, Get, List, Operation
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import AlreadyOwnedError, ConflictError, InvalidError, NotFoundError, TerminatingError, UsageError
-from opsdk.patch import merge_patch
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 from tests.children.childkit import CountedClient, counted_client, desired, environment, samples

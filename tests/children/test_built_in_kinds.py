@@ -16,8 +16,8 @@ from opsdk.children.kinds import built_in_kinds
 from opsdk.children.ownership import fields_to_own
 from opsdk.children.resolver import TypeResolver
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.errors import ApiError, PatchError
-from opsdk.patch import merge_patch
 from opsdk.structured_merge.value import JsonObject
 from tests.children.childkit import (
     counted_client,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -9,7 +10,7 @@ import pytest
 
 from envtest import Environment
 from opsdk import Client, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, Unstructured
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import utc_now
 from opsdk.api.coordination.v1 import Lease, LeaseSpec
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
@@ -107,12 +108,12 @@ async def test_what_is_wrong_is_named(k8s_env: Environment, k8s_client: Client) 
     site = Site(metadata=ObjectMeta(name="a", namespace="default", finalizers=["opsdk.dev/leave"]), spec=SiteSpec())
     await k8s_client.create(site)
     await k8s_client.delete(site)
-    renewed = MicroTime.of(LOOP_CLOCK.wall())
+    renewed = MicroTime.of(utc_now())
     lease = LeaseSpec(holder_identity="pod-1", lease_duration_seconds=15, renew_time=renewed)
     await k8s_client.create(Lease(metadata=ObjectMeta(name="doctor", namespace="default"), spec=lease))
     (tree,) = operator.webhook_configurations(SERVICE)
     await k8s_client.create(Unstructured.from_tree(tree))
-    await LOOP_CLOCK.sleep(timedelta(minutes=6).total_seconds())
+    await asyncio.sleep(timedelta(minutes=6).total_seconds())
     messages: dict[tuple[str, str], str] = {}
     for finding in await examine(operator, k8s_env.config, namespace="default"):
         key = finding.check, finding.subject

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from http_servers import Server, always, answer
 
 from opsdk import Cluster, ManagerOptions, ObjectMeta, OperatorOptions, Unstructured, crd_for
 from opsdk.cli.__main__ import main
@@ -83,6 +84,9 @@ async def test_what_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str
     """A closed port, a page that is no debug page, and a wrong URL end with one line and status 1."""
     assert await why("a", "--url", "http://127.0.0.1:1") == 1
     assert "cannot be reached" in capsys.readouterr().err
+    async with Server(always(answer(404))) as server:
+        assert await why("a", "--url", server.host) == 1
+    assert "Is this the debug address of an operator?" in capsys.readouterr().err
     assert await why("a", "--url", "ftp://x") == 1
     assert "write http://host:port" in capsys.readouterr().err
     assert await why("a", "--last", "-1") == 2

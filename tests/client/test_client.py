@@ -25,8 +25,8 @@ from opsdk.client.operations import (
     Watch,
 )
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
+from opsdk.client.patch import merge_patch
 from opsdk.errors import ConflictError, NotFoundError, UsageError
-from opsdk.patch import merge_patch
 from opsdk.structured_merge.value import JsonObject
 
 KEY = ObjectKey("ns", "a")

@@ -17,8 +17,8 @@ from opsdk.client.decorators.field_owner import field_owner, field_validation
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.decorators.namespaced import namespaced
 from opsdk.client.operations import Delete, Operation
+from opsdk.client.patch import merge_patch
 from opsdk.errors import ConflictError, ForbiddenError, UsageError
-from opsdk.patch import merge_patch
 
 PATCH = merge_patch({})
 Call = Callable[[Client, Site], Awaitable[Any]]

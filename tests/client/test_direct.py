@@ -20,6 +20,7 @@ from opsdk.apimachinery.rest_mapper import StaticMapper
 from opsdk.apimachinery.watch import WatchEventType
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
+from opsdk.client.patch import MergeFrom, merge_patch
 from opsdk.client.scheme import default_scheme
 from opsdk.errors import (
     AlreadyExistsError,
@@ -31,7 +32,6 @@ from opsdk.errors import (
     NoMatchError,
     NotFoundError,
 )
-from opsdk.patch import MergeFrom, merge_patch
 from opsdk.rest.response import RestResponse
 from opsdk.structured_merge.value import JsonObject
 

@@ -17,9 +17,9 @@ from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_tr
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
+from opsdk.client.patch import PatchType, RawPatch, json_patch, merge_patch, strategic_merge_patch
 from opsdk.client.requests import build_request, build_watch
 from opsdk.errors import EncodeError, UsageError
-from opsdk.patch import PatchType, RawPatch, json_patch, merge_patch, strategic_merge_patch
 from opsdk.rest.request import RestRequest
 
 SITES = "/apis/demo.opsdk.dev/v1/namespaces/ns/sites"

@@ -18,7 +18,9 @@ from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured, deep_copy
 from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.client.activity import Activity
 from opsdk.client.decorators.dry_run import dry_run
+from opsdk.client.patch import MergeFrom, merge_patch
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import (
     AlreadyExistsError,
@@ -32,9 +34,7 @@ from opsdk.errors import (
 )
 from opsdk.event.request import Request
 from opsdk.manager.manager import Manager, Phase
-from opsdk.patch import MergeFrom, merge_patch
 from opsdk.recipes.owner_references import set_owner_reference
-from opsdk.telemetry.activity import Activity
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")

@@ -9,8 +9,8 @@ from clientkit import FakePerformer, Site, site
 
 from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.delegating import Delegating
-from opsdk.patch import merge_patch
 
 UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
 

@@ -13,6 +13,7 @@ from opsdk.api.policy.v1 import Eviction
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import (
     ConnectError,
@@ -25,7 +26,6 @@ from opsdk.errors import (
     RequestInfo,
     TransportError,
 )
-from opsdk.patch import merge_patch
 from opsdk.rest.config import Config
 from opsdk.rest.frames import error_from_event
 from opsdk.rest.request import RestRequest

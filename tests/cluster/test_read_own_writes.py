@@ -14,9 +14,9 @@ from opsdk.api.core.v1 import ConfigMap, Container, Pod, PodSpec, PodTemplateSpe
 from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.apimachinery.meta import LabelSelector, ObjectMeta
 from opsdk.apimachinery.object import deep_copy
+from opsdk.client.patch import MergeFrom, merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NotFoundError, StaleCacheError
-from opsdk.patch import MergeFrom, merge_patch
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")

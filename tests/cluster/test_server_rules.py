@@ -18,11 +18,11 @@ from opsdk.apimachinery.selectors import Selector
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.cache.options import ByObject, CacheOptions
 from opsdk.cache.store import Delta, DeltaType
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import InvalidError
 from opsdk.event.request import Request
 from opsdk.manager.manager import Manager, Phase
-from opsdk.patch import merge_patch
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

@@ -31,15 +31,15 @@ from opsdk import (
     deep_copy,
     unstructured,
 )
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import utc_now
 from opsdk.api.apps.v1 import Deployment, DeploymentCondition
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
 from opsdk.children.drift import Drift
+from opsdk.client.patch import merge_patch
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.options import ControllerOptions
-from opsdk.patch import merge_patch
-from opsdk.predicates import matches_labels, on
+from opsdk.event.predicates import matches_labels, on
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -161,9 +161,7 @@ async def test_a_changed_list_conflicts_instead_of_replacing_another_writers_ite
             obj = await client.get(Box, "default/a")
             before = deep_copy(obj)
             obj.status = BoxStatus(
-                conditions=[
-                    Condition(type="Foreign", status="True", reason="Other", last_transition_time=LOOP_CLOCK.wall())
-                ]
+                conditions=[Condition(type="Foreign", status="True", reason="Other", last_transition_time=utc_now())]
             )
             await client.status().patch(obj, MergeFrom(before))
 

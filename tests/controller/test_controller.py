@@ -28,11 +28,11 @@ from opsdk.errors import (
     TerminalError,
     UsageError,
 )
+from opsdk.event.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner
 from opsdk.event.request import Request
-from opsdk.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner
+from opsdk.event.sources import Channel, ChannelSource, EventSource, KindSource
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import Channel, ChannelSource, EventSource, KindSource
 from opsdk.telemetry.context import current
 from opsdk.telemetry.records import Reconciled, Record, TelemetryHook, Workers
 from opsdk.telemetry.records import ReconcileOutcome as Outcome

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.base.cause import ReconcileCause
+from opsdk.client.activity import ObjectRead, RequestSent, current_activity
 from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
-from opsdk.telemetry.activity import ObjectRead, RequestSent, current_activity
-from opsdk.telemetry.cause import ReconcileCause
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

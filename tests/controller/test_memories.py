@@ -12,7 +12,6 @@ from memories import container_sizes, growth
 
 import envtest
 from opsdk import Cluster, MergeFrom, ObjectMeta
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.core.v1 import ConfigMap, Secret, ServiceAccount
 from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.operator import Operator
@@ -21,10 +20,10 @@ from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller
 from opsdk.errors import OpsdkError
 from opsdk.event.event import AnyEvent
+from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
+from opsdk.event.sources import KindSource
 from opsdk.rbac.observed import RuleRecorder
-from opsdk.sources import KindSource
 
 # Containers whose size is bounded by a constant that is larger than the growth that the tests allow.
 _CONSTANT = (
@@ -39,6 +38,7 @@ _CONSTANT = (
     "RuleRecorder._names",
     "RuleRecorder._requests",
     "ObservedRequest.",
+    "VirtualLoop._scheduled",  # asyncio removes cancelled timers when they are the majority of more than 100
 )
 JOURNAL_SIZE = 10
 
@@ -48,6 +48,26 @@ def grown(before: Any, after: Any, *, above: int) -> dict[str, int]:
     return {
         label: size for label, size in growth(before, after, above=above).items() if not label.startswith(_CONSTANT)
     }
+
+
+class Holder:
+    """Holds a container that another holder may hold too."""
+
+    def __init__(self, items: list[int]) -> None:
+        self.items = items
+
+
+class OtherHolder(Holder):
+    """A holder whose attribute has a label of its own."""
+
+
+async def test_a_shared_container_counts_for_each_class_that_holds_it() -> None:
+    """So the order of the walk makes no difference, nor does the number of holders of one class."""
+    shared = list(range(50))
+    one, other = Holder(shared), OtherHolder(shared)
+    sizes = container_sizes(one, other)
+    assert sizes["Holder.items"] == sizes["OtherHolder.items"] == 50
+    assert container_sizes(other, one, Holder(shared)) == sizes
 
 
 def replica(name: str) -> Operator:
@@ -152,26 +172,31 @@ async def _check_queues(names: int) -> None:
             raise RuntimeError("not this one")
 
     def broken(obj: Any) -> list[Request]:
-        raise RuntimeError("no request")
+        # For one name in ten: the retries of all would take most of the time.
+        if obj.metadata.name.endswith("3"):
+            raise RuntimeError("no request")
+        return []
 
     sources = [
         KindSource(world.cache, THING, handler)
         for _ in range(2)
         for handler in (EnqueueRequestForObject(), EnqueueRequestsFromMapFunc(broken))
     ]
-    leader = Controller("leader", _reconcile_nothing, sources=sources[:2], clock=LOOP_CLOCK)
-    standby = Controller("standby", reconcile, sources=sources[2:], clock=LOOP_CLOCK)
+    leader = Controller("leader", _reconcile_nothing, sources=sources[:2])
+    standby = Controller("standby", reconcile, sources=sources[2:])
     tasks = [asyncio.create_task(start()) for start in (world.cache.start, leader.start, standby.warmup)]
     await asyncio.sleep(10)
     server.put("lives")
     await asyncio.sleep(1000)
     before = container_sizes(leader, standby, world.cache)
-    for number in range(names):
-        server.put(f"o{number}")
+    for begin in range(0, names, 20):
+        for number in range(begin, begin + 20):
+            server.put(f"o{number}")
         await asyncio.sleep(0.01)
-        server.delete(f"o{number}")
+        for number in range(begin, begin + 20):
+            server.delete(f"o{number}")
         await asyncio.sleep(0.01)
-        if number % 1000 == 0:
+        if begin % 1000 == 0:
             server.compact()
     await asyncio.sleep(3600)
     gc.collect()

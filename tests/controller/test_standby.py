@@ -9,10 +9,10 @@ from flowkit import THING, World
 
 from opsdk.controller.controller import Controller
 from opsdk.event.event import AnyEvent
+from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestsFromMapFunc
+from opsdk.event.sources import Channel, ChannelSource, KindSource
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import Channel, ChannelSource, KindSource
 
 
 class Standby:

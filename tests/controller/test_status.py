@@ -11,8 +11,8 @@ import pytest
 from opsdk import Client, Cluster, ConflictError, MergeFrom, ObjectMeta, Unstructured, unstructured
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Node
+from opsdk.client.patch import merge_patch
 from opsdk.controller.status import StatusPatch
-from opsdk.patch import merge_patch
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import urlopen
 
@@ -64,6 +65,9 @@ async def ask(port: int, query: str) -> list[dict[str, JsonValue]]:
     for _ in range(300):
         try:
             answer = json.loads(await asyncio.to_thread(lambda: urlopen(url).read()))
+        except HTTPError as error:
+            error.close()
+            answer = {}
         except OSError:
             answer = {}
         if result := answer.get("data", {}).get("result"):

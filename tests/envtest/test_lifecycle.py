@@ -13,8 +13,8 @@ from clientkit import Site
 
 from envtest import Environment
 from opsdk import Cluster, Unstructured, crd_for, unstructured
+from opsdk.client.patch import merge_patch
 from opsdk.errors import ConfigError
-from opsdk.patch import merge_patch
 
 CRD = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 

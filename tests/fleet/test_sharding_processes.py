@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
+from http_servers import listening, port_of
 
 from benchmarks.runtime.shard_journal import ShardJournal
 from benchmarks.runtime.tcp_proxy import TcpProxy
@@ -60,8 +61,7 @@ async def test_nothing_passes_a_cut_proxy_and_nothing_arrives_late() -> None:
             writer.write(data)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, TcpProxy("127.0.0.1", server.sockets[0].getsockname()[1]) as proxy:
+    async with listening(serve) as server, TcpProxy("127.0.0.1", port_of(server)) as proxy:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(b"before")
         assert await reader.readexactly(6) == b"before"

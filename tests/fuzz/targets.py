@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from opsdk.errors import ApiError, CelError, CodecError, DecodeError, PatchError, TransportError, UsageError
+from opsdk.cel.errors import CelError
+from opsdk.errors import ApiError, CodecError, DecodeError, PatchError, TransportError, UsageError
 from tests.fuzz.sockets import SEEDS, connection
 
 Target = Callable[[bytes], object]

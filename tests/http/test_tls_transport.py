@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from http_servers import listening, port_of
 from tlskit import NAME, contexts, read_some
 
 from opsdk.http.client.checked_socket import open_socket
@@ -323,17 +324,12 @@ async def peer(
     """A server of asyncio: its port, and its connections."""
     accepted: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
     context = contexts(version).server if tls else None
-    writers = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
         await accepted.put((reader, writer))
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
-    async with server:
-        yield server.sockets[0].getsockname()[1], accepted
-        for writer in writers:
-            writer.transport.abort()
+    async with listening(accept, tls=context) as server:
+        yield port_of(server), accepted
 
 
 async def connected(port: int, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> Upper:

@@ -23,8 +23,8 @@ from opsdk import (
     crd_for,
 )
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.base.runnable import Runnable
 from opsdk.lifecycle.generic_controller import GenericController
-from opsdk.runnable import Runnable
 from opsdk.testing.definitions import install_definitions
 
 

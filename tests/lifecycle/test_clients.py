@@ -9,10 +9,10 @@ import pytest
 from opsdk import ObjectMeta, unstructured
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.rbac.v1 import PolicyRule, Role, RoleBinding, RoleRef, Subject
+from opsdk.client.patch import merge_patch
 from opsdk.errors import ConfigError, ForbiddenError
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.impersonation import impersonating
-from opsdk.patch import merge_patch
 
 
 async def test_an_index_lookup(world: Any) -> None:

@@ -11,8 +11,9 @@ from msgspec import field
 from opsdk import Condition, GroupVersionKind, Model, Object, ObjectMeta, Unstructured, deep_copy, to_tree
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.errors import ConflictError, IgnoreError, UsageError
+from opsdk.errors import ConflictError, UsageError
 from opsdk.lifecycle.cond import Cond
+from opsdk.lifecycle.errors import IgnoreError
 
 READY = Cond("Ready")
 

@@ -15,7 +15,8 @@ from opsdk import Context, ObjectMeta, Request, deep_copy
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.controller.controller import ControllerState
 from opsdk.controller.journal import Journal
-from opsdk.errors import ConflictError, IgnoreError, TerminalError, UsageError
+from opsdk.errors import ConflictError, TerminalError, UsageError
+from opsdk.lifecycle.errors import IgnoreError
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.handlers import HandlerTransaction
 from opsdk.lifecycle.options import LASSO, NORMAN, GenericControllerOptions, RetryPolicy

@@ -13,10 +13,11 @@ import pytest
 from envtest.testing.effects import Conflict, Fail, Reset
 from opsdk import Context, deep_copy, metadata_only
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.errors import UsageError, WrongObjectError
+from opsdk.errors import UsageError
+from opsdk.event.predicates import of_object, on
+from opsdk.lifecycle.errors import WrongObjectError
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.names import LifecycleNames
-from opsdk.predicates import of_object, on
 
 FINALIZER = "controller.cattle.io/dns"
 CREATED = "lifecycle.cattle.io/create.dns"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from opsdk import ObjectMeta, unstructured
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import utc_now
 from opsdk.api.core.v1 import ConfigMap, Secret, Service, ServicePort
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import Unstructured
+from opsdk.client.patch import merge_patch
 from opsdk.errors import AdmissionDeniedError, ForbiddenError
 from opsdk.event.request import Request
 from opsdk.lifecycle.generic_controller import GenericController
 from opsdk.lifecycle.need_a_cert import add_need_a_cert, called_services
-from opsdk.patch import merge_patch
 from opsdk.webhook.builder import WebhookBuilder
 from opsdk.webhook.certificates.issuing import CertificateKeyPair, issue_serving, load_certificate, names_of
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
@@ -102,7 +102,7 @@ async def test_a_certificate_is_renewed(world: Any) -> None:
     async with world.running(controller):
         await world.until(lambda: secret_of(world))
         secret = await world.user.get(Secret, SECRET)
-        authority, now = CertificateKeyPair(secret.data["ca.crt"], secret.data["ca.key"]), LOOP_CLOCK.wall()
+        authority, now = CertificateKeyPair(secret.data["ca.crt"], secret.data["ca.key"]), utc_now()
         names = tuple(names_of(load_certificate(secret.data["tls.crt"])))
         old = issue_serving(authority, names, now, 30 * 86400 + 600)
         data = {"tls.crt": base64.b64encode(old.cert).decode(), "tls.key": base64.b64encode(old.key).decode()}

@@ -14,10 +14,10 @@ from opsdk.api.rbac.v1 import ClusterRole
 from opsdk.apimachinery.object import to_tree
 from opsdk.children.set_identity import APPLIED, HASH, PRUNE, SetOwner
 from opsdk.children.three_way import applied_object
+from opsdk.client.patch import merge_patch
 from opsdk.errors import AlreadyOwnedError, InvalidError, TerminatingError, UsageError
 from opsdk.lifecycle.object_set import ObjectSet, find_owner, purge_orphan
 from opsdk.lifecycle.set_options import ObjectSetOptions, SetMode, SetPlan
-from opsdk.patch import merge_patch
 
 MODES = list(SetMode)
 

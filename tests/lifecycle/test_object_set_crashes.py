@@ -18,10 +18,10 @@ from opsdk import Cluster, ClusterOptions, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, List, Operation
+from opsdk.client.patch import merge_patch
 from opsdk.errors import ConnectionLostError
 from opsdk.lifecycle.object_set import ObjectSet
 from opsdk.lifecycle.set_options import ObjectSetOptions, SetMode
-from opsdk.patch import merge_patch
 
 HISTORIES = int(os.environ.get("OPSDK_HISTORIES", "48"))
 NAMES = "abcd"

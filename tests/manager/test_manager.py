@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from flowkit import THING, World
 
+from opsdk.base.runnable import Runnable
 from opsdk.controller.controller import Controller
 from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheSyncError, ForbiddenError, LeaderElectionLostError, ShutdownTimeoutError, UsageError
+from opsdk.event.handlers import EnqueueRequestForObject
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject
+from opsdk.event.sources import Channel, ChannelSource, KindSource
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
-from opsdk.runnable import Runnable
-from opsdk.sources import Channel, ChannelSource, KindSource
 
 GROUPS = (Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS, Phase.LEADER)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import monotonic
 from opsdk.api.authentication.v1 import TokenReview, UserInfo
 from opsdk.api.authorization.v1 import SubjectAccessReview
 from opsdk.errors import ForbiddenError, InternalServerError, OpsdkError
@@ -120,15 +120,15 @@ async def test_a_failing_server_is_asked_again_a_few_times() -> None:
     assert await status(MetricsAuthorization(reviewer)) == 200
     assert reviewer.count(TokenReview) == 3
     reviewer = Reviewer(*[broken] * 9)
-    began = LOOP_CLOCK.now()
+    began = monotonic()
     assert await status(MetricsAuthorization(reviewer)) == 500
     assert reviewer.count(TokenReview) == 5
-    assert 4 < LOOP_CLOCK.now() - began < 5
+    assert 4 < monotonic() - began < 5
     reviewer = Reviewer()
     reviewer.delay = 3600
-    began = LOOP_CLOCK.now()
+    began = monotonic()
     assert await status(MetricsAuthorization(reviewer)) == 500
-    assert LOOP_CLOCK.now() - began == 10
+    assert monotonic() - began == 10
 
 
 async def test_a_failure_is_not_remembered(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from normankit import V3, api_context
 
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.errors import NormanError
 from opsdk.http.server.response import StreamResponse
 from opsdk.norman.model import Field, Schema
@@ -64,7 +63,7 @@ async def test_a_subscription_ends_when_its_client_reads_nothing() -> None:
 
     schema = Schema(id="book", version=V3, resource_fields={"name": Field(type="string")}, store=MemoryStore())
     socket: Any = Socket()
-    running = asyncio.create_task(_Session(api_context(), [schema], socket, LOOP_CLOCK).run())
+    running = asyncio.create_task(_Session(api_context(), [schema], socket).run())
     await asyncio.sleep(SEND_SECONDS)
     assert not running.done()
     await asyncio.sleep(10)

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from opsdk.base.cause import ReconcileCause
 from opsdk.queue.core import LOW_PRIORITY, QueueCore, QueueState
-from opsdk.telemetry.cause import ReconcileCause
 
 ITEMS = st.sampled_from("abcde")
 

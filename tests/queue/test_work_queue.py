@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from opsdk.aio.clock import LoopClock, Timer
 from opsdk.queue.rate_limiters import (
     BucketRateLimiter,
     ItemExponentialFailureRateLimiter,
@@ -236,17 +236,19 @@ async def test_draining_returns_items_added_during_their_processing() -> None:
     assert [type(result).__name__ for result in results if isinstance(result, Exception)] == ["ShutDownError"]
 
 
-async def test_a_due_item_sets_one_timer_while_every_worker_is_busy() -> None:
+async def test_a_due_item_sets_one_timer_while_every_worker_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The item becomes ready when its timer fires, so that the timer is not due again and again."""
     calls = 0
+    loop = asyncio.get_running_loop()
+    call_later = loop.call_later
 
-    class Counting(LoopClock):
-        def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-            nonlocal calls
-            calls += 1
-            return super().call_later(seconds, callback)
+    def count(delay: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+        nonlocal calls
+        calls += getattr(callback, "__self__", None) is queue
+        return call_later(delay, callback, *args)
 
-    queue: WorkQueue[str] = WorkQueue(clock=Counting())
+    monkeypatch.setattr(loop, "call_later", count)
+    queue: WorkQueue[str] = WorkQueue()
     queue.add("a", after=1.0)
     await asyncio.sleep(60)
     assert (calls, len(queue)) == (1, 1)

@@ -15,12 +15,12 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.errors import ForbiddenError, NotFoundError, RequestInfo
 from opsdk.fleet import Fleet, KubeconfigSecrets
 from opsdk.manager.options import ManagerOptions
-from opsdk.patch import merge_patch
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.observed import RuleRecorder
 from opsdk.rbac.permissions import Permission, RuleSet

@@ -19,14 +19,14 @@ from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.controller.context import Context
 from opsdk.errors import UsageError
+from opsdk.event.handlers import EnqueueRequestForObject
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject
+from opsdk.event.sources import KindSource
 from opsdk.manager.manager import ManagerOptions
 from opsdk.rbac.declared import ControllerKinds, cached_namespaces
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import RbacRule, applies, deletes, patches_status, reads, records_events
 from opsdk.rest.config import Config
-from opsdk.sources import KindSource
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.options import WebhookServerOptions

@@ -34,9 +34,9 @@ from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cache.options import CacheOptions
 from opsdk.client.client import Client
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.errors import MissingPermissionsError
-from opsdk.patch import merge_patch
 from opsdk.rbac.check import RbacCheck
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.observed import RuleRecorder

@@ -17,9 +17,9 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, Operation
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
-from opsdk.patch import merge_patch
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")

@@ -24,6 +24,7 @@ from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import List, Operation, PatchObject
+from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.errors import (
@@ -41,7 +42,6 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.manager.manager import Manager
-from opsdk.patch import merge_patch
 from opsdk.recipes.storage_migration import (
     MigrationOptions,
     MigrationProgress,

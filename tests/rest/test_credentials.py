@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from http_servers import make_ca
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
 from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, credentials_for
@@ -151,24 +150,8 @@ def plugin(tmp_path: Path) -> PluginMaker:
     return make
 
 
-class _HandClock:
-    """A clock that a test sets; the plugins run in real time, which no loop can skip."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def wall(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
-def _source(plugin: ExecConfig, *, clock: Clock = LOOP_CLOCK, **settings: Any) -> ExecCredentials:
-    return ExecCredentials(plugin, Config(host="https://x", exec=plugin, **settings), clock=clock)
+def _source(plugin: ExecConfig, **settings: Any) -> ExecCredentials:
+    return ExecCredentials(plugin, Config(host="https://x", exec=plugin, **settings))
 
 
 @pytest.mark.realtime
@@ -183,14 +166,18 @@ async def test_a_plugin_runs_once_for_all_waiting_requests(plugin: PluginMaker) 
 
 @pytest.mark.behaviour(145)
 @pytest.mark.realtime
-async def test_a_plugin_runs_again_when_its_credential_expires(plugin: PluginMaker) -> None:
+async def test_a_plugin_runs_again_when_its_credential_expires(
+    plugin: PluginMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A credential is used until the second it names, and no longer."""
-    clock = _HandClock()
-    source = _source(plugin("say(token=f'run-{runs()}', expirationTimestamp='2026-01-01T00:10:00Z')"), clock=clock)
+    # Plugins run in real time, which no loop can skip.
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr("opsdk.rest.exec_plugin.utc_now", lambda: now)
+    source = _source(plugin("say(token=f'run-{runs()}', expirationTimestamp='2026-01-01T00:10:00Z')"))
     assert await source.headers() == {"Authorization": "Bearer run-1"}
-    await clock.sleep(599)
+    now += timedelta(seconds=599)
     assert await source.headers() == {"Authorization": "Bearer run-1"}
-    await clock.sleep(1)
+    now += timedelta(seconds=1)
     assert await source.headers() == {"Authorization": "Bearer run-2"}
 
 

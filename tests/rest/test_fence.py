@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from http_servers import Seen, Server, always, answer, in_turn
 
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import monotonic
 from opsdk.aio.fence import FENCE, check_fence
 from opsdk.errors import LeaderElectionLostError
 from opsdk.rest.config import Config
@@ -57,7 +57,7 @@ async def test_each_attempt_is_checked() -> None:
     """The leadership ends while the client waits to repeat a request."""
     answers = in_turn(answer(429, Retry_After="5"), answer())
     async with Server(answers) as server, Transport(Config(host=server.host)) as transport:
-        FENCE.set(Gate(LOOP_CLOCK.now() + 3))
+        FENCE.set(Gate(monotonic() + 3))
         with pytest.raises(LeaderElectionLostError):
             await transport.send(PUT)
         assert len(server.seen) == 1
@@ -67,7 +67,7 @@ async def test_the_check_comes_after_the_throttling() -> None:
     """The leadership ends while the request waits for its turn."""
     async with Server(always(answer())) as server, Transport(Config(host=server.host, qps=0.1, burst=1)) as transport:
         await transport.send(GET)
-        FENCE.set(Gate(LOOP_CLOCK.now() + 3))
+        FENCE.set(Gate(monotonic() + 3))
         with pytest.raises(LeaderElectionLostError):
             await transport.send(PUT)
         assert [seen.method for seen in server.seen] == ["GET"]
@@ -84,7 +84,7 @@ async def test_the_check_comes_after_connecting(monkeypatch: pytest.MonkeyPatch)
             return await dial()
 
         monkeypatch.setattr(pool, "_dial", slow)
-        FENCE.set(Gate(LOOP_CLOCK.now() + 3))
+        FENCE.set(Gate(monotonic() + 3))
         with pytest.raises(LeaderElectionLostError):
             await transport.send(PUT)
         assert not server.seen
@@ -98,7 +98,7 @@ async def test_a_running_write_is_not_touched() -> None:
         writer.write(answer())
 
     async with Server(slow) as server, Transport(Config(host=server.host)) as transport:
-        FENCE.set(Gate(LOOP_CLOCK.now() + 3))
+        FENCE.set(Gate(monotonic() + 3))
         assert (await transport.send(PUT)).status == 200
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from http_servers import Pair, Server, always, answer, make_ca
+from http_servers import Pair, Server, always, answer, listening, make_ca, port_of
 
 from opsdk.errors import ConfigError, ConnectError, ConnectionLostError, TlsError
 from opsdk.rest.config import Config
@@ -194,13 +194,12 @@ class _Tunnel:
         self.targets: list[str] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listening = listening(self._serve)
+        self.port = port_of(await self._listening.__aenter__())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        await self._server.wait_closed()
+        await self._listening.__aexit__(None, None, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()

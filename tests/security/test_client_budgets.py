@@ -10,11 +10,11 @@ from itertools import repeat
 import httptools
 import pytest
 
+from opsdk.base.limits import LIMITS
 from opsdk.errors import DecodeError
 from opsdk.http.client.decompression import Gunzip
 from opsdk.http.client.parser import ResponseParser
 from opsdk.http.client.request import merge_headers
-from opsdk.limits import LIMITS
 from opsdk.rest.frames import FrameSplitter
 
 PIECE = 65536

@@ -22,8 +22,8 @@ from opsdk.aio import large_work
 from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.serializer.documents import SyntaxProblemError, parse_json
+from opsdk.base.limits import LIMITS
 from opsdk.errors import BadRequestError, InvalidError, TooLargeError
-from opsdk.limits import LIMITS
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from opsdk.limits import KIB, LIMITS, MIB
+from opsdk.base.limits import KIB, LIMITS, MIB
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "security.md"
 _UNITS = {"": 1, "s": 1, "KiB": KIB, "MiB": MIB}

@@ -10,7 +10,7 @@ import pytest
 from opsdk.apiserver.serializer import yaml_documents
 from opsdk.apiserver.serializer.documents import MAX_DEPTH, SyntaxProblemError
 from opsdk.apiserver.serializer.yaml_documents import parse_yaml
-from opsdk.limits import LIMITS
+from opsdk.base.limits import LIMITS
 
 SHAPES = {
     "flow list": ("[", "0,", "]"),

@@ -13,16 +13,16 @@ from functools import cache
 from typing import Any
 
 import envtest
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.client.operations import Create, Operation, PatchObject, Update
+from opsdk.client.patch import json_patch, merge_patch
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, ConnectError, ConnectionLostError
-from opsdk.patch import json_patch, merge_patch
 from opsdk.telemetry.records import Record, TelemetryHook
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.certificates.issuing import (
@@ -159,7 +159,7 @@ class World:
 
     async def judge(self) -> None:
         """Each certificate that is served verifies with each ``caBundle`` that an API server may use now."""
-        now = LOOP_CLOCK.now()
+        now = monotonic()
         served = {cert for replica in self.replicas if (cert := await replica.served()) is not None}
         for target in TARGETS:
             obj = await self.cluster.uncached.get_or_none(target.kind.kind, target.name)
@@ -174,7 +174,7 @@ class World:
             for bundle in [bundle for bundle, until in values.items() if until >= now]:
                 for cert in served:
                     self.checks += 1
-                    assert LOOP_CLOCK.wall() < trusted_until(cert, bundle), f"at {now}"
+                    assert utc_now() < trusted_until(cert, bundle), f"at {now}"
 
     def add_replica(self, options: SelfSigned = OPTIONS, **link: Any) -> Replica:
         executor = self.cluster.uncached.executor
@@ -185,8 +185,8 @@ class World:
 
     async def run(self, seconds: float) -> None:
         """Let time pass, and judge often; writes are judged besides."""
-        end = LOOP_CLOCK.now() + seconds
-        while LOOP_CLOCK.now() < end:
+        end = monotonic() + seconds
+        while monotonic() < end:
             await asyncio.sleep(2.0 if seconds < DAY else DAY / 2)
             await self.judge()
             for replica in self.replicas:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from functools import cache
 from pathlib import Path
@@ -97,6 +98,9 @@ class Member:
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=1) as answer:
                 return b"true" in answer.read()
+        except urllib.error.HTTPError as error:
+            error.close()
+            return False
         except OSError:
             return False
 

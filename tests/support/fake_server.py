@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -148,11 +150,11 @@ class FakeServer:
         while True:
             if after < self.compacted:
                 raise ConnectionLostError("the window moved past a slow reader")
-            for revision, kind, obj in list(self.history):
-                if revision > after:
-                    self._fail()
-                    after = revision
-                    yield RawEvent(kind, msgspec.json.encode(obj))
+            newer = bisect.bisect_right(self.history, after, key=itemgetter(0))
+            for revision, kind, obj in self.history[newer:]:
+                self._fail()
+                after = revision
+                yield RawEvent(kind, msgspec.json.encode(obj))
             while self.raw_garbage:
                 yield self.raw_garbage.pop(0)
             changed = self.changed

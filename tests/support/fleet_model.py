@@ -17,7 +17,7 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.object import deep_copy
 from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, ShardState, StepKind
 from opsdk.fleet.shard_lease import LeaseRole, lease_name, member_labels, shard_of
-from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
+from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -13,7 +13,8 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from contextvars import Context as ContextVars
+from contextvars import ContextVar, copy_context
 from typing import Any
 from unittest.mock import patch
 
@@ -21,7 +22,6 @@ import msgspec
 
 from envtest.environment import Environment
 from opsdk import Cluster, Config, Context, MergeFrom, ObjectMeta, Operator, OperatorOptions
-from opsdk.aio.clock import LOOP_CLOCK, Timer
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver.storage.ports import StorageChange
@@ -60,50 +60,31 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-class FreezableClock:
-    """The loop's clock, whose timers wait while a replica is frozen. Its time goes on, as CLOCK_MONOTONIC does."""
+_REPLICA: ContextVar[Replica | None] = ContextVar("replica", default=None)
+"""The replica whose task runs."""
 
-    def __init__(self) -> None:
-        self.frozen_until = 0.0
 
-    def now(self) -> float:
-        """See `opsdk.aio.clock.Clock`."""
-        return LOOP_CLOCK.now()
+class FreezableLoop(VirtualLoop):
+    """A virtual loop whose timers wait while their replica is frozen. Its time goes on, as CLOCK_MONOTONIC does."""
 
-    def wall(self) -> datetime:
-        """See `opsdk.aio.clock.Clock`."""
-        return LOOP_CLOCK.wall()
-
-    async def sleep(self, seconds: float) -> None:
-        """See `opsdk.aio.clock.Clock`."""
-        await asyncio.sleep(seconds)
-        await self.thawed()
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """See `opsdk.aio.clock.Clock`."""
-        timer = _Timer()
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: ContextVars | None = None
+    ) -> asyncio.TimerHandle:
+        """See `asyncio.loop.call_at`."""
+        replica = _REPLICA.get()
+        if replica is None:
+            return super().call_at(when, callback, *args, context=context)
 
         def run() -> None:
-            if (wait := self.frozen_until - now()) > 0:
-                timer.handle = asyncio.get_running_loop().call_later(wait, run)
+            if handle.cancelled():
+                return
+            if replica.frozen_until > self.time():
+                VirtualLoop.call_at(self, replica.frozen_until, run, context=context)
             else:
-                callback()
+                callback(*args)
 
-        timer.handle = asyncio.get_running_loop().call_later(seconds, run)
-        return timer
-
-    async def thawed(self) -> None:
-        """Return when the replica runs."""
-        while (wait := self.frozen_until - now()) > 0:
-            await asyncio.sleep(wait)
-
-
-class _Timer:
-    handle: asyncio.TimerHandle
-
-    def cancel(self) -> None:
-        """Cancel the timer."""
-        self.handle.cancel()
+        handle = super().call_at(when, run, context=context)
+        return handle
 
 
 class Replica:
@@ -111,8 +92,8 @@ class Replica:
 
     def __init__(self, world: World, number: int) -> None:
         self.name = f"r{number}"
-        self.clock = FreezableClock()
         self.links: dict[str, Link] = {}
+        self.frozen_until = 0.0
         self._world = world
         self._provider = StaticClusters()
         operator = Operator("fleet", _OPTIONS)
@@ -122,7 +103,7 @@ class Replica:
         async def handle(config_map: ConfigMap, ctx: Context) -> None:
             if "want" not in config_map.data or config_map.data.get("got") == config_map.data["want"]:
                 return
-            await ctx.clock.sleep(world.rng.choice([0.1, 1, 15]))
+            await asyncio.sleep(world.rng.choice([0.1, 1, 15]))
             config_map.data["got"] = config_map.data["want"]
             config_map.metadata.annotations["by"] = self.fleet.runner.ownership.identity
             # Without a lock: nothing but the fence keeps a replica from writing to a cluster of another one.
@@ -131,7 +112,9 @@ class Replica:
         for name in world.names:
             self._provider.join(name, self.config(name, world.managed[name]))
         config = self.config("", world.management)
-        self.task = asyncio.get_running_loop().create_task(operator.start(config, clock=self.clock), name=self.name)
+        context = copy_context()
+        context.run(_REPLICA.set, self)
+        self.task = asyncio.get_running_loop().create_task(operator.start(config), name=self.name, context=context)
 
     def config(self, name: str, env: Environment) -> Config:
         """Return how this replica reaches a server: through a link, with a freeze behind it."""
@@ -150,7 +133,7 @@ class Replica:
     def _freezing(self, app: App) -> App:
         async def call(scope: Scope, receive: Receive, send: Send) -> None:
             async def passed(message: Message) -> None:
-                await self.clock.thawed()
+                await self._thawed()
                 await send(message)
 
             if scope["type"] == "http" and now() - scope[_SENT_AT] > _LOST_AFTER:
@@ -160,6 +143,10 @@ class Replica:
 
         return call
 
+    async def _thawed(self) -> None:
+        while (wait := self.frozen_until - now()) > 0:
+            await asyncio.sleep(wait)
+
     async def cut(self, seconds: float, *names: str) -> None:
         """Let nothing pass to some servers, all without names, for a time."""
         for name in names or self.links:
@@ -167,7 +154,7 @@ class Replica:
 
     def freeze(self, seconds: float) -> None:
         """Stop every task of the process for a time."""
-        self.clock.frozen_until = now() + seconds
+        self.frozen_until = now() + seconds
 
     async def kill(self) -> None:
         """End the process without a last word."""
@@ -179,7 +166,7 @@ class Replica:
 
     def heal(self) -> None:
         """End every fault."""
-        self.clock.frozen_until = 0.0
+        self.frozen_until = 0.0
         for link in self.links.values():
             link.heal()
 
@@ -384,7 +371,7 @@ def simulate(seed: int, *, clusters: int, replicas: int, seconds: float) -> Worl
     """Play one seed in virtual time."""
     # The name of the machine is part of the identities of members, by which they get their clusters.
     named = patch.dict(os.environ, HOSTNAME="replica")
-    with named, asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+    with named, asyncio.Runner(loop_factory=lambda: FreezableLoop(seed)) as runner:
 
         async def main() -> World:
             world = World(seed, clusters=clusters, replicas=replicas)

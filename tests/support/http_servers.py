@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -38,6 +38,41 @@ class Seen:
         """Until the client has closed the connection."""
         with suppress(ConnectionError):
             await self.reader.read()
+
+
+@asynccontextmanager
+async def listening(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[asyncio.Server]:
+    """Serve connections, and abort those that are open at the end.
+
+    Since Python 3.12.1 `asyncio.Server.wait_closed` waits for every connection, so a client that leaks one would hang
+    the test.
+    """
+    writers: list[asyncio.StreamWriter] = []
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+        writers.append(writer)
+        return serve(reader, writer)
+
+    server = await asyncio.start_server(accept, host, port, ssl=tls)
+    try:
+        yield server
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+
+def port_of(server: asyncio.Server) -> int:
+    """The port that a server listens on."""
+    port: int = server.sockets[0].getsockname()[1]
+    return port
 
 
 Handler = Callable[[Seen, asyncio.StreamWriter], Awaitable[None]]
@@ -84,8 +119,9 @@ class Server:
     open: int = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listening = listening(self._serve, tls=self.tls)
+        self._server = await self._listening.__aenter__()
+        self.port = port_of(self._server)
         return self
 
     @property
@@ -128,9 +164,11 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
-        await self._server.wait_closed()
-        if error is None:
-            await self.all_closed()
+        try:
+            if error is None:
+                await self.all_closed()
+        finally:
+            await self._listening.__aexit__(None, None, None)
 
 
 async def _read_request(reader: asyncio.StreamReader, number: int) -> Seen:

@@ -19,12 +19,14 @@ _WALKED = frozenset(
     {"opsdk", "builtins", "collections", "functools", "asyncio", "_asyncio", "types", "heapq", "weakref"}
 )
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque, Mapping)
+_FUNCTIONS = (MethodType, FunctionType, CellType, functools.partial, functools._lru_cache_wrapper)
 
 
 def container_sizes(*roots: object) -> Counter[str]:
     """Return the number of items in all containers that are reachable, by ``Class.attribute``.
 
-    The walk begins at `roots` and the modules of opsdk. Servers of the test and log records are left out.
+    The walk begins at `roots` and the modules of opsdk. Servers of the test and log records are left out. A container
+    that several classes share counts for each of them, so the order of the walk makes no difference.
     """
     sizes: Counter[str] = Counter()
     pending: list[tuple[object, str]] = [(root, type(root).__name__) for root in roots]
@@ -32,13 +34,15 @@ def container_sizes(*roots: object) -> Counter[str]:
         if name.split(".")[0] == "opsdk" and not name.startswith(("opsdk.api.", "opsdk.apiserver")):
             pending += [(value, f"{name}.{key}") for key, value in vars(module).items()]
     sizes["tasks"] = len(asyncio.all_tasks())
-    visited: set[int] = set()
+    visited: set[tuple[int, str]] = set()
     references = []  # keeps the ids unique
     while pending:
         obj, label = pending.pop()
-        if isinstance(obj, _ATOMS) or id(obj) in visited or type(obj).__module__.startswith(_LEFT_OUT):
+        # What has attributes gives its parts labels of their own.
+        visit = (id(obj), label if isinstance(obj, (*_CONTAINERS, *_FUNCTIONS)) else "")
+        if isinstance(obj, _ATOMS) or visit in visited or type(obj).__module__.startswith(_LEFT_OUT):
             continue
-        visited.add(id(obj))
+        visited.add(visit)
         references.append(obj)
         if isinstance(obj, functools._lru_cache_wrapper):
             sizes[label] += obj.cache_info().currsize

@@ -32,7 +32,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from opsdk.telemetry.cause import ReconcileCause
+from opsdk.base.cause import ReconcileCause
 from opsdk.telemetry.otel import OpenTelemetryHook
 
 STARTED = ReconcileStarted(

@@ -56,3 +56,16 @@ def test_waiting_for_nothing_is_an_error() -> None:
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, pytest.raises(DeadlockError, match="tasks waiting"):
         runner.run(main())
+
+
+async def test_a_block_lets_time_pass_before_timers_run() -> None:
+    """`VirtualLoop.block` moves the time; a timer that became due runs afterwards."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    seen: list[float] = []
+    loop.call_later(1, lambda: seen.append(loop.time()))
+    began = loop.time()
+    loop.block(5)
+    assert (loop.time() - began, seen) == (5, [])
+    await asyncio.sleep(0.1)
+    assert seen == [began + 5]

@@ -17,9 +17,9 @@ from opsdk import Cluster, MergeFrom, ObjectMeta, Unstructured, UsageError, crd_
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.codec import encode
+from opsdk.client.activity import ObjectRead
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.journal_format import record_to_json
-from opsdk.telemetry.activity import ObjectRead
 from opsdk.testing.replay import differences, export_test, load_record, replay
 from website.api import Website, WebsiteSpec
 from website.operator import make_operator

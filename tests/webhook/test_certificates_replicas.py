@@ -21,7 +21,7 @@ from certificatekit import (
     world,
 )
 
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.clock import utc_now
 from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.meta import ObjectMeta
@@ -235,7 +235,7 @@ async def test_the_ca_of_another_issuer_stays_trusted_for_an_overlap() -> None:
     """A rolling update replaces replicas with files of cert-manager."""
     async with world(replicas=0) as w:
         w.lag = 0.0
-        theirs = create_authority(LOOP_CLOCK.wall(), 1e6).cert
+        theirs = create_authority(utc_now(), 1e6).cert
         await w.set_ca_bundle(TARGETS[0], theirs)
         w.add_replica()
         await w.run(30)

@@ -10,8 +10,8 @@ from tools.generate.columns import served_kinds
 from tools.generate.compare import changed, difference, obsolete
 from tools.generate.errors import GenerateError
 from tools.generate.facts import FOLDER, Texts, extract_facts, minor, parse_facts, read_facts, version_of_checkout
-from tools.generate.openapi import OpenApi, missing_from, read_openapi
-from tools.generate.outputs import Outputs, outputs, outputs_of_facts, outputs_of_root
+from tools.generate.openapi import OpenApi, read_openapi
+from tools.generate.outputs import Outputs, outputs, outputs_of_root
 from tools.generate.resources import resource_rows
 
 _ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None, root: Path = _ROOT) -> int:
     parser.add_argument(
         "--openapi",
         type=Path,
-        default=Path("../shared/openapi"),
+        default=_ROOT / FOLDER / "openapi",
         metavar="FOLDER",
         help="schemas, discovery documents and protobuf field numbers of an API server (default: %(default)s)",
     )
@@ -56,21 +56,13 @@ def _write(root: Path, arguments: argparse.Namespace) -> int:
 
 
 def _check(root: Path, arguments: argparse.Namespace) -> int:
-    missing = missing_from(arguments.openapi)
-    if missing and arguments.kubernetes:
-        raise GenerateError(f"{missing}: a checkout is read together with these documents")
-    texts: Outputs
-    if missing:
-        print(f"generate: of tables, only rbac.txt is compared, because {missing}; give one with OPENAPI=FOLDER")
-        texts = {**outputs_of_facts(parse_facts(read_facts(root))), **outputs_of_root(root)}
-    else:
-        texts = _everything(root, arguments)
+    texts = _everything(root, arguments)
     paths = changed(root, texts)
     for path in paths[:_SHOWN_FILES]:
         print(f"generate: {path} is not what the generator makes:", *difference(root, path, texts[path]), sep="\n  ")
     for path in paths[_SHOWN_FILES:]:
         print(f"generate: {path} is not what the generator makes")
-    stale = [] if missing else obsolete(root, texts)
+    stale = obsolete(root, texts)
     for path in stale:
         print(f"generate: {path} is not generated any more")
     if paths or stale:

@@ -39,7 +39,7 @@ class OpenApi:
         return str(self.schemas.content["info"]["version"])
 
 
-def missing_from(folder: Path) -> str:
+def _missing_from(folder: Path) -> str:
     """What the folder lacks, in words; empty if it has one file of each kind."""
     if not folder.is_dir():
         return f"there is no folder {folder}"
@@ -51,7 +51,7 @@ def missing_from(folder: Path) -> str:
 
 def read_openapi(folder: Path) -> OpenApi:
     """The documents of the folder. Raises `GenerateError` if one is missing or is not JSON."""
-    if missing := missing_from(folder):
+    if missing := _missing_from(folder):
         raise GenerateError(
             f"{missing}: give the folder that has {', '.join(_FILES)}, as in `make generate OPENAPI=FOLDER`"
         )

@@ -14,6 +14,8 @@ from tools.generate.header import Provenance
 from tools.generate.kinds import render_kinds
 from tools.generate.messages import render_messages
 from tools.generate.openapi import OpenApi
+from tools.generate.public_api import LIST as PUBLIC_API
+from tools.generate.public_api import read_products, render_public_api
 from tools.generate.rbac import render_rbac
 from tools.generate.reference import FOLDER as REFERENCE
 from tools.generate.reference import render_reference
@@ -29,9 +31,10 @@ Outputs = Mapping[str, str]
 
 
 def outputs_of_tests(root: Path) -> Outputs:
-    """What is made of the tests of the repository at `root`: nothing if it has no data about behaviours."""
-    behaviours = read_behaviours(root)
-    return {PAGE: render_behaviours(behaviours, read_proofs(root))} if behaviours else {}
+    """What is made of the tests and the public modules of the repository at `root`: nothing without their data."""
+    behaviours, products = read_behaviours(root), read_products(root)
+    texts = {PAGE: render_behaviours(behaviours, read_proofs(root))} if behaviours else {}
+    return texts | ({PUBLIC_API: render_public_api(root, products)} if products else {})
 
 
 def outputs_of_root(root: Path) -> Outputs:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from envtest.admission.pod_resources import Amounts
 from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, check_request, written
 from envtest.admission.resource_quota.evaluators import Registry
+from opsdk.aio.clock import utc_now
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
 from opsdk.apiserver.admission.object_cache import ObjectCache
@@ -48,14 +49,14 @@ class ResourceQuota(Plugin):
         evaluator = self._registry.of(info.group, info.resource)
         if evaluator is None or not evaluator.handles(review.operation, review.subresource):
             return
-        attributes = QuotaRequest(evaluator=evaluator, obj=review.obj, old=review.old, now=review.call.clock.wall())
+        attributes = QuotaRequest(evaluator=evaluator, obj=review.obj, old=review.old, now=utc_now())
         booked: set[str] = set()
         while True:
             remaining = [q for q in self._quotas.of(review.namespace) if q["metadata"]["uid"] not in booked]
             try:
                 for quota, used in check_request(remaining, attributes):
                     if not review.dry_run:
-                        await self._book(review, quota, used)
+                        await self._book(quota, used)
                         booked.add(quota["metadata"]["uid"])
             except QuotaError as error:
                 raise refused(review, str(error)) from None
@@ -63,9 +64,9 @@ class ResourceQuota(Plugin):
                 continue
             return
 
-    async def _book(self, review: Attributes, quota: JsonObject, used: Amounts) -> None:
+    async def _book(self, quota: JsonObject, used: Amounts) -> None:
         meta = quota["metadata"]
-        now = review.call.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
         async def update(current: JsonObject | None) -> JsonObject:
             if current is None or current["metadata"]["resourceVersion"] != meta["resourceVersion"]:

@@ -12,8 +12,8 @@ from typing import TextIO
 import msgspec
 
 from envtest.external.fake_binaries.flags import Flags, parse
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConfigError
-from opsdk.extras import RequiredExtra
 
 _HELP = frozenset({"--help", "-h", "--help=true"})
 

@@ -1,4 +1,4 @@
 """Patches as pure functions on JSON values: JSON patch, JSON merge patch, strategic merge patch.
 
-`opsdk.patch` holds the patches that a client sends.
+`opsdk.client.patch` holds the patches that a client sends.
 """

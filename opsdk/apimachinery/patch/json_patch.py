@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
+from opsdk.base.limits import LIMITS
 from opsdk.errors import PatchError, TooLargeError
-from opsdk.limits import LIMITS
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import format_pointer, unescape_part
 from opsdk.structured_merge.value import JsonObject, JsonValue

@@ -9,7 +9,6 @@ from typing import Protocol
 
 import msgspec
 
-from opsdk.aio.clock import Clock
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.registry.context import Context
@@ -23,10 +22,6 @@ class RequestContext(Protocol):
     @property
     def user(self) -> User:
         """The requesting user, or the impersonated one."""
-
-    @property
-    def clock(self) -> Clock:
-        """The server's clock."""
 
     def warn(self, text: str) -> None:
         """Add a ``Warning`` header to the response; a repeated text is sent once."""

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Protocol
 
-from opsdk.aio.alarm import Alarm
-from opsdk.aio.clock import Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.aggregator.api_services import Availability, RemoteService
@@ -39,11 +38,8 @@ class AvailabilityChecks(Protocol):
 class AvailableConditionController(Closing):
     """The tasks that check remote ``APIService`` objects."""
 
-    def __init__(
-        self, checks: AvailabilityChecks, clock: Clock, on_error: Callable[[str, BaseException], None]
-    ) -> None:
+    def __init__(self, checks: AvailabilityChecks, on_error: Callable[[str, BaseException], None]) -> None:
         self._rounds = checks
-        self._clock = clock
         self._on_error = on_error
         self._tasks = TaskOwner("aggregator", on_error=on_error)
         self._touched: dict[str, asyncio.Event] = {}
@@ -68,14 +64,9 @@ class AvailableConditionController(Closing):
                 touched.clear()
                 failing = await self._sync(remote)
                 seconds = wait if failing else REFRESH
-                alarm = Alarm(self._clock, self._clock.now() + seconds)
-                waiting = asyncio.ensure_future(touched.wait())
-                try:
-                    await asyncio.wait((waiting, alarm.future), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    alarm.cancel()
-                    waiting.cancel()
-                    await asyncio.gather(waiting, return_exceptions=True)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await touched.wait()
                 wait = min(wait * 2, REFRESH) if failing else _FIRST_RETRY
         finally:
             del self._touched[name]

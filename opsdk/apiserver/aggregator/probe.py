@@ -18,8 +18,8 @@ from opsdk.apiserver.endpoints.discovery import RemoteDocuments
 from opsdk.apiserver.webhook_client.client import WebhookCallError
 from opsdk.apiserver.webhook_client.connection_pools import Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
+from opsdk.base.limits import LIMITS
 from opsdk.errors import OpsdkError
-from opsdk.limits import LIMITS
 
 TIMEOUT: Final = 5.0
 """Seconds for one response, as in kube-aggregator."""

@@ -21,12 +21,12 @@ from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, End
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.apiserver.webhook_client.go_errors import failure
 from opsdk.apiserver.webhook_client.in_process_upgrade import BidirectionalStream
+from opsdk.base.limits import KIB, LIMITS
 from opsdk.errors import ApiError, OpsdkError
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import CutConnection, HttpResponse, StreamResponse, UpgradeResponse, text_response
 from opsdk.http.server.upgrade import UpgradedStream
-from opsdk.limits import KIB, LIMITS
 
 SWITCHING = 101
 _SHORT_BODY = 64 * KIB

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.aggregator.api_services import Availability, RemoteService, judged, remote_of
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network, unavailable_reason
@@ -67,8 +66,6 @@ class Aggregator(Closing):
         delegate: Delegate,
         dependencies: AggregatorDependencies,
         connection_pools: ConnectionPools,
-        *,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         store = services.storage
         assert isinstance(store, LocalStore)
@@ -78,7 +75,6 @@ class Aggregator(Closing):
         self._around = dependencies
         self._watched = (store.prefix, *dependencies.watched)
         self._lines = connection_pools
-        self._clock = clock
         self._remotes: dict[str, RemoteService] = {}
         self._by_version: dict[GroupVersion, RemoteService] = {}
         self._known: dict[str, RemoteDocuments] = {}
@@ -87,7 +83,7 @@ class Aggregator(Closing):
             connection_pools, dependencies.resolve, lambda remote: self._keeper.touch(remote.name)
         )
         self._probe = Probe(self._proxy)
-        self._keeper = AvailableConditionController(self, clock, _report)
+        self._keeper = AvailableConditionController(self, _report)
 
     def __repr__(self) -> str:
         return f"<Aggregator of {', '.join(sorted(self._remotes)) or 'nothing'}>"
@@ -161,7 +157,7 @@ class Aggregator(Closing):
 
     async def write(self, remote: RemoteService, verdict: Availability) -> None:
         """See `AvailabilityChecks`."""
-        now = Context(clock=self._clock).timestamp()
+        now = Context().timestamp()
         owners = FieldManager(shape=self._model.shape, api_version=self._store.info.api_version, subresource="status")
 
         async def put(current: JsonObject | None) -> JsonObject | Remove:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from opsdk.apiserver.auth.front_proxy import HeaderNames
 from opsdk.errors import ConfigError
 
+__all__ = ["ClientAuthenticationConfig"]
+
 NAMESPACE = "kube-system"
 """Namespace of the ConfigMap that kube-apiserver publishes for extension API servers."""
 NAME = "extension-apiserver-authentication"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 
 if TYPE_CHECKING:

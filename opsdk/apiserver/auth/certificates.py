@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from opsdk.apiserver.auth.certificate_chains import ChainVerifier
 from opsdk.apiserver.auth.user import User
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import UnauthorizedError
-from opsdk.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 
 _UID = "1.3.6.1.4.1.57683.2"

@@ -15,6 +15,8 @@ from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.errors import OpsdkError, UnauthorizedError
 from opsdk.rbac.delegated import DelegatedAuth
 
+__all__ = ["DelegatedAuthorizer", "DelegatedTokens"]
+
 
 class DelegatedTokens:
     """Bearer tokens, checked by a ``TokenReview``; see `TokenChecker`."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opsdk.apiserver.auth.signing_keys import RSA, PrivateKey, PublicKey, read_private, read_public
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import UnauthorizedError
-from opsdk.extras import RequiredExtra
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 if TYPE_CHECKING:

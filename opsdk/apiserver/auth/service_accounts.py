@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import utc_now
 from opsdk.apiserver.auth.authentication import Authenticated
 from opsdk.apiserver.auth.jwt import SigningKey, unverified
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, quoted
@@ -214,18 +214,10 @@ def matching_audiences(
 class ServiceAccountTokens:
     """Checks service account tokens of this server against the stored objects."""
 
-    def __init__(
-        self,
-        key: SigningKey,
-        find: Find,
-        *,
-        names: TokenSubject = TokenSubject(),  # noqa: B008 - frozen
-        clock: Clock,
-    ) -> None:
+    def __init__(self, key: SigningKey, find: Find, *, names: TokenSubject = TokenSubject()) -> None:  # noqa: B008 - frozen
         self._key = key
         self._names = names
         self._find = find
-        self._clock = clock
 
     def __repr__(self) -> str:
         return f"<ServiceAccountTokens signed with {self._key!r}>"
@@ -240,5 +232,5 @@ class ServiceAccountTokens:
             both = matching_audiences({}, audiences, unless_said=self._names.audiences)
             return Authenticated(user_of_kept(claims, token, self._find), both)
         both = matching_audiences(claims, audiences, unless_said=self._names.audiences)
-        check_times(claims, int(self._clock.wall().timestamp()))
+        check_times(claims, int(utc_now().timestamp()))
         return Authenticated(user_of(claims, self._find), both)

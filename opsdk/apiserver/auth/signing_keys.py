@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opsdk.apiserver.pem import pem_blocks
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConfigError
-from opsdk.extras import RequiredExtra
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey

@@ -11,6 +11,7 @@ from datetime import datetime
 
 import msgspec
 
+from opsdk.aio.clock import utc_now
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.request_info import RequestInfo
@@ -141,7 +142,7 @@ class AuditLog:
 
     async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
         """See `Filter`; it records all responses, including errors."""
-        received = call.clock.wall()
+        received = utc_now()
         response = await handler(call)
         query = call.http.query.raw
         self.count += 1
@@ -154,7 +155,7 @@ class AuditLog:
                 impersonated_user=call.user if call.impersonator is not None else None,
                 code=response.status,
                 request_received_timestamp=received,
-                stage_timestamp=call.clock.wall(),
+                stage_timestamp=utc_now(),
                 user_agent=call.http.header("user-agent"),
                 source=call.http.client,
                 annotations=call.annotations,

@@ -22,8 +22,8 @@ from opsdk.apiserver.serializer.documents import (
 )
 from opsdk.apiserver.serializer.raw import keep_text
 from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, DecodeError, UnsupportedMediaTypeError
-from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject
 
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"

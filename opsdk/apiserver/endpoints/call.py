@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.user import ANONYMOUS, User
 from opsdk.apiserver.endpoints.request_info import RequestInfo
@@ -30,7 +29,6 @@ class Call(msgspec.Struct, kw_only=True):
 
     http: HttpRequest
     info: RequestInfo
-    clock: Clock = LOOP_CLOCK
     user: User = ANONYMOUS
     impersonator: User | None = None
     authorizer: Authorizer | None = None
@@ -54,7 +52,6 @@ class Call(msgspec.Struct, kw_only=True):
         return Context(
             user=self.user,
             namespace=self.info.namespace,
-            clock=self.clock,
             dry_run=dry_run,
             warn=self.warn,
             manager=manager[:128] or "unknown",

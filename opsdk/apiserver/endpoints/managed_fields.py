@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+from opsdk.aio.clock import utc_now
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.fieldmanager.version_converter import Convert
@@ -25,9 +26,9 @@ def manager_name(call: Call, requested: str) -> str:
     return name[:128] or "unknown"
 
 
-def stamp(call: Call) -> str:
+def stamp() -> str:
     """Return the timestamp of a write."""
-    return rfc3339(call.clock.wall())
+    return rfc3339(utc_now())
 
 
 def field_manager(served: InstalledResource, convert: Convert | None = None) -> FieldManager:
@@ -120,7 +121,7 @@ async def record_update(
     manager: str,
 ) -> JsonObject:
     """Return the new object with updated managedFields."""
-    who, now = manager_name(call, manager), stamp(call)
+    who, now = manager_name(call, manager), stamp()
     if served.versions is None:
         return await context.compute(field_manager(served).update, live, new, manager=who, now=now)
     return await with_field_manager(served, context, lambda fields: fields.update(live, new, manager=who, now=now))

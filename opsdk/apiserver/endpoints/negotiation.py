@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from opsdk.apiserver.api_errors import EMPTY
+from opsdk.base.limits import LIMITS
 from opsdk.errors import NotAcceptableError
-from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject
 
 JSON = "application/json"

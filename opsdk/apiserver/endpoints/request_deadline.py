@@ -91,7 +91,7 @@ async def deadline(call: Call, handler: Handler) -> HttpResponse:
         late = True
         task.cancel()
 
-    timer = call.clock.call_later(seconds_of(call), ring)
+    timer = asyncio.get_running_loop().call_later(seconds_of(call), ring)
     try:
         return await handler(call)
     except asyncio.CancelledError:

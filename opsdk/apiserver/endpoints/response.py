@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from opsdk.aio.clock import utc_now
 from opsdk.aio.large_work import compute
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
@@ -276,7 +277,7 @@ def table(
     """Return the Table; `headless` omits the column definitions."""
     printer = served.model.printer
     include = call.http.query.get("includeObject") or "Metadata"
-    now = call.clock.wall().timestamp()
+    now = utc_now().timestamp()
     rows = []
     for obj in printer.arranged(objects):
         row: JsonObject = {"cells": printer.cells(obj, now)}

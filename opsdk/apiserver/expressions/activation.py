@@ -14,9 +14,9 @@ from opsdk.apiserver.expressions.admission import admission_environment, compile
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT
 from opsdk.cel.environment import CelEnvironment, Program
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.types import DYN, Type, TypeKind, Value, list_of, map_of, object_of
 from opsdk.cel.values import CelObject, Optional
-from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.value import JsonObject
 
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"

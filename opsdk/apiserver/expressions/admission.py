@@ -12,9 +12,9 @@ from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK
 from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, construct
 from opsdk.cel.environment import CelEnvironment, Program
+from opsdk.cel.errors import CelCompileError
 from opsdk.cel.library.texts import JSON_PATCH_LIBRARY
 from opsdk.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, object_of
-from opsdk.errors import CelCompileError
 from opsdk.structured_merge.value import JsonObject
 
 _KIND: Final = object_of("kubernetes.GroupVersionKind", {"group": STRING, "version": STRING, "kind": STRING})

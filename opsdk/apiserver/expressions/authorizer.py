@@ -14,10 +14,10 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.cel.declarations import CallEstimate, Library, Overload, Range, exactly, method
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.library.costs import estimate_unit, unit
 from opsdk.cel.types import BOOL, STRING, Type, Value, opaque
 from opsdk.cel.values import Opaque
-from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.value import JsonObject
 
 _NAME: Final = "kubernetes.authorization"

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.times import show_timestamp
 from opsdk.cel.types import DYN, STRING, Type, Value, object_of, opaque
 from opsdk.cel.values import CelObject, Duration, Listed, Mapped, Opaque, Optional, Timestamp, equal, type_of
-from opsdk.errors import CelEvaluationError, PatchError
+from opsdk.errors import PatchError
 from opsdk.structured_merge.value import JsonObject
 
 _OBJECT: Final = "Object"

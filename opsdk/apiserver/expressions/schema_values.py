@@ -14,10 +14,10 @@ from typing import Final, overload
 from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.apiserver.expressions.schema_types import Schema, with_metadata
 from opsdk.apiserver.strfmt import WORD_DURATION
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.times import parse_duration, parse_timestamp
 from opsdk.cel.types import Type, Value
 from opsdk.cel.values import CelObject, Duration, Listed, ListView, MapView, Optional, contains, equal, find_field
-from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.go_format import go_typename
 from opsdk.structured_merge.value import JsonValue

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import utc_now
 from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
@@ -17,6 +17,8 @@ from opsdk.structured_merge.value import JsonObject
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+__all__ = ["Context"]
 
 
 class Context(msgspec.Struct, kw_only=True):
@@ -32,7 +34,6 @@ class Context(msgspec.Struct, kw_only=True):
 
     user: User = LOOPBACK
     namespace: str = ""
-    clock: Clock = LOOP_CLOCK
     dry_run: bool = False
     warn: Callable[[str], None] = lambda _: None
     manager: str = "kube-apiserver"
@@ -56,7 +57,7 @@ class Context(msgspec.Struct, kw_only=True):
 
     def timestamp(self) -> str:
         """Return the current time in whole seconds, in RFC 3339."""
-        return rfc3339(self.clock.wall())
+        return rfc3339(utc_now())
 
     def new_uid(self) -> str:
         """Return a random UID."""

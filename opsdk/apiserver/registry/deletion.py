@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from opsdk.aio.clock import utc_now
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.apiserver.registry.strategy import Strategy
@@ -58,7 +59,7 @@ def mark(context: Context, strategy: Strategy, obj: JsonObject, options: DeleteR
         return Remove(obj)
     if meta.get("deletionTimestamp") and (previous is None or grace >= previous):
         return obj
-    when = context.clock.wall() + timedelta(seconds=grace)
+    when = utc_now() + timedelta(seconds=grace)
     if meta.get("generation") and not meta.get("deletionTimestamp"):
         meta["generation"] = meta.get("generation", 0) + 1
     meta["deletionTimestamp"] = when.strftime("%Y-%m-%dT%H:%M:%SZ")

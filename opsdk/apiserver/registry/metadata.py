@@ -123,11 +123,6 @@ def _is_label(key: str, value: str) -> bool:
     return not validation.qualified_name(key) and not validation.label_value(value)
 
 
-def annotation_problems(annotations: Mapping[str, str]) -> list[Cause]:
-    """Return the errors in annotations."""
-    return list(annotation_causes(annotations, "metadata.annotations"))
-
-
 def annotation_causes(annotations: Mapping[str, str], field: str) -> Iterator[Cause]:
     """Yield the errors in the annotations of `field`."""
     for key in sorted(annotations):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
-from typing import Any, Protocol, TypedDict, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -108,13 +108,6 @@ class Creater(Protocol):
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """Return the created object."""
         ...
-
-
-class UpdateArguments(TypedDict, total=False):
-    """The keyword arguments of `Updater.update`, for storages that only pass them on."""
-
-    force_create: bool
-    uid: str
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ from opsdk.apiserver.serializer.documents import (
     parse_json,
 )
 from opsdk.apiserver.serializer.yaml_errors import utf8_words, yaml_words
-from opsdk.limits import LIMITS
+from opsdk.base.limits import LIMITS
 from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, whole_numbers
 from opsdk.structured_merge.value import JsonObject, JsonValue
 

@@ -26,6 +26,8 @@ from opsdk.apiserver.storage.snapshots import NOTHING, Snapshot, SnapshotEntry
 from opsdk.apiserver.storage.watch import QueueWatch
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["MemoryStorage"]
+
 Journal = Callable[[Sequence[StorageChange], int], None]
 """Persists changes and the new revision before they are visible, all or none. Raises if it cannot."""
 

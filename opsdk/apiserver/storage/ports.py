@@ -17,6 +17,8 @@ import msgspec
 
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["LocalStorage", "Storage"]
+
 
 class StorageError(Exception):
     """The base of storage errors; registries translate them."""

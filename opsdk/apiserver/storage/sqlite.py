@@ -16,6 +16,8 @@ from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import ChangeType, StorageChange
 from opsdk.errors import ConfigError
 
+__all__ = ["SqliteStorage"]
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS revision (id INTEGER PRIMARY KEY CHECK (id = 0), number INTEGER NOT NULL);

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+__all__ = ["Pipe"]
+
 _KEPT = 256 * 1024
 """Most buffered bytes of input before `feed` waits."""
 

@@ -15,8 +15,9 @@ from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.schema_types import SchemaDeclarations
 from opsdk.apiserver.field_errors import FieldErrorType
 from opsdk.cel.environment import Program
+from opsdk.cel.errors import CelCompileError
 from opsdk.cel.types import Type, TypeKind, optional_of
-from opsdk.errors import CelCompileError, UsageError
+from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonValue
 

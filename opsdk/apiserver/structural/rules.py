@@ -21,8 +21,8 @@ from opsdk.apiserver.structural.rule import CompiledRule
 from opsdk.apiserver.structural.rule_locations import RULES, has_rules
 from opsdk.apiserver.structural.validation import RuleViolation
 from opsdk.cel.environment import EvaluationResult
+from opsdk.cel.errors import CelBudgetError, CelEvaluationError
 from opsdk.cel.values import Optional
-from opsdk.errors import CelBudgetError, CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.value import JsonObject, JsonValue

@@ -9,6 +9,7 @@ import math
 import re
 from typing import Final
 
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.times import (
     checked_timestamp,
     parse_duration,
@@ -19,7 +20,6 @@ from opsdk.cel.times import (
 )
 from opsdk.cel.types import Type, Value
 from opsdk.cel.values import Duration, Timestamp, UInt, type_of
-from opsdk.errors import CelEvaluationError
 
 
 def _failed(value: Value, type_name: str) -> CelEvaluationError:

@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.library.conversions import to_string
 from opsdk.cel.types import Type, Value
 from opsdk.cel.values import Duration, Listed, Mapped, Timestamp, UInt, type_of
-from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.go_format import go_quote
 
 _MOST_DIGITS: Final = 100_000

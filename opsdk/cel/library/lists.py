@@ -28,6 +28,7 @@ from opsdk.cel.declarations import (
     function,
     method,
 )
+from opsdk.cel.errors import CelBudgetError, CelEvaluationError
 from opsdk.cel.library.costs import estimate_elements, literal_int, walk_elements
 from opsdk.cel.macros import SORTING
 from opsdk.cel.types import (
@@ -47,7 +48,6 @@ from opsdk.cel.types import (
     param,
 )
 from opsdk.cel.values import Duration, Listed, UInt, compare, contains, equal, kind_of, no_such_overload
-from opsdk.errors import CelBudgetError, CelEvaluationError
 
 _T: Final = param("T")
 _LIST: Final = list_of(_T)

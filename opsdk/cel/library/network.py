@@ -25,10 +25,10 @@ from opsdk.cel.declarations import (
     method,
     scaled,
 )
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.library.costs import estimate_unit, estimate_walk, unit, walk
 from opsdk.cel.types import BOOL, INT, STRING, Type, Value, list_of, map_of, opaque
 from opsdk.cel.values import Opaque
-from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.go_format import go_quote
 
 URL: Final = opaque("kubernetes.URL")

@@ -12,10 +12,10 @@ from typing import ClassVar, Final
 
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.cel.declarations import Library, Overload, function, method
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.library.costs import estimate_unit, unit, walk
 from opsdk.cel.types import BOOL, DOUBLE, INT, STRING, Type, Value, opaque
 from opsdk.cel.values import Opaque
-from opsdk.errors import CelEvaluationError
 
 QUANTITY: Final = opaque("kubernetes.Quantity")
 SEMVER: Final = opaque("kubernetes.Semver")

@@ -26,6 +26,7 @@ from opsdk.cel.declarations import (
     method,
     scaled,
 )
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.library import conversions as convert
 from opsdk.cel.library.costs import estimate_regex, estimate_walk, regex_cost, size_of, walk
 from opsdk.cel.regex import compile_regex
@@ -49,7 +50,7 @@ from opsdk.cel.types import (
     param,
 )
 from opsdk.cel.values import Duration, Timestamp, UInt, compare, equal, size, type_of
-from opsdk.errors import CelEvaluationError, UsageError
+from opsdk.errors import UsageError
 
 _A: Final = param("A")
 _B: Final = param("B")

@@ -22,11 +22,11 @@ from opsdk.cel.declarations import (
     method,
     scaled,
 )
+from opsdk.cel.errors import CelBudgetError, CelEvaluationError
 from opsdk.cel.library.costs import estimate_elements, estimate_walk, literal_int, walk, walk_elements
 from opsdk.cel.library.formatting import format_string
 from opsdk.cel.mismatch import mismatch
 from opsdk.cel.types import DYN, INT, STRING, list_of
-from opsdk.errors import CelBudgetError, CelEvaluationError
 
 _TEXTS: Final = list_of(STRING)
 _LARGEST: Final = 2**27

@@ -10,11 +10,12 @@ from typing import Final
 
 from opsdk.cel import regex
 from opsdk.cel.declarations import CallEstimate, Library, Operand, Range, Sizes, function, method
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.evaluate import insert
 from opsdk.cel.library.costs import estimate_regex, estimate_walk, regex_cost, walk
 from opsdk.cel.macros import BINDINGS, TWO_VARIABLES
 from opsdk.cel.types import INT, STRING, Value, list_of, map_of, param
-from opsdk.errors import CelEvaluationError, UsageError
+from opsdk.errors import UsageError
 
 
 # ------------------------------------------------------------------ regular expressions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import utc_now
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.discovery.v1 import EndpointSlice
 from opsdk.apimachinery.kinds import unstructured
@@ -35,9 +35,7 @@ from opsdk.webhook.configurations import WebhookClientConfig
 _PLACEHOLDER_CLIENT_CONFIG = WebhookClientConfig(url="https://localhost")
 
 
-async def examine(
-    operator: Operator, config: Config, *, namespace: str, orphans: bool = False, clock: Clock = LOOP_CLOCK
-) -> list[Finding]:
+async def examine(operator: Operator, config: Config, *, namespace: str, orphans: bool = False) -> list[Finding]:
     """Return the findings of all checks, in the order of the checks.
 
     A check that fails with Forbidden is reported as a finding.
@@ -47,20 +45,19 @@ async def examine(
         config: of the cluster.
         namespace: of the operator.
         orphans: also read the metadata of all objects, for finalizers that the operator does not declare.
-        clock: source of time.
 
     Raises:
         OpsdkError: the server cannot be reached.
     """
     findings: list[Finding] = []
-    async with Cluster(config, clock=clock) as cluster:
+    async with Cluster(config) as cluster:
         findings += await _rights(operator, cluster, namespace)
         client = cluster.uncached
         checks = [
             ("definition", _definitions(operator, client)),
             ("webhook", _webhooks(operator, client)),
-            ("finalizer", _deletions(operator, client, clock)),
-            ("lease", _lease(operator, client, namespace, clock)),
+            ("finalizer", _deletions(operator, client)),
+            ("lease", _lease(operator, client, namespace)),
         ]
         if orphans:
             checks.insert(-1, ("finalizer", _orphans(operator, cluster)))
@@ -116,14 +113,14 @@ async def _webhooks(operator: Operator, client: Client) -> list[Finding]:
     return findings
 
 
-async def _deletions(operator: Operator, client: Client, clock: Clock) -> list[Finding]:
+async def _deletions(operator: Operator, client: Client) -> list[Finding]:
     findings: list[Finding] = []
     for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
         try:
             objects = await client.list(unstructured(gvk.api_version, gvk.kind))
         except NoMatchError:
             continue  # the CRD check reports it
-        findings += of_deletions(objects, clock.wall())
+        findings += of_deletions(objects, utc_now())
     return findings
 
 
@@ -132,13 +129,13 @@ async def _orphans(operator: Operator, cluster: Cluster) -> list[Finding]:
     return list(of_orphans(await drain_all(cluster, ORPHAN_PREFIXES, dry_run=True), operator.finalizer_names()))
 
 
-async def _lease(operator: Operator, client: Client, namespace: str, clock: Clock) -> list[Finding]:
+async def _lease(operator: Operator, client: Client, namespace: str) -> list[Finding]:
     options = operator.options
     if not options.leader_election:
         return []
     name, where = options.leader_election_id or operator.name, options.leader_election_namespace or namespace
     lease = await client.get_or_none(Lease, f"{where}/{name}")
-    return [of_lease(f"{where}/{name}", lease, clock.wall())]
+    return [of_lease(f"{where}/{name}", lease, utc_now())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

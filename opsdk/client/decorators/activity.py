@@ -5,23 +5,22 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.codec import encode
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.object import ObjectList
+from opsdk.client.activity import Activity, RequestSent, current_activity
 from opsdk.client.decorators.wrapper import Wrapper
 from opsdk.client.operations import Create, Delete, Get, List, ObjectWrite, Operation, PatchObject
 from opsdk.client.ports import OperationExecutor
 from opsdk.errors import ApiError, NotFoundError
-from opsdk.telemetry.activity import Activity, RequestSent, current_activity
 
 
 class RecordRequests(Wrapper):
-    """Adds each request to the activity of the task that sends it (see `opsdk.telemetry.activity`)."""
+    """Adds each request to the activity of the task that sends it (see `opsdk.client.activity`)."""
 
-    def __init__(self, inner: OperationExecutor, clock: Clock) -> None:
+    def __init__(self, inner: OperationExecutor) -> None:
         super().__init__(inner)
-        self._clock = clock
 
     async def execute(self, operation: Operation) -> Any:
         """Execute the operation, and record it."""
@@ -29,7 +28,7 @@ class RecordRequests(Wrapper):
         if activity is None:
             return await self.inner.execute(operation)
         reason = activity.take_reason()
-        started = self._clock.now()
+        started = monotonic()
         status, result = 0, None
         try:
             result = await self.inner.execute(operation)
@@ -40,7 +39,7 @@ class RecordRequests(Wrapper):
                 _record_reads(activity, operation, None)
             raise
         finally:
-            activity.record_request(_request_sent(operation, result, status, self._clock.now() - started, reason))
+            activity.record_request(_request_sent(operation, result, status, monotonic() - started, reason))
         _record_reads(activity, operation, result)
         return result
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from opsdk.limits import LIMITS
+from opsdk.base.limits import LIMITS
 
 
 class Decoder(Protocol):

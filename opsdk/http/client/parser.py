@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import httptools
 
-from opsdk.limits import LIMITS
+from opsdk.base.limits import LIMITS
 
 _BODYLESS = frozenset({204, 304})
 

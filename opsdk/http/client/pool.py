@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
+from opsdk.aio.clock import monotonic
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.client.connection import ClientConnection
@@ -70,7 +70,6 @@ class ConnectionPool:
 
     Args:
         dial: opens a connection.
-        clock: measures idle times.
         max_idle: idle connections to keep.
         idle_timeout: seconds before an idle connection is closed.
         check_factory: returns the check that a request must pass when its connection is open, and before each send.
@@ -80,14 +79,12 @@ class ConnectionPool:
         self,
         dial: Callable[[], Awaitable[ClientConnection]],
         *,
-        clock: Clock = LOOP_CLOCK,
         max_idle: int = MAX_IDLE,
         idle_timeout: float = IDLE_TIMEOUT,
         check_factory: CheckFactory = unchecked,
     ) -> None:
         self._check_factory = check_factory
         self._dial = dial
-        self._clock = clock
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
         self._idle: deque[ClientConnection] = deque()
@@ -96,8 +93,8 @@ class ConnectionPool:
         self._dials: dict[asyncio.Task[None], None] = {}  # in order
         self._max_dials = MAX_DIALS
         self._fastest_dial = math.inf
-        self._hung_dial_timer: Timer | None = None
-        self._tasks = TaskOwner("connections", clock=clock)
+        self._hung_dial_timer: asyncio.TimerHandle | None = None
+        self._tasks = TaskOwner("connections")
         self._closed = False
 
     @property
@@ -132,7 +129,7 @@ class ConnectionPool:
         """Return an idle connection that is still usable, or None."""
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
-        now = self._clock.now()
+        now = monotonic()
         while self._idle:
             connection = self._idle.pop()
             if connection.reusable and now - connection.idle_since < self._idle_timeout:
@@ -169,7 +166,7 @@ class ConnectionPool:
             dial = self._tasks.start(self._dial_once(tuple(self._waiting)), name="dial")
             self._dials[dial] = None
         if self._hung_dial_timer is None and len(self._dials) < min(len(self._waiting), MAX_DIALS):
-            self._hung_dial_timer = self._clock.call_later(HUNG_DIAL, self._dial_in_parallel)
+            self._hung_dial_timer = asyncio.get_running_loop().call_later(HUNG_DIAL, self._dial_in_parallel)
 
     def _dial_in_parallel(self) -> None:
         self._hung_dial_timer = None
@@ -181,7 +178,7 @@ class ConnectionPool:
 
         Without that, requests to a server that does not answer would wait for the time limit of one dial after another.
         """
-        began = self._clock.now()
+        began = monotonic()
         try:
             connection = await self._dial()
         except Exception as error:  # noqa: BLE001 - the requests raise it
@@ -190,7 +187,7 @@ class ConnectionPool:
                     del self._waiting[waiter]
                     waiter.set_result(error)
         else:
-            seconds = self._clock.now() - began
+            seconds = monotonic() - began
             self._fastest_dial = min(self._fastest_dial, seconds)
             self._max_dials = MAX_DIALS if seconds <= SLOW_DIAL * self._fastest_dial else 1
             self._busy[connection] = None
@@ -213,7 +210,7 @@ class ConnectionPool:
                 waiter.set_result(connection)
                 return
         self._busy.pop(connection, None)
-        now = connection.idle_since = self._clock.now()
+        now = connection.idle_since = monotonic()
         self._idle.append(connection)
         # The first one is idle for the longest time.
         while self._idle and (len(self._idle) > self._max_idle or now - self._idle[0].idle_since >= self._idle_timeout):

@@ -16,6 +16,7 @@ from typing import Self
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
+from opsdk.base.limits import LIMITS, Limits
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.peer import without_resumption
@@ -23,7 +24,6 @@ from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
 from opsdk.http.server.service import Service
 from opsdk.http.tls_session import TlsSession
 from opsdk.http.tls_transport import connect_tls
-from opsdk.limits import LIMITS, Limits
 
 _LOG = logging.getLogger("opsdk.http.server")
 _CANCEL_GRACE = 0.2

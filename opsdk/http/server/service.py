@@ -11,10 +11,10 @@ from email.utils import formatdate
 from typing import Protocol
 
 from opsdk.aio.containment import contain
+from opsdk.base.limits import LIMITS, Limits
 from opsdk.http.asgi_types import App
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.known_heads import KnownHeads
-from opsdk.limits import LIMITS, Limits
 
 _LOG = logging.getLogger("opsdk.http.server")
 

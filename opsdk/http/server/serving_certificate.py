@@ -12,9 +12,9 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic, utc_now
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConfigError
-from opsdk.extras import RequiredExtra
 from opsdk.http.server.peer import without_resumption
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -37,7 +37,6 @@ class ServingCertificate:
         cert_file: PEM certificate chain.
         key_file: PEM private key.
         client_ca_file: PEM certificates of the CAs whose clients are served; None serves every client.
-        clock: source of time.
         hook: receives a record of each read.
 
     Attributes:
@@ -53,14 +52,12 @@ class ServingCertificate:
         key_file: str | Path,
         *,
         client_ca_file: str | Path | None = None,
-        clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
     ) -> None:
         self.failures = 0
         self._hook = hook or TelemetryHook()
         self._files = (Path(cert_file), Path(key_file))
         self._client_ca_file = None if client_ca_file is None else Path(client_ca_file)
-        self._clock = clock
         self._checked_at: float | None = None
         self._loaded_files = self._read_files()
         self._current_context = server_context(*self._files, client_ca_file=self._client_ca_file)
@@ -79,7 +76,7 @@ class ServingCertificate:
         Args:
             force: check now, also if the last check was a moment ago.
         """
-        now = self._clock.now()
+        now = monotonic()
         if not force and self._checked_at is not None and now - self._checked_at < RELOAD_EVERY:
             return False
         self._checked_at = now
@@ -138,7 +135,7 @@ def server_context(cert_file: Path, key_file: Path, *, client_ca_file: Path | No
     return context
 
 
-def self_signed_context(host: str, *, clock: Clock = LOOP_CLOCK) -> ssl.SSLContext:
+def self_signed_context(host: str) -> ssl.SSLContext:
     """Return the TLS context of a server with a new self-signed certificate for `host` and ``localhost``.
 
     The certificate lasts for a year. Clients cannot verify it: it protects against eavesdropping only.
@@ -158,7 +155,7 @@ def self_signed_context(host: str, *, clock: Clock = LOOP_CLOCK) -> ssl.SSLConte
         names.append(x509.IPAddress(ip_address(host)))
     except ValueError:
         names.append(x509.DNSName(host))
-    now = clock.wall()
+    now = utc_now()
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -7,8 +7,8 @@ import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import BadRequestError, ConnectionLostError, ForbiddenError
-from opsdk.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import UpgradeResponse
 from opsdk.http.server.upgrade import UpgradedStream

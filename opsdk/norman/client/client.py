@@ -7,6 +7,7 @@ reconnects automatically.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, Self, TypeVar, cast
@@ -15,7 +16,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import msgspec
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
 from opsdk.errors import CodecError, NormanError, TransportError, UsageError
 from opsdk.norman.client.subscription import SubscribeEvent, frames
@@ -75,15 +76,13 @@ class NormanClient(Closing):
     Args:
         config: address and credentials.
         path: of the version.
-        clock: source of time.
     """
 
-    def __init__(self, config: Config, path: str, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, config: Config, path: str) -> None:
         self._config = config
         self._path = path.rstrip("/")
-        self._clock = clock
-        self._transport = Transport(config, clock=clock)
-        self._credentials = credentials_for(config, clock=clock)
+        self._transport = Transport(config)
+        self._credentials = credentials_for(config)
         self._schemas: dict[str, SchemaInfo] = {}
 
     @property
@@ -192,7 +191,7 @@ class NormanClient(Closing):
                         yield event
             except TransportError as error:
                 log.info("the subscription to %s ended, reconnecting: %s", self._config.host, error)
-            await self._clock.sleep(waits.next(self._clock.now()))
+            await asyncio.sleep(waits.next(monotonic()))
 
     async def aclose(self) -> None:
         """Close all connections. Idempotent."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
 from opsdk.norman.model import Field
 from opsdk.norman.type_expression import TypeExpression
-from opsdk.options import Options
 from opsdk.structured_merge.value import JsonValue
 
 

@@ -12,9 +12,10 @@ from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT, kubernetes_e
 from opsdk.apiserver.expressions.mutation import as_tree
 from opsdk.cel import types
 from opsdk.cel.environment import Program
+from opsdk.cel.errors import CelCompileError
 from opsdk.cel.parser import RESERVED
 from opsdk.cel.types import Type, TypeKind
-from opsdk.errors import CelCompileError, PatchError, UsageError
+from opsdk.errors import PatchError, UsageError
 from opsdk.norman.mappers.paths import declare
 from opsdk.norman.model import Field, Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression

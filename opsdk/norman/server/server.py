@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.authentication.v1 import UserInfo
+from opsdk.base.options import Options
 from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
@@ -37,7 +37,6 @@ from opsdk.norman.server.writing import (
 )
 from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
 from opsdk.norman.stores.wrapper import sub_context_fields
-from opsdk.options import Options
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -81,24 +80,17 @@ class NormanServer:
         schemas: the schemas; the ones that are built in are added to them.
         access: the access control.
         options: see `NormanOptions`.
-        clock: source of time.
 
     Raises:
         UsageError: the schemas have errors; the message lists all of them.
     """
 
     def __init__(
-        self,
-        schemas: SchemaRegistry,
-        *,
-        access: AccessControl | None = None,
-        options: NormanOptions | None = None,
-        clock: Clock = LOOP_CLOCK,
+        self, schemas: SchemaRegistry, *, access: AccessControl | None = None, options: NormanOptions | None = None
     ) -> None:
         self.schemas = schemas
         self.access: AccessControl = access or AllAccess()
         self.options = options or NormanOptions()
-        self._clock = clock
         self._sessions = SessionLimit(self.options.max_subscriptions)
         for schema in meta_schemas(self.options.roots):
             schemas.add(schema)
@@ -189,7 +181,7 @@ class NormanServer:
     async def _dispatch(self, context: ApiContext) -> RequestResult:
         schema = context.schema
         if schema is None:
-            return await subscribe_handler(context, clock=self._clock)
+            return await subscribe_handler(context)
         if context.action and context.method == "POST":
             action = _action(context, schema)
             await (context.access.can_get(context, schema) if context.id else context.access.can_list(context, schema))

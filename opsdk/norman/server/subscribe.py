@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from opsdk.aio.clock import Clock
-from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import ConnectionLostError, NormanError
 from opsdk.http.server.response import HttpResponse
@@ -37,7 +35,7 @@ PING_SECONDS = 5.0
 """Seconds between two pings. Both sides detect a broken connection by them."""
 
 
-async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpResponse:
+async def subscribe_handler(context: ApiContext) -> HttpResponse:
     """Upgrade to a WebSocket that sends the changes of ``?resourceTypes=a,b``, or of all types of the version.
 
     Raises:
@@ -54,7 +52,7 @@ async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpRespons
     check_origin(context.request, urlsplit(context.urls.current()).netloc)
 
     async def run(socket: WebSocket, _: str) -> None:
-        await _Session(context, schemas, socket, clock).run()
+        await _Session(context, schemas, socket).run()
 
     return accept_websocket(context.request, [""], run)
 
@@ -62,11 +60,10 @@ async def subscribe_handler(context: ApiContext, *, clock: Clock) -> HttpRespons
 class _Session:
     """One subscriber. It ends when the client disconnects, or when a watch ends; then the client reconnects."""
 
-    def __init__(self, context: ApiContext, schemas: Sequence[Schema], socket: WebSocket, clock: Clock) -> None:
+    def __init__(self, context: ApiContext, schemas: Sequence[Schema], socket: WebSocket) -> None:
         self._context = context
         self._schemas = schemas
         self._socket = socket
-        self._clock = clock
         self._sending = asyncio.Lock()
 
     async def run(self) -> None:
@@ -78,7 +75,7 @@ class _Session:
         finally:
             for task in tasks:
                 task.cancel()
-            await wait_ended(tasks, None, self._clock)
+            await wait_ended(tasks, None)
             errors = [task.exception() for task in tasks if not task.cancelled()]
             for error in errors:
                 if error is not None and not isinstance(error, ConnectionLostError):
@@ -93,7 +90,7 @@ class _Session:
 
     async def _ping(self) -> None:
         while True:
-            await self._clock.sleep(PING_SECONDS)
+            await asyncio.sleep(PING_SECONDS)
             await self._send({"name": "ping", "data": {}})
 
     async def _stream(self, schema: Schema) -> None:
@@ -121,9 +118,9 @@ class _Session:
     async def _send(self, frame: JsonObject) -> None:
         async with self._sending:
             try:
-                async with timeout(self._clock, SEND_SECONDS):
+                async with asyncio.timeout(SEND_SECONDS):
                     await self._socket.send(msgspec.json.encode(frame).decode())
-            except ClockTimeoutError as error:
+            except TimeoutError as error:
                 raise ConnectionLostError(f"the client has read nothing for {SEND_SECONDS:.0f} s") from error
 
 

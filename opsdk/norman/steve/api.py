@@ -13,11 +13,11 @@ from typing import Self
 import msgspec
 from msgspec.structs import replace
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apiserver.auth.user import User
+from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
@@ -49,7 +49,6 @@ from opsdk.norman.steve.schema_catalog import SchemaCatalog
 from opsdk.norman.steve.store import ClusterStore, SteveStore, Target
 from opsdk.norman.steve.template import SchemaTemplate, SchemaTemplates
 from opsdk.norman.user_transports import UserTransports
-from opsdk.options import Options
 from opsdk.structured_merge.value import JsonObject
 
 log = logging.getLogger(__name__)
@@ -117,7 +116,6 @@ class SteveApi(Closing):
     Args:
         cluster: its user must be allowed to impersonate, and to list and watch the types and RBAC.
         options: see `SteveOptions`.
-        clock: source of time.
 
     Attributes:
         access: the access sets of users.
@@ -126,16 +124,15 @@ class SteveApi(Closing):
         transports: connections that impersonate the users.
     """
 
-    def __init__(self, cluster: Cluster, options: SteveOptions | None = None, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, cluster: Cluster, options: SteveOptions | None = None) -> None:
         self.options = options or SteveOptions()
         self.templates = SchemaTemplates(self.options.templates)
         self.access = AccessSetStore(cluster.cache, max_users=self.options.max_users)
-        self.catalog = SchemaCatalog(cluster, self.templates.customize, clock=clock)
-        self.lists = KindLists(cluster, self.options.lists, clock=clock)
+        self.catalog = SchemaCatalog(cluster, self.templates.customize)
+        self.lists = KindLists(cluster, self.options.lists)
         self.transports = UserTransports(cluster.config)
-        self.clock = clock
         self._default_store = ClusterStore(self.transports)
-        self._tasks = TaskOwner("steve", clock=clock)
+        self._tasks = TaskOwner("steve")
         self._visible: dict[str, Mapping[str, SteveSchema]] = {}
 
     async def __aenter__(self) -> Self:

@@ -14,6 +14,7 @@ import msgspec
 
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
+from opsdk.base.version import VERSION
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError, BadRequestError, ForbiddenError, NormanError, OpsdkError
 from opsdk.http.asgi_types import App
@@ -35,7 +36,6 @@ from opsdk.norman.steve.subscription import SubscribeSession
 from opsdk.norman.steve.watches import UserWatches
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JsonObject
-from opsdk.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,6 @@ class SteveApp:
                 UserWatches(self._api, user, urls),
                 lambda message: socket.send(message.decode()),
                 version=VERSION,
-                clock=self._api.clock,
             )
             await session.run(socket.receive)
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
 from opsdk.errors import NormanError
@@ -32,7 +33,6 @@ from opsdk.norman.steve.list_order import Derived, ListOrder, complete_all
 from opsdk.norman.steve.query import SortKey, SteveQuery
 from opsdk.norman.steve.query_view import QueryView
 from opsdk.norman.steve.recently_used import RecentlyUsed
-from opsdk.options import Options
 
 STATE: FieldPath = ("metadata", "state", "name")
 """The field whose values are counted as states."""

@@ -13,9 +13,7 @@ from typing import Self
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
-from opsdk.aio.timeout import timeout
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.cache.entry import StoreEntry
@@ -94,7 +92,6 @@ class KindList(Closing):
         options: limits of memory.
         history: the number of changes that a watch can resume from.
         revision_timeout: seconds that a request waits for a revision that the informer has not seen.
-        clock: source of time.
 
     Attributes:
         objects: the list.
@@ -109,7 +106,6 @@ class KindList(Closing):
         *,
         history: int = 1000,
         revision_timeout: float = 3.0,
-        clock: Clock = LOOP_CLOCK,
     ) -> None:
         options = options or IndexedListOptions()
         self.objects = IndexedList(decorate, options)
@@ -117,7 +113,6 @@ class KindList(Closing):
         self._cached = cached
         self._log = ChangeLog(history)
         self._revision_timeout = revision_timeout
-        self._clock = clock
         self._registration: KindRegistration | None = None
         self._listeners: dict[object, Callable[[Change], None]] = {}
         self._watch_events: dict[asyncio.Event, None] = {}
@@ -172,7 +167,7 @@ class KindList(Closing):
 
         remove = self.listen(listener)
         try:
-            async with timeout(self._clock, self._revision_timeout):
+            async with asyncio.timeout(self._revision_timeout):
                 await reached.wait()
         except TimeoutError:
             return  # `IndexedList.page` names both revisions

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
@@ -33,13 +32,11 @@ class KindLists(Closing):
     Args:
         cluster: a started cluster, whose user may list and watch the types.
         options: limits of each list.
-        clock: source of time.
     """
 
-    def __init__(self, cluster: Cluster, options: IndexedListOptions, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, cluster: Cluster, options: IndexedListOptions) -> None:
         self._cluster = cluster
         self._options = options
-        self._clock = clock
         self._open_lists: dict[GroupVersionKind, _OpenList] = {}
         self._locks: dict[GroupVersionKind, asyncio.Lock] = {}
 
@@ -49,7 +46,7 @@ class KindLists(Closing):
             opened = self._open_lists.get(schema.gvk)
             if opened is None:
                 cached = await self._cluster.cache.informer_for(Kind(schema.gvk, Unstructured))
-                objects = KindList(cached, decorator(schema), self._options, clock=self._clock)
+                objects = KindList(cached, decorator(schema), self._options)
                 try:
                     await objects.__aenter__()
                 except BaseException:

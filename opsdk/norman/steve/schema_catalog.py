@@ -13,7 +13,6 @@ from typing import Self
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import unstructured
@@ -41,24 +40,20 @@ class SchemaCatalog(Closing):
     Args:
         cluster: a started cluster, whose user may list CustomResourceDefinitions and APIServices.
         customize: changes each schema when it is read; see `SchemaTemplate`.
-        clock: source of time.
 
     Attributes:
         schemas: by id.
     """
 
-    def __init__(
-        self, cluster: Cluster, customize: Callable[[SteveSchema], SteveSchema], *, clock: Clock = LOOP_CLOCK
-    ) -> None:
+    def __init__(self, cluster: Cluster, customize: Callable[[SteveSchema], SteveSchema]) -> None:
         self.schemas: Mapping[str, SteveSchema] = {}
         self._cluster = cluster
         self._customize = customize
-        self._clock = clock
         self._changed = asyncio.Event()
         self._definitions: CachedKind | None = None
         self._registrations: list[KindRegistration] = []
         self._listeners: dict[object, CatalogListener] = {}
-        self._tasks = TaskOwner("steve schemas", clock=clock)
+        self._tasks = TaskOwner("steve schemas")
 
     async def __aenter__(self) -> Self:
         """Read the schemas. Raises `OpsdkError` if the cluster cannot be read."""
@@ -81,7 +76,7 @@ class SchemaCatalog(Closing):
             await self._changed.wait()
             self._changed.clear()
             await self._try_refresh()
-            await self._clock.sleep(_SECOND_REFRESH_SECONDS)
+            await asyncio.sleep(_SECOND_REFRESH_SECONDS)
             await self._try_refresh()
 
     async def _try_refresh(self) -> None:

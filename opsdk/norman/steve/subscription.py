@@ -15,8 +15,6 @@ from typing import Protocol
 
 import msgspec
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.errors import ConnectionLostError, NormanError, OpsdkError
 from opsdk.norman.sessions import SEND_SECONDS
 from opsdk.structured_merge.value import JsonObject
@@ -106,21 +104,12 @@ class SubscribeSession:
         source: the watches of the user.
         send: sends a message as JSON; it waits while the client does not read.
         version: of the server, for the pings.
-        clock: source of time.
     """
 
-    def __init__(
-        self,
-        source: WatchSource,
-        send: Callable[[bytes], Awaitable[None]],
-        *,
-        version: str = "",
-        clock: Clock = LOOP_CLOCK,
-    ) -> None:
+    def __init__(self, source: WatchSource, send: Callable[[bytes], Awaitable[None]], *, version: str = "") -> None:
         self._source = source
         self._send = send
         self._version = version
-        self._clock = clock
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self._waiting = 0
         self._room = asyncio.Event()
@@ -211,7 +200,7 @@ class SubscribeSession:
         try:
             while failure is None:
                 await changed.wait()
-                await self._clock.sleep(seconds)
+                await asyncio.sleep(seconds)
                 changed.clear()
                 seconds = max(frame.debounce_ms or _DEBOUNCE_MS, _LEAST_DEBOUNCE_MS) / 1000
                 await self._put(frame.message(NOTIFICATIONS, revision=revision))
@@ -225,7 +214,7 @@ class SubscribeSession:
 
     async def _ping(self) -> None:
         while True:
-            await self._clock.sleep(_PING_SECONDS)
+            await asyncio.sleep(_PING_SECONDS)
             if self._outgoing.empty():  # any message shows that the connection is alive
                 self._control({"name": "ping", "data": {"version": self._version}})
 
@@ -250,9 +239,9 @@ class SubscribeSession:
         while True:
             raw = await self._outgoing.get()
             try:
-                async with timeout(self._clock, SEND_SECONDS):
+                async with asyncio.timeout(SEND_SECONDS):
                     await self._send(raw)
-            except ClockTimeoutError as error:
+            except TimeoutError as error:
                 raise ConnectionLostError(f"the client has read nothing for {SEND_SECONDS:.0f} s") from error
             self._waiting -= len(raw)
             if self._waiting <= _MAX_WAITING:

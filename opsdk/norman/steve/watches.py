@@ -131,7 +131,7 @@ class UserWatches:
                 last |= news
                 if news:
                     yield SubscriptionEvent(_CHANGE, 0, count_resource(news, self._urls))
-                    await self._api.clock.sleep(_COUNT_SECONDS)
+                    await asyncio.sleep(_COUNT_SECONDS)
         finally:
             for remove in removals:
                 remove()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.crd_markers import INT_OR_STRING, PRESERVE
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.kinds import unstructured
@@ -54,7 +54,6 @@ async def assign_stores(
     client_for: ClientFor | None = None,
     structural: bool = False,
     within: float = 60.0,
-    clock: Clock = LOOP_CLOCK,
 ) -> list[Unstructured]:
     """Create the definitions of schemas, wait until the server serves them, and give each schema a `ProxyStore`.
 
@@ -73,7 +72,6 @@ async def assign_stores(
         client_for: the client of the stores for each request, such as `ImpersonatingClients`; default: `client`.
         structural: see `definition_for`.
         within: seconds for all definitions.
-        clock: source of time.
 
     Returns:
         The definitions, established, in the order of the schemas.
@@ -84,7 +82,7 @@ async def assign_stores(
         DeadlineError: a definition is not established in time; the message has its name.
         ApiError: the server rejected a definition.
     """
-    definitions = await create_definitions(client, schemas, assigned, structural=structural, within=within, clock=clock)
+    definitions = await create_definitions(client, schemas, assigned, structural=structural, within=within)
     for schema, definition in zip(assigned, definitions, strict=True):
         gvk = gvk_of_schema(schema)
         names = to_tree(definition)["spec"]["names"]
@@ -95,26 +93,20 @@ async def assign_stores(
 
 
 async def create_definitions(
-    client: Client,
-    schemas: SchemaLookup,
-    defined: Sequence[Schema],
-    *,
-    structural: bool = False,
-    within: float = 60.0,
-    clock: Clock = LOOP_CLOCK,
+    client: Client, schemas: SchemaLookup, defined: Sequence[Schema], *, structural: bool = False, within: float = 60.0
 ) -> list[Unstructured]:
     """Create the definitions of schemas, and return them when all are established; polls every 0.5 s.
 
     Arguments and errors are those of `assign_stores`.
     """
-    start = clock.now()
+    start = monotonic()
     trees = [definition_for(schema, schemas, structural=structural) for schema in defined]
     names = [tree["metadata"]["name"] for tree in trees]
     existing = {name: await client.get_or_none(_DEFINITION, name, uncached=True) for name in names}
     own = [tree for tree in trees if _is_own(existing[tree["metadata"]["name"]])]
-    await apply_definitions(client, own, field_owner=FIELD_OWNER, within=within, clock=clock)
-    remaining = within - (clock.now() - start)
-    definitions = await wait_established(client, names, within=remaining, clock=clock)
+    await apply_definitions(client, own, field_owner=FIELD_OWNER, within=within)
+    remaining = within - (monotonic() - start)
+    definitions = await wait_established(client, names, within=remaining)
     for schema, definition in zip(defined, definitions, strict=True):
         version = gvk_of_schema(schema).version
         if version not in {each["name"] for each in to_tree(definition)["spec"]["versions"] if each["served"]}:

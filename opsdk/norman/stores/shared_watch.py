@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Hashable
 from contextlib import aclosing
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvents, Schema, Store
@@ -36,19 +35,11 @@ class SharedWatchStore(DelegatingStore, Closing):
         store: the store.
         key: subscribers with equal keys share a watch. The default is one watch for all; a store that watches with
             the permissions of the client needs the user as the key.
-        clock: source of time.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        key: Callable[[ApiContext], Hashable] = lambda _: None,
-        clock: Clock = LOOP_CLOCK,
-    ) -> None:
+    def __init__(self, store: Store, *, key: Callable[[ApiContext], Hashable] = lambda _: None) -> None:
         super().__init__(store)
         self._key = key
-        self._clock = clock
         self._watches: dict[Hashable, _SharedWatch] = {}
         self._tasks = TaskOwner("shared watch", on_error=lambda name, error: log.error("%s failed: %s", name, error))
 
@@ -58,7 +49,7 @@ class SharedWatchStore(DelegatingStore, Closing):
         key = (schema.full_type, self._key(context), namespaces)
         watch = self._watches.get(key)
         if watch is None:
-            watch = self._watches[key] = _SharedWatch(self._clock, lambda: self._watches.pop(key, None))
+            watch = self._watches[key] = _SharedWatch(lambda: self._watches.pop(key, None))
             reading = self._read(watch, context, schema, QueryOptions(namespaces=namespaces))
             watch.reading = self._tasks.start(reading, name=f"upstream watch of {schema.id}")
         return watch.subscribe(options.since)
@@ -81,13 +72,12 @@ class SharedWatchStore(DelegatingStore, Closing):
 class _SharedWatch:
     """An upstream watch and its subscribers. It ends after its lifetime, or a while after its last subscriber left."""
 
-    def __init__(self, clock: Clock, forget: Callable[[], object]) -> None:
+    def __init__(self, forget: Callable[[], object]) -> None:
         self.broadcaster = Broadcaster(self._on_idle)
         self.reading: asyncio.Task[None] | None = None
-        self._clock = clock
         self._forget = forget
-        self._lifetime = clock.call_later(LIFETIME_SECONDS, self.end)
-        self._linger = clock.call_later(LINGER_SECONDS, self.end)
+        self._lifetime = asyncio.get_running_loop().call_later(LIFETIME_SECONDS, self.end)
+        self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.end)
 
     def subscribe(self, since: str) -> ResourceEvents:
         events = self.broadcaster.subscribe(since)
@@ -104,4 +94,4 @@ class _SharedWatch:
 
     def _on_idle(self) -> None:
         self._linger.cancel()
-        self._linger = self._clock.call_later(LINGER_SECONDS, self.end)
+        self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.end)

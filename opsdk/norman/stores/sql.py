@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.aio.tasks import TaskOwner
+from opsdk.base.options import Options
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.conversion import to_text
@@ -17,7 +17,6 @@ from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, Resource
 from opsdk.norman.stores.sql_collection import LogPosition, SqlChange, SqlCollection, SqlObject, WriteVerb
 from opsdk.norman.stores.sql_database import SqlDatabase, TransactionMode
 from opsdk.norman.stores.sql_values import encode_text, indexed_fields
-from opsdk.options import Options
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
@@ -62,21 +61,12 @@ class SqlStore(Closing):
         database: the database; its owner closes it, after the store.
         collection: the name of the collection. Stores with equal names share their objects.
         options: see `SqlStoreOptions`.
-        clock: source of time.
     """
 
-    def __init__(
-        self,
-        database: SqlDatabase,
-        collection: str,
-        options: SqlStoreOptions | None = None,
-        *,
-        clock: Clock = LOOP_CLOCK,
-    ) -> None:
+    def __init__(self, database: SqlDatabase, collection: str, options: SqlStoreOptions | None = None) -> None:
         self._database = database
         self._name = collection
         self._options = options or SqlStoreOptions()
-        self._clock = clock
         self._collection: SqlCollection | None = None
         self._fields: frozenset[str] = frozenset()
         self._preparing = asyncio.Lock()
@@ -158,7 +148,7 @@ class SqlStore(Closing):
                 except NormanError as error:
                     if error.status == ErrorCode.CLUSTER_UNAVAILABLE.status:
                         # The log keeps changes during this time.
-                        await self._clock.sleep(self._options.poll_interval)
+                        await asyncio.sleep(self._options.poll_interval)
                         continue
                     if error.status != ErrorCode.GONE.status:
                         raise
@@ -238,7 +228,7 @@ class SqlStore(Closing):
         """Notify the watches after a write of another process. One query serves all of them."""
         last_seen: LogPosition | None = None
         while True:
-            await self._clock.sleep(self._options.poll_interval)
+            await asyncio.sleep(self._options.poll_interval)
             try:
                 position = await self._database.run(TransactionMode.READ, collection.position)
             except NormanError as error:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import PageMarkers, QueryOptions, ResourceEventType
 from opsdk.norman.query import apply_query

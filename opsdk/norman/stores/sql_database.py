@@ -9,12 +9,12 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from opsdk.aio.closing import Closing
+from opsdk.base.extras import RequiredExtra
+from opsdk.base.options import Options
 from opsdk.errors import ConfigError
-from opsdk.extras import RequiredExtra
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.stores.sql_errors import is_serialization_failure, norman_error
 from opsdk.norman.stores.sql_tables import metadata
-from opsdk.options import Options
 
 with RequiredExtra("norman-sql", "a store on SQL"):
     from sqlalchemy import Connection, Engine, create_engine, event, make_url, text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import NormanError
-from opsdk.extras import RequiredExtra
 from opsdk.norman.codes import ErrorCode
 
 with RequiredExtra("norman-sql", "a store on SQL"):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 from opsdk.norman.model import Modifier, QueryCondition, QueryOptions, Sort, SortOrder
 from opsdk.norman.stores.sql_tables import digests, objects, order_keys
 from opsdk.norman.stores.sql_values import NULL_KEY, digest_of, encode_text

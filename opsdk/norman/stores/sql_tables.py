@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 
 with RequiredExtra("norman-sql", "a store on SQL"):
     from sqlalchemy import (

@@ -18,6 +18,8 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookRegistration
 
+__all__ = ["InjectionKind", "InjectionTarget"]
+
 
 class InjectionKind(Enum):
     """The kinds with a ``caBundle``, by API version and kind."""

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address
 
+from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConfigError
-from opsdk.extras import RequiredExtra
 
 with RequiredExtra("tls", "a self-issued certificate", alternative="let cert_dir name certificate files"):
     from cryptography import x509

@@ -10,14 +10,14 @@ from enum import Enum
 from pathlib import Path
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.randomness import loop_random
-from opsdk.aio.timeout import timeout
 from opsdk.api.core.v1 import Secret
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import to_tree
 from opsdk.client.client import Client
+from opsdk.client.patch import json_patch
 from opsdk.errors import (
     AlreadyExistsError,
     ConfigError,
@@ -28,7 +28,6 @@ from opsdk.errors import (
     OpsdkError,
     UsageError,
 )
-from opsdk.patch import json_patch
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.certificates.bundle import SECRET_TYPE, CertificateBundle, bundle_from_secret, serving_fault
@@ -93,7 +92,6 @@ class CertificateManager:
         targets: objects whose ``caBundle`` is set, besides ``options.inject``. One that does not exist is skipped until
             it does.
         client_ca_file: see `IssuedServingCertificate`.
-        clock: source of time.
         hook: receives a record of each certificate that is loaded; pass the manager's.
         namespace_source: where the namespace of `options` comes from, for messages.
 
@@ -108,7 +106,6 @@ class CertificateManager:
         *,
         targets: Sequence[InjectionTarget] = (),
         client_ca_file: Path | None = None,
-        clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
         namespace_source: str = "SelfSigned.namespace",
     ) -> None:
@@ -121,7 +118,6 @@ class CertificateManager:
         self._client = client
         self._client_config = options.client_config()
         self._client_ca_file = client_ca_file
-        self._clock = clock
         self._namespace_source = namespace_source
         self._hook = hook or TelemetryHook()
         self._publication = Publication()
@@ -150,16 +146,16 @@ class CertificateManager:
         backoff = _RETRY_BACKOFF.start()
         while True:
             try:
-                async with timeout(self._clock, _CHECK_TIMEOUT):
+                async with asyncio.timeout(_CHECK_TIMEOUT):
                     await self.check()
             except (OpsdkError, TimeoutError) as error:
                 self._report(error, backoff.tries)
-                await self._clock.sleep(min(backoff.next(self._clock.now()), self.options.check_interval))
+                await asyncio.sleep(min(backoff.next(monotonic()), self.options.check_interval))
                 continue
             self._failure = ""
             self._ready.set()
             backoff.reset()
-            await self._clock.sleep(self.options.check_interval * (1 - _JITTER * loop_random().random()))
+            await asyncio.sleep(self.options.check_interval * (1 - _JITTER * loop_random().random()))
 
     def _report(self, error: OpsdkError | TimeoutError, tries: int) -> None:
         """Log the failure of a check. Raise errors that no retry can repair, unless this replica is already serving."""
@@ -196,7 +192,7 @@ class CertificateManager:
         """
         if self.bundle is None or not self._ready.is_set():
             raise ConfigError(f"no webhook certificate yet: {self._failure or 'the first check is running'}")
-        now, age = self._clock.wall(), self._clock.now() - self._read_at
+        now, age = utc_now(), monotonic() - self._read_at
         fault = serving_fault(self.bundle, self.options.server_names(), now)
         if not fault and is_outdated(self.bundle, self.options, now, age):
             fault = f"other replicas may have replaced the CA since this one read it {age:.0f} s ago"
@@ -214,13 +210,13 @@ class CertificateManager:
             ForbiddenError: a permission is missing; the message names it.
             ConfigError: the Secret belongs to another program.
         """
-        began = self._clock.now()
+        began = monotonic()
         secret = await self._read_secret()
         bundle = usable_bundle(secret)
         step = decide(
             bundle,
             self.options,
-            now=self._clock.wall(),
+            now=utc_now(),
             published_for=self._publication.seconds(bundle, began),
             request=requested_renewal(secret),
         )
@@ -253,7 +249,7 @@ class CertificateManager:
     async def _write(
         self, secret: Secret | None, stored: CertificateBundle | None, step: RotationStep
     ) -> CertificateBundle:
-        now, action = self._clock.wall(), step.value
+        now, action = utc_now(), step.value
         if stored is None and self.bundle is not None and not serving_fault(self.bundle, (), now):
             # Other replicas also serve it, and each caBundle trusts it, so no call fails.
             bundle, action = self.bundle, "restore the certificate that this replica serves"
@@ -303,7 +299,7 @@ class CertificateManager:
                 results[target] = error
         if failures := [result for result in results.values() if isinstance(result, OpsdkError)]:
             raise failures[0]
-        self._publication.observe(bundle, self._clock.now(), changed=InjectionResult.CHANGED in results.values())
+        self._publication.observe(bundle, monotonic(), changed=InjectionResult.CHANGED in results.values())
         absent = {target for target, result in results.items() if result is InjectionResult.ABSENT}
         for target in absent - self._missing_targets:
             log.warning("%s does not exist: its caBundle will be set after its creation", target)

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.options import Options
 from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
+
+__all__ = ["SelfSigned"]
 
 _DAY = 86400.0
 # A replica that misses two reads in a row must still observe each rotation step before the next one.

@@ -10,8 +10,8 @@ from database.api import FINALIZER, Database
 from database.service import DatabaseService, Instance, Order, RejectedError, ServiceError
 from opsdk import Context, Operator, OperatorOptions, PartialObjectMetadata, Request, Result, WatchSpec, metadata_only
 from opsdk.api.core.v1 import Secret
+from opsdk.event.timers import PollSource
 from opsdk.rbac.rules import RbacRule, patches_status, records_events
-from opsdk.timers import PollSource
 
 POLL_INTERVAL, PROGRESS_INTERVAL, RESYNC_INTERVAL = 30.0, 5.0, 600.0
 """Seconds between two looks at all instances, which show what the service changes by itself; at an instance that the

@@ -25,8 +25,8 @@ from opsdk.api.autoscaling.v1 import Scale
 from opsdk.api.core.v1 import Secret
 from opsdk.api.events.v1 import Event
 from opsdk.apiserver import ServeOptions, WebServer
+from opsdk.client.patch import merge_patch
 from opsdk.errors import InvalidError
-from opsdk.patch import merge_patch
 from opsdk.recipes import get_condition
 from opsdk.testing.running import running
 

@@ -18,7 +18,7 @@ from opsdk import (
     metadata_only,
 )
 from opsdk.api.core.v1 import Namespace, Secret
-from opsdk.predicates import labels_changed
+from opsdk.event.predicates import labels_changed
 from opsdk.rbac.rules import applies, deletes, records_events
 from secret_copier.copies import ROLE, SOURCE, TARGETS, CopyRequest, copy_of, is_desired, is_source, requests
 

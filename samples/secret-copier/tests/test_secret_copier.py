@@ -9,7 +9,7 @@ import pytest
 from envtest import Environment
 from opsdk import Client, ObjectMeta
 from opsdk.api.core.v1 import Namespace, Secret
-from opsdk.patch import merge_patch
+from opsdk.client.patch import merge_patch
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.testing.eventually import events_of, eventually
 from opsdk.testing.rules import assert_rules, observed_rules

@@ -8,8 +8,8 @@ from envtest import Environment
 from opsdk import Client, ObjectMeta
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.autoscaling.v1 import Scale
+from opsdk.client.patch import merge_patch
 from opsdk.errors import ForbiddenError, InvalidError
-from opsdk.patch import merge_patch
 from opsdk.testing.eventually import eventually
 from opsdk.testing.running import running
 from website.api import Website, WebsiteSpec

@@ -10,7 +10,7 @@ from envtest import Environment
 from opsdk import Client, ObjectMeta
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
-from opsdk.patch import merge_patch
+from opsdk.client.patch import merge_patch
 from opsdk.recipes import is_controlled_by
 from opsdk.testing.eventually import assert_condition, eventually
 from opsdk.testing.running import running

@@ -9,7 +9,7 @@ from envtest import Environment
 from opsdk import Client, Cluster, ObjectMeta
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
-from opsdk.patch import merge_patch
+from opsdk.client.patch import merge_patch
 from opsdk.testing.eventually import assert_condition, events_of, eventually
 from opsdk.testing.running import running
 from website.__main__ import operator

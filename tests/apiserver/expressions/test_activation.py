@@ -20,8 +20,8 @@ from opsdk.apiserver.expressions.activation import (
 )
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.types import BOOL, INT, NULL, STRING, TIMESTAMP, Type, list_of
-from opsdk.errors import CelEvaluationError
 
 
 class Counting:

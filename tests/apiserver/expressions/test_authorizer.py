@@ -8,7 +8,7 @@ from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK, AuthorizerValue, ResourceCheck
 from opsdk.apiserver.expressions.environment import kubernetes_environment
-from opsdk.errors import CelEvaluationError
+from opsdk.cel.errors import CelEvaluationError
 
 ENVIRONMENT = kubernetes_environment().extend(
     variables={"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}

@@ -18,9 +18,10 @@ from opsdk.apiserver.expressions.mutation import (
     check_names,
     construct,
 )
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.types import DYN, INT
 from opsdk.cel.values import equal
-from opsdk.errors import CelEvaluationError, PatchError
+from opsdk.errors import PatchError
 
 ENVIRONMENT = admission_environment(patches=True)
 

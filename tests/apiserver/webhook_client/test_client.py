@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from http_servers import Pair, Server, always, answer, in_turn, make_ca
+from http_servers import Pair, Server, always, answer, in_turn, listening, make_ca, port_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,8 +107,8 @@ async def test_a_server_without_tls_is_told_apart() -> None:
         await writer.drain()
         writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server, WebhookClient() as client:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(serve) as server, WebhookClient() as client:
+        port = port_of(server)
         with pytest.raises(WebhookCallError, match="http: server gave HTTP response to HTTPS client"):
             await client.post(target_of({"url": f"https://127.0.0.1:{port}"}), {}, timeout=5)
 

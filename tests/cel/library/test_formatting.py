@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.library.formatting import format_string
 from opsdk.cel.values import Duration, Timestamp, UInt
-from opsdk.errors import CelEvaluationError
 
 ONLY = "error during formatting: {}, was given "
 DECIMAL = ONLY.format("decimal clause can only be used on integers")

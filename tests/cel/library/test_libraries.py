@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.expressions.environment import kubernetes_environment
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.types import INT, STRING
-from opsdk.errors import CelEvaluationError
 
 ENVIRONMENT = kubernetes_environment().extend(variables={"s": STRING, "t": STRING, "i": INT})
 

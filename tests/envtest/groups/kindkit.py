@@ -9,7 +9,6 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.clock import ManualClock
 from tests.envtest.groups.trees import kinds, known, model_of
 
 
@@ -36,7 +35,7 @@ def wrong(resource: str, tree: JsonObject, old: JsonObject | None = None) -> lis
     """What is wrong with a new object, or with one that replaces `old`."""
     row = row_of(resource)
     strategy = known().strategy(row, has_status=True)
-    call = Context(namespace="default" if row.info.namespaced else "", clock=ManualClock())
+    call = Context(namespace="default" if row.info.namespaced else "")
     obj = read(resource, tree)
     if old is None:
         strategy.prepare_for_create(call, obj)

@@ -15,7 +15,6 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import HasStatusRules
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import ApiError
-from opsdk.testing.clock import ManualClock
 from tests.envtest.groups.trees import kinds, known, make, model_of
 
 KINDS = pytest.mark.parametrize("row", kinds(), ids=lambda row: f"{row.info.group}/{row.info.resource}")
@@ -25,7 +24,7 @@ FEW = settings(max_examples=20, deadline=None)
 
 def context(row: ServedResourceRow) -> Context:
     """A call to the kind."""
-    return Context(namespace="default" if row.info.namespaced else "", clock=ManualClock())
+    return Context(namespace="default" if row.info.namespaced else "")
 
 
 @KINDS

@@ -16,7 +16,6 @@ from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.request_info import parse_request
 from opsdk.http.server.request import Query
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.clock import ManualClock
 
 BOOTSTRAP = [obj for resource, obj in bootstrap_flows() if resource == "flowschemas"]
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1"
@@ -122,7 +121,7 @@ async def test_answers_name_their_flow() -> None:
 @pytest.mark.realtime
 async def test_a_schema_counts_when_its_level_is_there() -> None:
     """Its condition says so; its requests go elsewhere until then."""
-    async with Environment(clock=ManualClock(), tokens={"t": User(name="alice")}) as env:
+    async with Environment(tokens={"t": User(name="alice")}) as env:
         call = Caller(env)
         default = (await uids(call, "flowschemas"))["global-default"]
         rule = {

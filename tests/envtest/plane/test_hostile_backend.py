@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from extensionkit import APISERVICES, GROUP, RESOURCES, ROOT, api_service, until
+from http_servers import listening, port_of
 from server_client import MERGE, Caller
 
 from envtest.environment import Environment
@@ -185,14 +186,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         cert, key = env.authority.serving("server.far.svc").write(tmp_path, "tls")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
-        async with await asyncio.start_server(backend.serve, "127.0.0.1", 0, ssl=context) as server:
-            await env.expose("far/server", port=server.sockets[0].getsockname()[1])
+        async with listening(backend.serve, tls=context) as server:
+            await env.expose("far/server", port=port_of(server))
             call = Caller(env)
             assert (await call("POST", APISERVICES, api_service())).status == 201
             await until(env, call, "Passed")
             web = await env.serve(tls=False)
             yield World(env, backend, web.port)
-            server.close()
 
 
 @pytest.mark.parametrize("attack", ["huge-head", "interim-responses", "unrequested-upgrade", "two-lengths", "no-http"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from hookkit import Hooks, hook
-from http_servers import Seen, Server
+from http_servers import Seen, Server, listening
 from server_client import Caller
 
 from envtest.environment import Environment
@@ -137,10 +137,7 @@ async def test_a_real_webhook_server_is_called_over_tls(tmp_path: Path) -> None:
         refused = await call("POST", CM, {"metadata": {"name": "a"}})
         assert "connect: connection refused" in refused.json["message"]
         server = Server(deny)
-        listening = await asyncio.start_server(
-            server._serve, env.webhook_serving.host, env.webhook_serving.port, ssl=tls
-        )
-        async with listening:
+        async with listening(server._serve, host=env.webhook_serving.host, port=env.webhook_serving.port, tls=tls):
             refused = await call("POST", CM, {"metadata": {"name": "a"}})
             assert refused.json["message"].endswith("denied the request: over TLS")
             assert server.seen[0].target == "/check?timeout=10s"

@@ -49,12 +49,6 @@ async def test_profile(k8s_client, k8s_env):
     await k8s_env.eventually(lambda: k8s_client.get(Pod, "default/p"), lambda p: p.status.phase == "Running", within=60)
 
 
-@pytest.mark.k8s(clock="manual")
-async def test_clock(k8s_env):
-    await k8s_env.clock.advance(3600)
-    assert k8s_env.clock.now() == 3600
-
-
 @pytest.mark.k8s(faults=[(Fail(503), {"verb": "list", "resource": "configmaps"})], seed=3)
 async def test_faults(k8s_config, k8s_client):
     await k8s_client.list(Namespace)
@@ -99,9 +93,9 @@ VIRTUAL = ("-p", "opsdk.testing.plugin")
 
 @pytest.mark.slow
 def test_every_fixture_and_mark(tmp_path: Path) -> None:
-    """Isolation, namespaces, users, controllers, clocks, faults, definitions; strict about marks."""
+    """Isolation, namespaces, users, controllers, faults, definitions; strict about marks."""
     out = run(tmp_path, SUITE, *VIRTUAL, "--strict-markers", "-W", "error")
-    assert "9 passed" in out, out
+    assert "8 passed" in out, out
 
 
 @pytest.mark.slow
@@ -130,10 +124,10 @@ def test_ordinary_functions_are_told(tmp_path: Path) -> None:
 
 def test_on_other_clusters_the_rest_is_skipped(tmp_path: Path) -> None:
     """With the reason: which option needs the embedded server."""
-    out = run(tmp_path, SUITE, *VIRTUAL, "-rs", "-k", "profile or clock", env={"USE_EXISTING_CLUSTER": "true"})
+    out = run(tmp_path, SUITE, *VIRTUAL, "-rs", "-k", "profile or faults", env={"USE_EXISTING_CLUSTER": "true"})
     assert "2 skipped" in out, out
     assert "k8s(controllers=...) needs the embedded server; this run is on an existing cluster" in out
-    assert "k8s(clock=...) needs the embedded server" in out
+    assert "k8s(faults=...) needs the embedded server" in out
 
 
 @pytest.mark.slow
@@ -149,7 +143,7 @@ def test_one_suite_runs_on_real_binaries(tmp_path: Path) -> None:
     executable(binaries / "kube-apiserver", SERVER)
     out = run(tmp_path, SUITE, *VIRTUAL, "-rs", env={"KUBEBUILDER_ASSETS": str(binaries)})
     # One server for all: the objects of the first test are there in the next ones.
-    assert "2 failed, 2 passed, 5 skipped" in out, out
+    assert "2 failed, 2 passed, 4 skipped" in out, out
     assert "audit needs the embedded server; this run is on real binaries" in out
     assert "plane needs the embedded server; this run is on real binaries" in out
     [pid] = (tmp_path / "pids").read_text().split()
@@ -166,7 +160,7 @@ def test_workers_do_not_meet(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         outs = list(pool.map(lambda folder: run(folder, SUITE, *VIRTUAL), folders))
-    assert all("9 passed" in out for out in outs), outs
+    assert all("8 passed" in out for out in outs), outs
 
 
 def test_the_plugin_is_light() -> None:
@@ -191,12 +185,11 @@ from opsdk.apimachinery.meta import ObjectMeta
 
 
 class Tests(EnvironmentCase):
-    options = {"crd_paths": ["crds"], "clock": "manual"}
+    options = {"crd_paths": ["crds"]}
 
     async def test_one(self):
         self.assertEqual(0, len(await self.cluster.uncached.list(ConfigMap, namespace="default")))
         await self.cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
-        await self.env.clock.advance(5)
 
     test_two = test_one
 

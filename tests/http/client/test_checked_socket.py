@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from http_servers import Seen, Server, always, answer, make_ca
+from http_servers import Seen, Server, always, answer, listening, make_ca, port_of
 
 from opsdk.aio.fence import FENCE
 from opsdk.errors import ConnectError, LeaderElectionLostError
@@ -66,8 +66,7 @@ async def test_a_fence_that_closes_in_the_middle_of_a_body() -> None:
 
     read = asyncio.Event()
     body = bytes(64 << 20)
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    async with server, Transport(Config(host=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")) as transport:
+    async with listening(accept) as server, Transport(Config(host=f"http://127.0.0.1:{port_of(server)}")) as transport:
         gate = Gate(2)
         FENCE.set(gate)
         write = asyncio.create_task(transport.send(RestRequest("PUT", "/a", body=body)))

@@ -7,6 +7,7 @@ import socket
 import struct
 
 import pytest
+from http_servers import listening, port_of
 from tlskit import NAME, contexts, read_some
 
 from opsdk.errors import ConnectionLostError, TlsError
@@ -69,9 +70,8 @@ async def read_all(connection: ClientConnection) -> bytes:
 )
 async def test_a_response_without_a_length(encrypted: bool, ending: str, complete: bool) -> None:
     """It is complete at a clean end only: in TLS that is a close_notify, because anyone can send a FIN."""
-    server = await asyncio.start_server(Ending(ending, encrypted=encrypted).serve, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(Ending(ending, encrypted=encrypted).serve) as server:
+        port = port_of(server)
         context = contexts().client if encrypted else None
         connection = await connect("127.0.0.1", port, context, NAME, lambda: ClientConnection("server"))
         connection.send("GET", encode_request("GET", "/", [("Host", "a")], b""))
@@ -99,9 +99,8 @@ async def test_a_client_certificate_that_the_server_requires() -> None:
         await reader.read()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(serve) as server:
+        port = port_of(server)
         context = contexts(client_certificate=True).client
         connection = await connect("127.0.0.1", port, context, NAME, lambda: ClientConnection("server"))
         connection.send("GET", encode_request("GET", "/", [("Host", "a")], b""))

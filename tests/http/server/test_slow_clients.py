@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from envtest.plane.certificates import Authority
+from opsdk.base.limits import Limits
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
-from opsdk.limits import Limits
 
 
 async def _handler(request: HttpRequest) -> HttpResponse:

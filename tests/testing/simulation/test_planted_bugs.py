@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,9 @@ from opsdk.cache.own_writes import OwnWrites
 from opsdk.cache.reflector import Reflector, ReflectorStep
 from opsdk.controller.outcome import ReconcileEnd
 from opsdk.controller.requeue import RequeuePolicy
-from opsdk.dispatcher import EventDispatcher
+from opsdk.event.dispatcher import EventDispatcher
 from opsdk.event.event import EventType
-from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.manager.leader_election.leader_elector import LeaderElector
 from opsdk.queue.core import QueueCore
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.records import ReconcileOutcome
@@ -80,7 +81,7 @@ def write_after_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
 
     async def renew(self: LeaderElector) -> None:
         while True:
-            await self._clock.sleep(self.options.retry_period)
+            await asyncio.sleep(self.options.retry_period)
             await self._try_with_timeout(self.options.renew_deadline)
 
     patch.setattr(LeaderElector, "_renew", renew)

@@ -11,6 +11,8 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["Command", "Responders"]
+
 Logs = Callable[[JsonObject, str], "bytes | str | AsyncGenerator[bytes, None] | Awaitable[bytes | str]"]
 """Returns the log of a container of a pod; a generator is streamed."""
 

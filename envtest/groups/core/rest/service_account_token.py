@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from envtest.groups.common.defaulting import put
+from opsdk.aio.clock import utc_now
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.jwt import SigningKey
 from opsdk.apiserver.auth.service_accounts import BoundObject, Find, TokenSubject, claims_of
@@ -78,7 +79,7 @@ class TokenRequests:
         extended = (
             bound_object.pod is not None and seconds == _PROJECTED and spec["audiences"] == list(self._names.audiences)
         )
-        now = context.clock.wall()
+        now = utc_now()
         claims = claims_of(
             account,
             bound_object,

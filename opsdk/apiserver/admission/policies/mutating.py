@@ -26,7 +26,8 @@ from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAc
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
-from opsdk.errors import ApiError, Cause, CelEvaluationError, DecodeError, PatchError
+from opsdk.cel.errors import CelEvaluationError
+from opsdk.errors import ApiError, Cause, DecodeError, PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 

@@ -25,8 +25,9 @@ from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAc
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
+from opsdk.cel.errors import CelEvaluationError
 from opsdk.cel.types import Value
-from opsdk.errors import ApiError, Cause, CelEvaluationError
+from opsdk.errors import ApiError, Cause
 from opsdk.structured_merge.go_format import go_json
 from opsdk.structured_merge.value import JsonObject
 

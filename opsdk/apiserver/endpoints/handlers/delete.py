@@ -26,9 +26,9 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json
 from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
+from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import HttpResponse
-from opsdk.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _UNKNOWN = (
@@ -62,7 +62,7 @@ async def handle_collection(call: Call, served: InstalledResource, admission: Ad
     options, tree, dry_run = await delete_options(call, served)
     if selected.version and not selected.match:
         selected = replace(selected, match="Exact")  # the revision of the first page
-    query = await list_query(call, served, selected)
+    query = await list_query(served, selected)
     context = call.context(dry_run=dry_run)
     gate = RequestAdmission(admission, call, served, tree, context)
     try:

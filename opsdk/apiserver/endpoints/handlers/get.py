@@ -5,6 +5,9 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/get.go (v1.36).
 
 from __future__ import annotations
 
+import asyncio
+
+from opsdk.aio.clock import monotonic
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.options import resource_version
@@ -18,12 +21,12 @@ _PATIENCE = 3.0
 async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     """Return the object."""
     accepted = accepted_for(call, served)
-    await wait_for_revision(call, served, call.http.query.get("resourceVersion"))
+    await wait_for_revision(served, call.http.query.get("resourceVersion"))
     obj = await served.storage.get(call.context(), call.info.name)
     return await object_response(call, served, obj, accepted)
 
 
-async def wait_for_revision(call: Call, served: InstalledResource, text: str) -> None:
+async def wait_for_revision(served: InstalledResource, text: str) -> None:
     """Wait until the storage has reached a client's resourceVersion; time out if it never does."""
     if not text or text == "0":
         return
@@ -31,8 +34,8 @@ async def wait_for_revision(call: Call, served: InstalledResource, text: str) ->
     storage = getattr(getattr(served.storage, "main", served.storage), "storage", None)
     if storage is None:
         return
-    until = call.clock.now() + _PATIENCE
+    until = monotonic() + _PATIENCE
     while (current := await storage.get_current_resource_version()) < revision:
-        if call.clock.now() >= until:
+        if monotonic() >= until:
             raise api_errors.too_large_resource_version(revision, current)
-        await call.clock.sleep(0.1)
+        await asyncio.sleep(0.1)

@@ -50,7 +50,7 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
 
 async def fetch(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListResult:
     """Return the stored objects of the list."""
-    query = await list_query(call, served, options)
+    query = await list_query(served, options)
     try:
         return await served.storage.list(call.context(), query)  # type: ignore[no-any-return]
     except (CompactedError, FutureRevisionError) as error:
@@ -76,7 +76,7 @@ def list_meta(listed: ListResult) -> JsonObject:
     return meta
 
 
-async def list_query(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListQuery:
+async def list_query(served: InstalledResource, options: ListQueryOptions) -> ListQuery:
     """Return the query for storage: revision, start key and limit."""
     if options.token:
         token = ContinueToken.decode(options.token)
@@ -92,7 +92,7 @@ async def list_query(call: Call, served: InstalledResource, options: ListQueryOp
             exact_revision = resource_version(options.version)
         except ApiError as error:
             raise api_errors.bad_request(f"invalid resource version: {error.message}") from None
-        await wait_for_revision(call, served, options.version)
+        await wait_for_revision(served, options.version)
         exact = options.match == "Exact" or (not options.match and options.limit > 0)
         revision = exact_revision if exact and exact_revision else None
         if not exact_revision:

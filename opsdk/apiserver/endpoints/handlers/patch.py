@@ -33,9 +33,9 @@ from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json
 from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.apiserver.serializer.yaml_documents import parse_yaml
+from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
-from opsdk.limits import LIMITS
 from opsdk.structured_merge.go_format import go_json, go_value
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -247,7 +247,7 @@ async def _apply(
 
     async def transform(current: JsonObject | None) -> JsonObject:
         live = None if current is None else await context.compute(served.model.from_storage, current)
-        force, now = bool(options.force), managed_fields.stamp(call)
+        force, now = bool(options.force), managed_fields.stamp()
         desired = await managed_fields.with_field_manager(
             served,
             context,

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from opsdk.aio.alarm import Alarm
-from opsdk.aio.clock import Timer
+from opsdk.aio.clock import monotonic
 from opsdk.aio.large_work import compute
 from opsdk.aio.randomness import loop_random
 from opsdk.apiserver import api_errors
@@ -100,7 +99,7 @@ async def _open(call: Call, served: InstalledResource, options: ListQueryOptions
     synthetic = revision == 0 if options.initial_events is None else options.initial_events
     if synthetic:
         try:
-            await wait_for_revision(call, served, options.version)
+            await wait_for_revision(served, options.version)
         except ServerTimeoutError as error:
             return _OpenedWatch([_error_event(error)])
         listed = await storage.list(context, ListQuery(selection=options.selection))
@@ -155,9 +154,8 @@ class _Stream:
         self._accepted = accepted
         self._headless = False
         self._since = start_revision
-        self._clock = call.clock
         seconds = options.timeout or loop_random().uniform(1800, 3600)
-        self._end = self._clock.now() + seconds
+        self._end = monotonic() + seconds
 
     async def chunks(self, initial: list[WatchStreamEvent], watch: StorageWatch | None) -> AsyncGenerator[bytes, None]:
         """Yield the chunks in order until the deadline, or until the watch ends."""
@@ -177,12 +175,12 @@ class _Stream:
         bookmark = self._next_bookmark() if self._options.bookmarks else self._end + 1
         timer = self._interrupt_at(watch, min(bookmark, self._end))
         try:
-            while self._clock.now() < self._end:
+            while monotonic() < self._end:
                 try:
                     changes = [await anext(watch)]
                 except WatchInterruptedError:
                     # Pending changes are sent first; a bookmark must not overtake them.
-                    due = self._clock.now() >= bookmark
+                    due = monotonic() >= bookmark
                     if due and (line := self._bookmark(watch)):
                         yield line
                     bookmark = self._next_bookmark() if due else bookmark
@@ -206,18 +204,14 @@ class _Stream:
         finally:
             timer.cancel()
 
-    def _interrupt_at(self, watch: StorageWatch, time: float) -> Timer:
-        return self._clock.call_later(max(time - self._clock.now(), 0.0), watch.interrupt)
+    def _interrupt_at(self, watch: StorageWatch, time: float) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(max(time - monotonic(), 0.0), watch.interrupt)
 
     async def _wait_before_retry(self) -> None:
-        alarm = Alarm(self._clock, min(self._clock.now() + _AGAIN, self._end))
-        try:
-            await alarm.future
-        finally:
-            alarm.cancel()
+        await asyncio.sleep(max(min(_AGAIN, self._end - monotonic()), 0.0))
 
     def _next_bookmark(self) -> float:
-        now = self._clock.now()
+        now = monotonic()
         last = self._end - _BEFORE_END
         due = now + BOOKMARK_INTERVAL + loop_random().uniform(0, _BOOKMARK_JITTER)
         return min(due, last) if now < last else self._end + 1

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
-from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure, classify
 from opsdk.apiserver.storage.etcd.options import EtcdOptions, target_of
 from opsdk.apiserver.storage.etcd.stream import GrpcStream
+from opsdk.base.extras import RequiredExtra
+from opsdk.base.limits import LIMITS, MIB
 from opsdk.errors import ConfigError
-from opsdk.extras import RequiredExtra
-from opsdk.limits import LIMITS, MIB
 
 with RequiredExtra("etcd", "the storage on etcd"):
     import grpc.aio
@@ -62,9 +61,8 @@ class EtcdClient(Closing):
     The connections are bound to the running event loop and open with the first request.
     """
 
-    def __init__(self, options: EtcdOptions, *, clock: Clock) -> None:
+    def __init__(self, options: EtcdOptions) -> None:
         self._options = options
-        self._clock = clock
         self._channels: dict[str, Any] = {}
         self._streams: dict[str, set[GrpcStream]] = {}
         self._credentials: Any = None
@@ -86,7 +84,7 @@ class EtcdClient(Closing):
 
         Raises `EtcdError`. Its `done` reports whether an attempt of a write may have taken effect.
         """
-        deadline = self._clock.now() + self._options.retry_timeout
+        deadline = monotonic() + self._options.retry_timeout
         backoff = _BACKOFF.start()
         uncertain = renewed = False
         while True:
@@ -98,16 +96,16 @@ class EtcdClient(Closing):
                     continue
                 lost = error.failure in (EtcdFailure.UNKNOWN, EtcdFailure.INVALID) and repeat is not Repeat.READ
                 uncertain = uncertain or lost
-                delay = backoff.next(self._clock.now())
-                late = self._clock.now() + delay >= deadline
+                delay = backoff.next(monotonic())
+                late = monotonic() + delay >= deadline
                 if late or error.failure not in _MEMBER_FAILED or (lost and repeat is Repeat.NEVER):
                     error.done = uncertain
                     raise
-            await self._clock.sleep(delay)
+            await asyncio.sleep(delay)
 
     async def _attempt(self, rpc: Rpc, message: Any, deadline: float) -> Any:
         endpoint = self.endpoint
-        seconds = max(min(self._options.request_timeout, deadline - self._clock.now()), 0.001)
+        seconds = max(min(self._options.request_timeout, deadline - monotonic()), 0.001)
         try:
             metadata = [] if rpc is Rpc.AUTHENTICATE else await self._metadata(deadline)
             path, request, response = rpc.value
@@ -145,7 +143,7 @@ class EtcdClient(Closing):
         Raises `EtcdError` if it ends with an error; leaving the block cancels the watch.
         """
         endpoint = self.endpoint
-        deadline = self._clock.now() + self._options.request_timeout
+        deadline = monotonic() + self._options.request_timeout
         # etcd reports an expired token of a watch as a missing permission.
         self._token = ""
         # A member without a leader ends the watch then, instead of staying silent.
@@ -153,7 +151,7 @@ class EtcdClient(Closing):
         path, message, response = Rpc.WATCH.value
         method = self._channel(endpoint).stream_stream(path, request_serializer=message.SerializeToString)
         streams = self._streams.setdefault(endpoint, set())
-        async with GrpcStream(method, metadata, clock=self._clock) as stream:
+        async with GrpcStream(method, metadata) as stream:
             streams.add(stream)
             responses = self._responses(endpoint, stream, message(create_request=request), response)
             try:
@@ -165,13 +163,13 @@ class EtcdClient(Closing):
     async def _responses(self, endpoint: str, stream: GrpcStream, create: Any, kind: Any) -> AsyncGenerator[Any, None]:
         call = stream.call
         try:
-            async with timeout(self._clock, self._options.request_timeout):
+            async with asyncio.timeout(self._options.request_timeout):
                 await call.write(create)
                 raw = await call.read()
             while raw is not grpc.aio.EOF:
                 yield _decode(kind, raw, endpoint)
                 raw = await call.read()
-        except ClockTimeoutError as error:
+        except TimeoutError as error:
             raise self._lost(endpoint, "the watch did not begin in time") from error
         except grpc.aio.AioRpcError as error:
             raise self._failed(endpoint, error) from error

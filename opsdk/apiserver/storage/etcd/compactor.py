@@ -8,9 +8,9 @@ Upstream: k8s.io/apiserver/pkg/storage/etcd3/compact.go (v1.36).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
-from opsdk.aio.clock import Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.etcd import messages
@@ -26,11 +26,10 @@ COMPACT_REV_KEY = b"compact_rev_key"
 class EtcdCompactor(Closing):
     """Compacts every `interval` seconds, unless another process has compacted."""
 
-    def __init__(self, client: EtcdClient, *, clock: Clock, interval: float) -> None:
+    def __init__(self, client: EtcdClient, *, interval: float) -> None:
         self._client = client
-        self._clock = clock
         self._interval = interval
-        self._tasks = TaskOwner("etcd-compactor", clock=clock)
+        self._tasks = TaskOwner("etcd-compactor")
         self._round = 0
         self._revision = 0
 
@@ -43,7 +42,7 @@ class EtcdCompactor(Closing):
 
     async def _run(self) -> None:
         while True:
-            await self._clock.sleep(self._interval)
+            await asyncio.sleep(self._interval)
             try:
                 await self.compact()
             except EtcdError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opsdk.extras import RequiredExtra
+from opsdk.base.extras import RequiredExtra
 
 with RequiredExtra("etcd", "the storage on etcd"):
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

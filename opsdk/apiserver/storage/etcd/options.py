@@ -6,8 +6,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from opsdk.base.options import Options
 from opsdk.errors import ConfigError
-from opsdk.options import Options
+
+__all__ = ["EtcdOptions"]
 
 
 class EtcdOptions(Options, frozen=True, kw_only=True):

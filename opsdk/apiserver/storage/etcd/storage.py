@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.randomness import loop_random
 from opsdk.apiserver.storage.etcd import messages
@@ -47,6 +46,8 @@ from opsdk.apiserver.storage.ports import (
 from opsdk.errors import ConnectError
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["EtcdStorage"]
+
 
 @contextmanager
 def _translated(verb: str, key: str) -> Iterator[None]:
@@ -66,15 +67,14 @@ class EtcdStorage(Closing):
 
     Args:
         options: connection, timeouts and limits.
-        clock: clock for deadlines, retries and compactions.
     """
 
-    def __init__(self, options: EtcdOptions | None = None, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, options: EtcdOptions | None = None) -> None:
         self.options = options or EtcdOptions()
-        self._client = EtcdClient(self.options, clock=clock)
+        self._client = EtcdClient(self.options)
         self._transactions = Transactions(self._client)
-        self._watches = Watches(self._client, self.options, clock=clock)
-        self._compactor = EtcdCompactor(self._client, clock=clock, interval=self.options.compaction_interval)
+        self._watches = Watches(self._client, self.options)
+        self._compactor = EtcdCompactor(self._client, interval=self.options.compaction_interval)
 
     def __repr__(self) -> str:
         return f"<EtcdStorage of {self.options!r}: {self._client!r}, {self._watches!r}>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from opsdk.aio.clock import Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import wait_ended
 
@@ -22,9 +21,8 @@ class GrpcStream(Closing):
         abandoned: whether `abandon` ended the stream.
     """
 
-    def __init__(self, method: Any, metadata: Any, *, clock: Clock) -> None:
+    def __init__(self, method: Any, metadata: Any) -> None:
         loop = asyncio.get_running_loop()
-        self._clock = clock
         self.abandoned = False
         self._tasks: set[asyncio.Task[object]] = set()
         self._begun: Any = loop.create_future()
@@ -59,9 +57,9 @@ class GrpcStream(Closing):
         """
         self.call.cancel()
         try:
-            await wait_ended([self._begun], None, self._clock)
+            await wait_ended([self._begun], None)
         finally:
-            await wait_ended(self._tasks, _GRACE, self._clock)
+            await wait_ended(self._tasks, _GRACE)
 
 
 def _watchers() -> set[asyncio.Task[object]]:

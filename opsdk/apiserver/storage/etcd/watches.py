@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from opsdk.aio.backoff import Backoff
-from opsdk.aio.clock import Clock
+from opsdk.aio.clock import monotonic
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.etcd import messages
@@ -35,13 +35,12 @@ _FINAL = frozenset({EtcdFailure.DENIED, EtcdFailure.OTHER, EtcdFailure.FUTURE})
 class Watches(Closing):
     """Owns the feeds and their tasks."""
 
-    def __init__(self, client: EtcdClient, options: EtcdOptions, *, clock: Clock) -> None:
+    def __init__(self, client: EtcdClient, options: EtcdOptions) -> None:
         self._client = client
         self._options = options
-        self._clock = clock
         self._feeds: dict[Feed, asyncio.Task[None]] = {}
         self._shared: dict[str, Feed] = {}
-        self._tasks = TaskOwner("etcd-watches", on_error=_report, clock=clock)
+        self._tasks = TaskOwner("etcd-watches", on_error=_report)
 
     def __repr__(self) -> str:
         return f"<Watches of {', '.join(sorted(self._shared)) or 'nothing'}>"
@@ -81,9 +80,9 @@ class Watches(Closing):
                 if error.failure in _FINAL:
                     self._end(feed, partial(_refused, feed, error))
                     return
-                delay = backoff.next(self._clock.now())
+                delay = backoff.next(monotonic())
                 log.info("the watch of %s goes on after %d in %.2g s: %s", feed.bucket, feed.seen, delay, error)
-                await self._clock.sleep(delay)
+                await asyncio.sleep(delay)
             else:
                 return
 

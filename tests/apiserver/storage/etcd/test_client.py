@@ -10,7 +10,6 @@ from typing import Any, Self
 import grpc.aio
 import pytest
 
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import EtcdClient, Repeat, Rpc
 from opsdk.apiserver.storage.etcd.errors import EtcdError, EtcdFailure
@@ -94,7 +93,7 @@ async def client_of(*members: FakeMember, **options: Any) -> AsyncIterator[EtcdC
         for member in members:
             await stack.enter_async_context(member)
         settings = EtcdOptions(endpoints=tuple(member.url for member in members), **fields)
-        yield await stack.enter_async_context(EtcdClient(settings, clock=LOOP_CLOCK))
+        yield await stack.enter_async_context(EtcdClient(settings))
     # The tasks of grpcio's servers end a little later.
     if tasks := asyncio.all_tasks() - others:
         await asyncio.wait(tasks, timeout=10)

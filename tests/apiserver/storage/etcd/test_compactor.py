@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import Rpc
 from opsdk.apiserver.storage.etcd.compactor import EtcdCompactor
@@ -65,7 +64,7 @@ async def test_history_lasts_an_interval(replicas: int) -> None:
     async with AsyncExitStack() as stack:
         writing = asyncio.ensure_future(writes(etcd, past))
         for number in range(replicas):
-            compactor = EtcdCompactor(etcd, clock=LOOP_CLOCK, interval=INTERVAL)
+            compactor = EtcdCompactor(etcd, interval=INTERVAL)
             stack.push_async_callback(compactor.aclose)
             compactor.start()
             await asyncio.sleep(20 * number)

@@ -12,7 +12,6 @@ import grpc.aio
 import pytest
 from http_servers import make_ca
 
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import EtcdClient, Repeat, Rpc
 from opsdk.apiserver.storage.etcd.errors import EtcdError
@@ -76,7 +75,7 @@ async def client_of(respond: Respond, folder: Path, name: str = "127.0.0.1") -> 
         options = EtcdOptions(
             endpoints=(f"https://127.0.0.1:{port}",), ca_file=ca, request_timeout=1.0, retry_timeout=2.0, page_limit=1
         )
-        yield await stack.enter_async_context(EtcdClient(options, clock=LOOP_CLOCK))
+        yield await stack.enter_async_context(EtcdClient(options))
     if tasks := asyncio.all_tasks() - others:
         await asyncio.wait(tasks, timeout=10)
 

@@ -18,7 +18,6 @@ import pytest
 from msgspec.structs import replace
 
 from envtest.plane.certificates import Authority
-from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.apiserver.storage.etcd import messages
 from opsdk.apiserver.storage.etcd.client import Rpc
 from opsdk.apiserver.storage.etcd.compactor import COMPACT_REV_KEY, EtcdCompactor
@@ -233,7 +232,7 @@ async def test_a_compaction_past_a_broken_watch_ends_it(tmp_path: Path) -> None:
 async def test_one_of_several_replicas_compacts(etcd: EtcdCluster) -> None:
     """In each round one replica compacts, up to the revision of its round before; a lagging one learns the round."""
     async with EtcdStorage(options_for(etcd)) as storage:
-        replicas = [EtcdCompactor(storage._client, clock=LOOP_CLOCK, interval=300) for _ in range(2)]
+        replicas = [EtcdCompactor(storage._client, interval=300) for _ in range(2)]
         start = await put(storage, "a")
         await replicas[0].compact()  # learns the round of the test run
         await replicas[1].compact()

@@ -10,7 +10,6 @@ from envtest.groups.common.pod_spec import drop_disabled
 from envtest.groups.core.pod_requests import requested
 from opsdk.apiserver.registry.context import Context
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.clock import ManualClock
 from tests.envtest.groups.kindkit import changed, read, row_of, wrong
 from tests.envtest.groups.trees import known
 
@@ -30,7 +29,7 @@ PENDING: JsonObject = {"phase": "Pending", "lastPhaseTransitionTime": "x"}
 def test_volumes_remember_when_their_phase_began(old: JsonObject, new: JsonObject, since: str) -> None:
     """Clients may say it, and seldom do."""
     strategy: Any = known().strategy(row_of("/persistentvolumes"), has_status=True)
-    context = Context(clock=ManualClock())
+    context = Context()
     obj: JsonObject = {"status": dict(new)}
     strategy.prepare_status(context, obj, {"status": old})
     found = obj["status"]["lastPhaseTransitionTime"]
@@ -40,7 +39,7 @@ def test_volumes_remember_when_their_phase_began(old: JsonObject, new: JsonObjec
 def test_new_volumes_are_pending_since_now() -> None:
     """Whatever the client said."""
     strategy = known().strategy(row_of("/persistentvolumes"), has_status=True)
-    context = Context(clock=ManualClock())
+    context = Context()
     obj = read("/persistentvolumes", {"status": {"phase": "Bound"}})
     strategy.prepare_for_create(context, obj)
     assert obj["status"] == {"phase": "Pending", "lastPhaseTransitionTime": context.timestamp()}

@@ -1,0 +1,1 @@
+"""Values and protocols that every floor uses: options, causes, limits, extras, runnables."""

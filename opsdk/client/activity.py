@@ -1,0 +1,156 @@
+"""The reads and requests of a task: the part of one reconcile in the journal.
+
+Upstream: none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from contextvars import ContextVar, Token
+from typing import NamedTuple, Self
+
+__all__ = ["ObjectRead", "RequestSent"]
+
+# Per reconcile. A reconcile that lists ten thousand objects must not fill the journal.
+_MAX_READS = 64
+_MAX_REQUESTS = 64
+
+
+class ObjectRead(NamedTuple):
+    """An object that was read.
+
+    Attributes:
+        gvk: group, version and kind, such as ``apps/v1, Kind=Deployment``.
+        key: namespace and name.
+        resource_version: the version that was read; empty if the object does not exist.
+        cached: the cache returned it.
+        data: the object as JSON; None if it does not exist, or if the journal has dropped it.
+    """
+
+    gvk: str
+    key: str
+    resource_version: str
+    cached: bool
+    data: bytes | None = None
+
+    def __str__(self) -> str:
+        version = f"at {self.resource_version}" if self.resource_version else "(does not exist)"
+        return f"{self.gvk} {self.key} {version}{'' if self.cached else ' (from the server)'}"
+
+
+class RequestSent(NamedTuple):
+    """A write, or a read that went to the server.
+
+    Attributes:
+        verb: ``create``, ``update``, ``patch``, ``apply``, ``delete``, ``get``, ``list``.
+        gvk: as in `ObjectRead`.
+        key: namespace and name.
+        subresource: such as ``status``; empty for the object.
+        status: the HTTP status; 0 if no response arrived.
+        seconds: its duration.
+        resource_version: of the object after a write.
+        reason: why it was sent, where the sender knows: see `Activity.explain`.
+    """
+
+    verb: str
+    gvk: str
+    key: str
+    subresource: str
+    status: int
+    seconds: float
+    resource_version: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.gvk} {self.key}" + (f"/{self.subresource}" if self.subresource else "")
+        version = f" -> {self.resource_version}" if self.resource_version else ""
+        reason = f" because {self.reason}" if self.reason else ""
+        return f"{self.verb} {name}: {self.status or 'no response'}{version}{reason}"
+
+
+class Activity:
+    """Collects the reads and requests of a block, and of the tasks that it starts.
+
+    Args:
+        enabled: False collects nothing, also where the block is inside another one.
+
+    >>> with Activity() as activity:
+    ...     _ = current_activity() is activity
+    >>> activity.reads
+    []
+    """
+
+    __slots__ = ("_enabled", "_reason", "_seen", "_token", "more_reads", "more_requests", "reads", "requests")
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self.reads: list[ObjectRead] = []
+        self.requests: list[RequestSent] = []
+        self.more_reads = 0
+        """Number of reads above the bound of 64 objects."""
+        self.more_requests = 0
+        """Number of requests above the bound of 64."""
+        self._seen: set[tuple[Hashable, Hashable, str]] = set()
+        self._reason = ""
+        self._enabled = enabled
+        self._token: Token[Activity | None] | None = None
+
+    # A block of its own, not a generator, which takes twice as long: each reconcile has one.
+    def __enter__(self) -> Self:
+        self._token = _ACTIVITY.set(self if self._enabled else None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _ACTIVITY.reset(self._token)
+
+    def record_read(
+        self,
+        gvk: Hashable,
+        key: Hashable,
+        resource_version: str,
+        *,
+        cached: bool,
+        data: bytes | Callable[[], bytes] | None,
+    ) -> None:
+        """Record an object that was read. The same version of it counts once.
+
+        Args:
+            gvk: see `ObjectRead`; it is converted to a string only if the read is kept, like `key`.
+            key: see `ObjectRead`.
+            resource_version: see `ObjectRead`.
+            cached: see `ObjectRead`.
+            data: the object as JSON, or a function that encodes it, called only if the read is kept.
+        """
+        identity = (gvk, key, resource_version)
+        if identity in self._seen:
+            return
+        if len(self.reads) >= _MAX_READS:
+            self.more_reads += 1
+            return
+        self._seen.add(identity)
+        content = data if data is None or isinstance(data, bytes) else data()
+        self.reads.append(ObjectRead(str(gvk), str(key), resource_version, cached, content))
+
+    def record_request(self, request: RequestSent) -> None:
+        """Record a request."""
+        if len(self.requests) >= _MAX_REQUESTS:
+            self.more_requests += 1
+        else:
+            self.requests.append(request)
+
+    def explain(self, reason: str) -> None:
+        """Set the reason of the next request. Call it without an await before the request."""
+        self._reason = reason
+
+    def take_reason(self) -> str:
+        """Return the reason of the request that begins now; empty if none was given."""
+        reason, self._reason = self._reason, ""
+        return reason
+
+
+_ACTIVITY: ContextVar[Activity | None] = ContextVar("opsdk_activity", default=None)
+
+
+def current_activity() -> Activity | None:
+    """Return the activity that the running task belongs to, or None."""
+    return _ACTIVITY.get()

@@ -1,0 +1,105 @@
+"""Which Event to write, and whether to write one at all."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from opsdk.api.core.v1 import ObjectReference
+from opsdk.client.recorder.correlator import EventCorrelator, EventKey, Write
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def similar(reason: str = "Created", name: str = "a") -> EventKey:
+    """What makes two happenings the same."""
+    return EventKey("Normal", reason, reason, "note", ("v1", "Pod", "ns", name, "u"), ())
+
+
+def references(name: str = "a", namespace: str | None = "ns") -> dict[str, ObjectReference | None]:
+    """What an event is about."""
+    return {"regarding": ObjectReference(kind="Pod", name=name, namespace=namespace), "related": None}
+
+
+def record(aggregator: EventCorrelator, what: EventKey, seconds: float = 0, **about: Any) -> Any:
+    """A happening so many seconds after the start."""
+    return aggregator.record(what, references(**about), START + timedelta(seconds=seconds))
+
+
+def made(size: int = 10) -> EventCorrelator:
+    """A fresh one."""
+    return EventCorrelator(controller="c", instance="c-host", size=size)
+
+
+def test_the_first_is_an_event_the_second_a_series_the_rest_counts() -> None:
+    """Written once, then once as a series; what follows is handed out by `unsent`, once for each growth."""
+    aggregator = made()
+    assert record(aggregator, similar())[0] is Write.CREATE
+    write, event = record(aggregator, similar(), 10)
+    assert (write, event.series.count) == (Write.SERIES, 2)
+    for n in range(3, 8):
+        assert record(aggregator, similar(), 10 * n)[0] is Write.NOTHING
+    ((what, grown),) = aggregator.unsent()
+    assert (what, grown.series.count) == (similar(), 7)
+    assert grown.metadata.name == event.metadata.name
+    assert list(aggregator.unsent()) == []
+
+
+def test_after_a_long_silence_it_is_a_new_event() -> None:
+    """Six minutes without a repetition end a series."""
+    aggregator = made()
+    _, first = record(aggregator, similar())
+    record(aggregator, similar(), 300)
+    write, again = record(aggregator, similar(), 300 + 361)
+    assert write is Write.CREATE
+    assert again.series is None
+    assert again.metadata.name != first.metadata.name
+
+
+def test_different_happenings_are_different_events() -> None:
+    """Another reason, another object; in one tick of the clock they still have names of their own."""
+    aggregator = made()
+    events = [record(aggregator, similar(reason=f"R{n}")) for n in range(5)]
+    events.append(record(aggregator, similar(name="b"), name="b"))
+    assert all(write is Write.CREATE for write, _ in events)
+    assert len({event.metadata.name for _, event in events}) == 6
+
+
+def test_events_live_with_their_object() -> None:
+    """In its namespace; those of cluster-scoped objects in default."""
+    assert record(made(), similar())[1].metadata.namespace == "ns"
+    assert record(made(), similar(), namespace=None)[1].metadata.namespace == "default"
+
+
+def test_names_the_server_takes() -> None:
+    """Whatever the object is called: a subdomain of at most 253 characters."""
+    for name in ("a" * 253, "system:node", "UPPER", f"{'a' * 235}.b", "a-" * 118, ""):
+        _, event = record(made(), similar(name=name), name=name)
+        found = event.metadata.name
+        assert len(found) <= 253
+        assert all(part and part.strip("-") == part for part in found.split("."))
+        assert found == found.lower()
+        assert ":" not in found
+
+
+def test_the_memory_is_bounded() -> None:
+    """The least recent happening is forgotten; what was dropped by the server can be forgotten, too."""
+    aggregator = made(size=2)
+    for name in "abc":
+        record(aggregator, similar(name=name))
+    assert record(aggregator, similar(name="a"))[0] is Write.CREATE
+    aggregator.forget(similar(name="a"))
+    aggregator.forget(similar(name="a"))
+    assert record(aggregator, similar(name="a"))[0] is Write.CREATE
+
+
+def test_series_that_have_ended_are_forgotten() -> None:
+    """Six minutes after its last repetition an Event takes no memory; a later repetition creates a new one."""
+    correlator = made()
+    _, first = record(correlator, similar("Old"))
+    record(correlator, similar("New"), 300)
+    correlator.forget_ended(START + timedelta(seconds=361))
+    assert len(correlator) == 1
+    write, again = record(correlator, similar("Old"), 362)
+    assert write is Write.CREATE
+    assert again.metadata.name != first.metadata.name

@@ -1,0 +1,121 @@
+"""Which events matter."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from flowkit import created, deleted, updated, view
+
+from opsdk.errors import UsageError
+from opsdk.event.event import AnyEvent, Event, EventType
+from opsdk.event.predicates import (
+    Predicate,
+    all_of,
+    annotations_changed,
+    any_of,
+    generation_changed,
+    labels_changed,
+    matches_labels,
+    of_object,
+    on,
+    resource_version_changed,
+)
+
+YES = Predicate(lambda _: True, "yes")
+NO = Predicate(lambda _: False, "no")
+EVENTS = [created(view()), updated(view(version=1), view(version=2)), deleted(view())]
+
+
+@pytest.mark.behaviour(98)
+def test_all_of_nothing_is_true_and_any_of_nothing_is_false() -> None:
+    """Without tests, `all_of` passes every event and `any_of` none."""
+    assert all_of()(EVENTS[0])
+    assert not any_of()(EVENTS[0])
+
+
+@pytest.mark.behaviour(98)
+@pytest.mark.parametrize("seed", range(50))
+def test_predicates_combine_like_booleans(seed: int) -> None:
+    """Any expression of &, | and ~ says what Python's own operators say of its parts."""
+    rng = random.Random(seed)
+
+    def build(depth: int) -> tuple[Predicate, bool]:
+        if depth == 0:
+            return rng.choice([(YES, True), (NO, False)])
+        left, a = build(depth - 1)
+        right, b = build(depth - 1)
+        return rng.choice([(left & right, a and b), (left | right, a or b), (~left, not a)])
+
+    for _ in range(20):
+        predicate, expected = build(rng.randrange(5))
+        assert all(predicate(event) is expected for event in EVENTS)
+
+
+def test_combinations_stop_at_the_first_decisive_predicate() -> None:
+    """Predicates after the decisive one are not called."""
+
+    def never(_: AnyEvent) -> bool:
+        raise AssertionError
+
+    assert not (NO & never)(EVENTS[0])
+    assert (YES | never)(EVENTS[0])
+
+
+@pytest.mark.behaviour(97)
+@pytest.mark.parametrize(
+    ("predicate", "same", "other"),
+    [
+        (generation_changed(), {"generation": 1}, {"generation": 2}),
+        (labels_changed(), {"labels": {"a": "b"}}, {"labels": {"a": "c"}}),
+        (annotations_changed(), {"annotations": {"a": "b"}}, {"annotations": {"a": "c"}}),
+    ],
+)
+def test_changed_predicates_only_look_at_updates(predicate: Predicate, same: dict, other: dict) -> None:
+    """An update must differ in the one thing; creations, deletions and generic events pass."""
+    assert not predicate(updated(view(version=1, **same), view(version=2, **same)))
+    assert predicate(updated(view(version=1, **same), view(version=2, **other)))
+    for event in (created(view(**same)), deleted(view(**same)), Event(type=EventType.GENERIC, new=view(**same))):
+        assert predicate(event)
+
+
+def test_resync_is_no_change_of_revision() -> None:
+    """A resync has one revision twice and is dropped; an update passes."""
+    assert not resource_version_changed()(updated(view(version=3), view(version=3)))
+    assert resource_version_changed()(updated(view(version=3), view(version=4)))
+
+
+@pytest.mark.behaviour(97)
+def test_updates_without_a_side_do_not_crash() -> None:
+    """An update that lacks old or new has not changed in any known way."""
+    assert not generation_changed()(Event(type=EventType.UPDATE, new=view()))
+    assert not labels_changed()(Event(type=EventType.UPDATE, old=view()))
+
+
+def test_each_kind_of_event_has_its_test() -> None:
+    """`on` asks the test of the event's kind; True and False stand for themselves."""
+    only_b = on(create=lambda e: e.view.key.name == "b", update=False, delete=True, generic=False)
+    assert not only_b(created(view("a")))
+    assert only_b(created(view("b")))
+    assert not only_b(EVENTS[1])
+    assert only_b(EVENTS[2])
+    assert not only_b(Event(type=EventType.GENERIC, new=view()))
+
+
+def test_object_tests_see_the_new_one() -> None:
+    """A test on the object gets the new one in updates, the last one in deletions."""
+    seen: list[str] = []
+    predicate = of_object(lambda obj: bool(seen.append(obj.metadata.resource_version) or True))
+    assert predicate(updated(view(version=1), view(version=2)))
+    assert predicate(deleted(view(version=5)))
+    assert seen == ["2", "5"]
+
+
+@pytest.mark.behaviour(98)
+def test_label_selectors_are_checked_at_once() -> None:
+    """An invalid selector is refused at its declaration; a valid one selects by labels."""
+    with pytest.raises(UsageError):
+        matches_labels("app in (")
+    predicate = matches_labels({"app": "web"})
+    assert predicate(created(view(labels={"app": "web", "x": "y"})))
+    assert not predicate(created(view(labels={"app": "db"})))

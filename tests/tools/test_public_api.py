@@ -1,0 +1,63 @@
+"""The public names of each product: a list that is generated, limits, and one page for each product."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tools.generate.public_api import LIST, Product, public_names, read_products, render_public_api
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCTS = read_products(ROOT)
+MODULES = [module for product in PRODUCTS for module in product.modules]
+
+
+def test_the_list_is_as_generated() -> None:
+    """A change of a public name or of its signature changes the committed list."""
+    assert (ROOT / LIST).read_text() == render_public_api(ROOT, PRODUCTS), "run `make generate`"
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+def test_a_product_has_at_most_as_many_public_names_as_its_limit(product: Product) -> None:
+    """The limit falls with the number of names, so that it cannot grow again unnoticed."""
+    names = public_names(ROOT, product)
+    assert product.limit - 10 <= len(names) <= product.limit
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.name)
+def test_a_product_has_a_page_and_a_make_verb(product: Product) -> None:
+    """The page says what the product is; the verb runs its tests alone."""
+    page = (ROOT / product.page).read_text()
+    assert f"make test-{product.name}" in page
+    assert f"\ntest-{product.name}:" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_public_module_exports_what_it_lists(module: str) -> None:
+    """Each name of ``__all__`` can be imported."""
+    imported = importlib.import_module(module)
+    assert [name for name in imported.__all__ if not hasattr(imported, name)] == []
+
+
+def test_a_signature_and_an_alias_have_one_line_each(tmp_path: Path) -> None:
+    """A function shows its arguments; a name that another public module defines shows where."""
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("from pkg.inner import f\n__all__ = ['f']\n")
+    (tmp_path / "pkg" / "inner.py").write_text(
+        "__all__ = ['C', 'f']\n"
+        "def f(a: int, *, b: str = 'x') -> None: ...\n"
+        "class C:\n    def m(self, n: int) -> int: ...\n"
+    )
+    product = Product(name="one", limit=9, page="", modules=("pkg", "pkg.inner"))
+    lines = render_public_api(tmp_path, [product]).splitlines()
+    assert lines[4:] == [
+        "# one: 2 names",
+        "",
+        "pkg.f = pkg.inner.f",
+        "class pkg.inner.C()",
+        "    m(n: int) -> int",
+        "pkg.inner.f(a: int, *, b: str='x') -> None",
+    ]
