@@ -71,7 +71,7 @@ class CachedStore(ProxyStore, Closing):
         key = object_key(schema, object_id)
         cached = await self._synced()
         for informer in cached.informers_of(key.namespace):
-            await informer.read_unknown(key)
+            await informer.unknown_reads.read(key)
             entry = informer.store.get(key)
             if entry is not None:
                 return self._external(context, schema, msgspec.json.decode(entry.data))
@@ -153,7 +153,7 @@ async def _entries(cached: CachedKind, namespaces: Sequence[str] | None) -> list
         selected += [(informer, namespace) for informer in cached.informers_of(namespace)]
     for informer, _ in selected:
         # The result of an own write may be unknown, such as a delete of many objects.
-        await informer.read_unknown()
+        await informer.unknown_reads.read()
     return [entry for informer, namespace in selected for entry in informer.store.entries(namespace)]
 
 
