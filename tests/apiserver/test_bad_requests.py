@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from server_caller import Answer, Caller
 
 from envtest.environment import Environment
-from tests.support.server_client import Answer, Caller
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 LARGE = '"18446744073709551616"'

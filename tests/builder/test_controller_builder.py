@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flowkit import THING, WIDGET, World, owner
+from cache_world import THING, WIDGET, World, owner
 
 from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.controller_builder import ControllerBuilder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clientkit import FakePerformer, Site, site
+from client_fakes import FakeExecutor, Site, site
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
@@ -33,9 +33,9 @@ KEY = ObjectKey("ns", "a")
 ALL = WriteOptions(dry_run=True, field_owner="me", field_validation="Strict")
 
 
-def made() -> tuple[Client, FakePerformer]:
+def made() -> tuple[Client, FakeExecutor]:
     """A client over a recording executor."""
-    executor = FakePerformer()
+    executor = FakeExecutor()
     return Client(executor), executor
 
 
@@ -154,7 +154,7 @@ async def test_a_failed_write_leaves_the_body_unchanged() -> None:
     def refuse(_: Any) -> Any:
         raise ConflictError("no")
 
-    scale = Client(FakePerformer(refuse)).subresource("scale")
+    scale = Client(FakeExecutor(refuse)).subresource("scale")
     body = Unstructured("autoscaling/v1", "Scale")
     for call in (lambda: scale.create(site(), body), lambda: scale.update(site(), body)):
         with pytest.raises(ConflictError):
@@ -190,7 +190,7 @@ async def test_missing_objects() -> None:
     def missing(_: Any) -> Any:
         raise NotFoundError("gone")
 
-    client = Client(FakePerformer(missing))
+    client = Client(FakeExecutor(missing))
     with pytest.raises(NotFoundError):
         await client.get(Site, KEY)
     assert await client.get_or_none(Site, KEY) is None
@@ -199,7 +199,7 @@ async def test_missing_objects() -> None:
         raise ConflictError("x")
 
     with pytest.raises(ConflictError):
-        await Client(FakePerformer(refused)).get_or_none(Site, KEY)
+        await Client(FakeExecutor(refused)).get_or_none(Site, KEY)
 
 
 async def test_pages() -> None:
@@ -213,7 +213,7 @@ async def test_pages() -> None:
         token = str(page + 1) if page < 2 else ""
         return ObjectList([site(f"{page}-{n}") for n in range(2)], ListMeta(continue_token=token))
 
-    client = Client(FakePerformer(pages))
+    client = Client(FakeExecutor(pages))
     names = [obj.metadata.name async for obj in client.list_pages(Site, page_size=2)]
     assert names == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
     assert asked == [(2, "", True), (2, "1", True), (2, "2", True)]

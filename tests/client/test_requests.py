@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 import pytest
-from clientkit import NODE, POD, SITE, Site, site
+from client_fakes import NODE, POD, SITE, Site, site
 
 from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey

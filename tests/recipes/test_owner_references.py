@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from clientkit import Site, SiteSpec
+from client_fakes import Site, SiteSpec
 
 from opsdk.api.core.v1 import ConfigMap, Node
 from opsdk.apimachinery.meta import ObjectMeta, OwnerReference

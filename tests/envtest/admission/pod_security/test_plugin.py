@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.admission.pod_security.checks import violations
 from envtest.admission.pod_security.levels import LATEST, PREFIX, LevelVersion, policy_of

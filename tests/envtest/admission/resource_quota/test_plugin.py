@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.admission.pod_resources import read
 from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, check_request, recount, written

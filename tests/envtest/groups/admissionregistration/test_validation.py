@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hookkit import HOOKS
-from policykit import PARAMS, RULE, applies, binding, patches, policy, says, write
-from server_client import MERGE, Answer, Caller
+from admission_policies import PARAMS, RULE, applies, binding, patches, policy, says, write
+from inprocess_webhooks import HOOKS
+from server_caller import MERGE, Answer, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

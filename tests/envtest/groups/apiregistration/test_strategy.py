@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from extensionkit import APISERVICES, api_service, until
-from server_client import MERGE, Caller
+from aggregated_server import APISERVICES, api_service, until
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import Answer, Caller
+from server_caller import Answer, Caller
 
 from envtest.environment import Environment
 from envtest.groups.autoscaling.conversion import to_new, to_old
