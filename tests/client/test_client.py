@@ -39,8 +39,8 @@ def made() -> tuple[Client, FakeExecutor]:
     return Client(executor), executor
 
 
-async def test_reads() -> None:
-    """Every argument of get, list and watch arrives in the operation."""
+async def test_read_arguments_reach_the_operation() -> None:
+    """Every argument of get, list and watch reaches the operation."""
     client, seen = made()
     await client.get(Site, "ns/a", resource_version="3", uncached=True)
     assert seen.last() == Get(kind=kind_of(Site), key=KEY, options=GetOptions(resource_version="3", uncached=True))
@@ -76,8 +76,8 @@ async def test_reads() -> None:
         assert seen.last() == Watch(kind=kind_of(Site), options=expected)
 
 
-async def test_writes() -> None:
-    """Every argument of the writing verbs arrives in the operation, and the object given comes back."""
+async def test_write_arguments_reach_the_operation() -> None:
+    """Every argument of the writing verbs reaches the operation, and the caller's object is returned."""
     client, seen = made()
     obj, patch = site(), merge_patch({})
     options: JsonObject = {"dry_run": True, "field_owner": "me", "field_validation": "Strict"}
@@ -91,8 +91,8 @@ async def test_writes() -> None:
     assert seen.last() == Apply(obj=obj, options=WriteOptions(dry_run=True, field_owner="me", force=True))
 
 
-async def test_deletes() -> None:
-    """By object or by kind and key, one or many, with every option."""
+async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
+    """Deletes accept an object or a kind with a key; every option reaches the operation."""
     client, seen = made()
     options: JsonObject = {
         "dry_run": True,
@@ -118,8 +118,8 @@ async def test_deletes() -> None:
 
 
 @pytest.mark.behaviour(22)
-async def test_subresources() -> None:
-    """Each verb names its subresource; a body takes name and namespace from its parent, and comes back."""
+async def test_subresource_verbs_name_their_subresource() -> None:
+    """Each verb names its subresource; a body without name gets the parent's name and namespace."""
     client, seen = made()
     obj, patch = site(), merge_patch({})
     scale = client.subresource("scale")
@@ -202,8 +202,8 @@ async def test_missing_objects() -> None:
         await Client(FakeExecutor(refused)).get_or_none(Site, KEY)
 
 
-async def test_pages() -> None:
-    """Every page is read from the server with the token of the previous one, until there is none."""
+async def test_list_pages_follows_continue_tokens() -> None:
+    """A paged list sends the previous page's continue token until a page has none."""
     asked: list[tuple[int | None, str, bool]] = []
 
     def pages(operation: Any) -> ObjectList[Site]:
@@ -219,8 +219,8 @@ async def test_pages() -> None:
     assert asked == [(2, "", True), (2, "1", True), (2, "2", True)]
 
 
-def test_keys() -> None:
-    """An ObjectKey, ``namespace/name``, or a name with a namespace; what disagrees is refused."""
+def test_an_object_key_has_three_forms() -> None:
+    """A key is an ObjectKey, ``namespace/name``, or a name with a namespace; contradictions are errors."""
     assert as_key(KEY) == as_key("ns/a") == as_key("a", "ns") == as_key("ns/a", "ns") == as_key(KEY, "ns") == KEY
     assert as_key(ObjectKey("", "a"), "ns") == KEY
     for key in ("ns/a", KEY):

@@ -130,8 +130,8 @@ def test_what_is_used_is_what_a_recount_finds(hard: JsonObject, steps: list[Any]
         ),
     ],
 )
-def test_scopes(spec: JsonObject, inside: JsonObject, outside: JsonObject) -> None:
-    """A quota with scopes counts the pods that are in all of them, and no other kind at all."""
+def test_scopes_select_the_pods_that_a_quota_counts(spec: JsonObject, inside: JsonObject, outside: JsonObject) -> None:
+    """A quota with scopes counts the pods that match all of them, and no other resources."""
     ruled, evaluator = quota({"pods": "1", "count/configmaps": "1"}, **spec), REGISTRY.of("", "pods")
     assert evaluator is not None
     assert evaluator.matches(ruled, ["pods"], inside)
