@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from clientkit import Site, site
+from client_fakes import Site, site
 
 from opsdk.api.core.v1 import ConfigMap, Container, Pod, PodSpec, ServiceAccount
 from opsdk.apimachinery.crd import crd_for

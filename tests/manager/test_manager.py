@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from flowkit import THING, World
+from cache_world import THING, World
 
 from opsdk.base.runnable import Runnable
 from opsdk.controller.controller import Controller

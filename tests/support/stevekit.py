@@ -1,4 +1,4 @@
-"""Objects as a cache holds them, a running cluster, and rights of users."""
+"""Objects as a cache holds them, a running cluster, and permissions of users."""
 
 from __future__ import annotations
 

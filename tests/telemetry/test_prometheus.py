@@ -138,8 +138,8 @@ def test_names_and_labels_are_those_of_controller_runtime() -> None:
 
 
 @pytest.mark.behaviour(79, 88)
-def test_values() -> None:
-    """Counters count, gauges show the last state, durations run on while items are at work."""
+def test_metrics_follow_the_hooks_records() -> None:
+    """Counters count records, gauges show the last state, and durations grow while items are at work."""
     hook = PrometheusHook(CollectorRegistry(), now=lambda: 100.0)
     full(hook)
     page = shown(hook)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from http_servers import Pair, make_ca
 from prometheus_client import CollectorRegistry
-from webhookkit import OldSite, Site, post, review, site_tree
+from webhook_reviews import OldSite, Site, post, review, site_tree
 
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.serving_certificate import RELOAD_EVERY

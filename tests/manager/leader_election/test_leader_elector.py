@@ -37,7 +37,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class LeaseServer:
-    """A executor that knows one lease. Answers may be late, lost after the write, or refused."""
+    """An executor that knows one lease. Answers may be late, lost after the write, or refused."""
 
     scheme: Any = None
     mapper: Any = None

@@ -1,4 +1,4 @@
-"""Fakes for the tests of the client: a executor that records, a transport that answers, a kind of its own."""
+"""Fakes behind a client: an executor that records operations, a transport with prepared responses, and a kind."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ MAPPINGS = (
 )
 
 
-class FakePerformer:
-    """Records operations, and answers with what they carry or with what it was told."""
+class FakeExecutor:
+    """Records operations. Returns what `answer` returns, or else the object that the operation carries."""
 
     def __init__(self, answer: Callable[[Operation], Any] | None = None) -> None:
         self.scheme: Scheme = default_scheme()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookkit import HOOKS
-from server_client import Answer, Caller
+from inprocess_webhooks import HOOKS
+from server_caller import Answer, Caller
 
 from opsdk.structured_merge.value import JsonObject
 

@@ -1,4 +1,4 @@
-"""Finds the regular expressions of a package, and feeds each with strings that are derived from it.
+"""Finds the regular expressions of a package, and derives from each the strings that could make it slow.
 
 `find_expressions` reads the syntax trees of all modules. It evaluates each pattern in its module; a pattern that is a
 parameter of its function takes the values of the calls in the module. `attacks` repeats what each repetition of a

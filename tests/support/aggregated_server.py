@@ -1,4 +1,4 @@
-"""A server that others are forwarded to: an ASGI application that remembers what it was asked."""
+"""An aggregated API server: an ASGI application that records the requests which the aggregator forwards."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from server_client import Answer, Caller
+from server_caller import Answer, Caller
 
 from envtest.environment import Environment
 from opsdk.http.asgi_types import PEER_CERTIFICATE

@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from server_client import Answer, Caller
+from server_caller import Answer, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
