@@ -581,6 +581,7 @@ class Operator:
         options = LeaderElectionOptions(
             name=o.leader_election_id or self.name,
             namespace=o.leader_election_namespace or config.namespace,
+            namespace_source="--leader-election-namespace" if o.leader_election_namespace else config.namespace_source,
             identity=default_identity(),
             lease_duration=o.lease_duration,
             renew_deadline=o.renew_deadline,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,6 +121,29 @@ def test_before_the_start() -> None:
     for attribute in ("client", "cluster", "manager", "recorder"):
         with pytest.raises(UsageError, match="not started"):
             getattr(operator, attribute)
+
+
+@pytest.mark.parametrize(
+    ("options", "source"),
+    [
+        ({}, "ns of kubeconfig"),
+        ({"namespace": "ns"}, "--namespace"),
+        ({"leader_election_namespace": "ns"}, "--leader-election-namespace"),
+    ],
+)
+async def test_a_forbidden_lease_names_the_source_of_its_namespace(
+    options: dict[str, str], source: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A kubeconfig, or one of two flags."""
+    operator = made([], leader_election=True, rbac_check="off", **options)
+    async with environment.Environment() as env:
+        config = env.add_user("nobody").config
+        config = replace(config, namespace="ns", namespace_source="ns of kubeconfig")
+        running = asyncio.create_task(operator.start(config))
+        await asyncio.sleep(10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert any(f"in the namespace ns ({source}): run with" in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.behaviour(115)

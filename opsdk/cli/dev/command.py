@@ -48,7 +48,11 @@ def dev(
     ] = "",
     *,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="use the current kubeconfig context instead of a local server")
+        bool,
+        typer.Option(
+            "--cluster",
+            help="use the current kubeconfig context instead of a local server; it must reach webhooks at 127.0.0.1",
+        ),
     ] = False,
     controllers: Annotated[
         str, typer.Option(help="simulated controllers of the local server: none, cluster, or a comma-separated list")

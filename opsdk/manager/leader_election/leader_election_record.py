@@ -44,6 +44,7 @@ class LeaderElectionOptions(Options, frozen=True, kw_only=True):
         retry_period: time between two tries; waiting replicas add up to 120 % of it as jitter.
         release_on_cancel: release the lease at stop, so that the next leader need not wait.
         labels: labels of the Lease.
+        namespace_source: where `namespace` comes from, for messages.
     """
 
     name: str
@@ -54,6 +55,7 @@ class LeaderElectionOptions(Options, frozen=True, kw_only=True):
     retry_period: float = 2.0
     release_on_cancel: bool = True
     labels: tuple[tuple[str, str], ...] = ()
+    namespace_source: str = "LeaderElectionOptions.namespace"
 
     def __post_init__(self) -> None:
         if not self.name:

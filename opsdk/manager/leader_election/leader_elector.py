@@ -22,6 +22,7 @@ from opsdk.client.recorder.recorder import EventRecorder
 from opsdk.errors import (
     AlreadyExistsError,
     ConflictError,
+    ForbiddenError,
     LeaderElectionLostError,
     NotFoundError,
     OpsdkError,
@@ -221,10 +222,18 @@ class LeaderElector:
                 return await self._try_acquire_or_renew()
         except (OpsdkError, TimeoutError) as error:
             level = logging.WARNING if isinstance(error, TransportError | TimeoutError) else logging.ERROR
-            log.log(
-                level, "cannot take or renew the lease %s: %s", self._lease_name, str(error) or "the request timed out"
-            )
+            log.log(level, "cannot take or renew the lease %s: %s", self._lease_name, self._describe(error))
             return _AttemptResult.FAILED
+
+    def _describe(self, error: OpsdkError | TimeoutError) -> str:
+        if isinstance(error, ForbiddenError):
+            o = self.options
+            return (
+                f"{error}; the election needs this permission in the namespace {o.namespace} ({o.namespace_source}): "
+                "run with --leader-election-namespace for another one, or apply the roles that "
+                "opsdk generate rbac --flag leader-elect prints"
+            )
+        return str(error) or "the request timed out"
 
     async def _try_acquire_or_renew(self) -> _AttemptResult:
         if self.rules.role is Role.LEADING:

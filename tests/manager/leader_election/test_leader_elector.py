@@ -398,14 +398,20 @@ async def test_a_foreign_write_to_the_lease_does_not_end_the_leadership() -> Non
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_denied_candidate_keeps_trying() -> None:
-    """No right to the lease is logged and retried, not a crash."""
+async def test_a_denied_candidate_keeps_trying(caplog: pytest.LogCaptureFixture) -> None:
+    """A missing permission is retried. The log names the namespace, where it comes from, and what to do."""
     server = LeaseServer()
     server.denied = True
-    elector = LeaderElector(server.client("a"), options("a"))
+    elector = LeaderElector(server.client("a"), replace(options("a"), namespace_source="context dev of ~/.kube/config"))
     task = asyncio.create_task(elector.run())
     await asyncio.sleep(100)
     assert not task.done()
+    (text,) = {record.getMessage() for record in caplog.records}
+    assert text == (
+        "cannot take or renew the lease ns/lock: no leases for you; the election needs this permission in the "
+        "namespace ns (context dev of ~/.kube/config): run with --leader-election-namespace for another one, or apply "
+        "the roles that opsdk generate rbac --flag leader-elect prints"
+    )
     server.denied = False
     assert await leading(elector)
     task.cancel()
