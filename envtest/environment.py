@@ -224,7 +224,7 @@ class Environment(Startable):
     def _certificate(self) -> str:
         return self.authority.pair.cert.decode()
 
-    def _believed(self) -> tuple[bytes, bytes]:
+    def _trusted_ca_certificates(self) -> tuple[bytes, bytes]:
         """Return the CA certificates of clients and of front proxies."""
         return self._client_authorities(), self._proxy_authorities()
 
@@ -398,7 +398,7 @@ class Environment(Startable):
         cert, key = self._pki.serving or self.authority.serving(host).write(directory, "serving")
         ca = directory / "client-ca.crt"
         # Existing files may lack a final newline.
-        ca.write_bytes(b"\n".join(self._believed()))
+        ca.write_bytes(b"\n".join(self._trusted_ca_certificates()))
         return Tls(cert_file=cert, key_file=key, client_ca_file=ca if ca.read_bytes().strip() else None)
 
     async def expose(
@@ -412,7 +412,7 @@ class Environment(Startable):
         await port_exposure.expose(self.plane, service, host=host, port=port, service_port=service_port, app=app)
 
     async def _publish_trust(self) -> None:
-        clients, proxies = self._believed()
+        clients, proxies = self._trusted_ca_certificates()
         pki = self._pki
         await publish_trust(
             self.plane, clients=clients, proxies=proxies, names=pki.proxy_names, headers=pki.proxy_headers

@@ -22,7 +22,7 @@ _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 
 
 class LimitRanger(Plugin):
-    """See the module; `ranges` is the lister of the limit ranges."""
+    """Applies and checks LimitRanges; `ranges` is the lister of the limit ranges."""
 
     resources = ("pods", "pods/resize", "persistentvolumeclaims")
 

@@ -16,7 +16,7 @@ _LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 
 class PodTopologyLabels(Plugin):
-    """See the module; `nodes` is the lister of the nodes."""
+    """Copies topology labels of nodes; `nodes` is the lister of the nodes."""
 
     resources = ("pods", "pods/binding")
 

@@ -17,7 +17,7 @@ _NEVER_MIND: JsonObject = {"value": 0, "preemptionPolicy": "PreemptLowerPriority
 
 
 class Priority(Plugin):
-    """See the module; `classes` is the lister of the priority classes."""
+    """Sets the priority of pods; `classes` is the lister of the priority classes."""
 
     resources = ("pods", _CLASSES)
 

@@ -18,7 +18,7 @@ _ALONE = "pod rejected: Pod Overhead set without corresponding RuntimeClass defi
 
 
 class RuntimeClass(Plugin):
-    """See the module; `classes` is the lister of the runtime classes."""
+    """Applies RuntimeClasses to pods; `classes` is the lister of the runtime classes."""
 
     resources = ("pods",)
 
@@ -33,9 +33,9 @@ class RuntimeClass(Plugin):
         spec = dict(attributes.obj["spec"])
         overhead = runtime_class.get("overhead")
         if overhead is not None:
-            if spec.get("overhead") is not None and not _same(spec["overhead"], _fixed(overhead)):
+            if spec.get("overhead") is not None and not _same(spec["overhead"], _pod_overhead(overhead)):
                 raise refused(attributes, _DIFFERS)
-            spec["overhead"] = _fixed(overhead)
+            spec["overhead"] = _pod_overhead(overhead)
         if runtime_class.get("scheduling") is not None:
             _place(attributes, spec, runtime_class["scheduling"])
         attributes.obj = {**attributes.obj, "spec": spec}
@@ -49,7 +49,7 @@ class RuntimeClass(Plugin):
             ((attributes.obj or {}).get("spec") or {}).get("overhead") or {},
         )
         overhead = (runtime_class or {}).get("overhead")
-        if overhead is not None and not _same(declared, _fixed(overhead)):
+        if overhead is not None and not _same(declared, _pod_overhead(overhead)):
             raise refused(attributes, _DIFFERS)
         if overhead is None and declared:
             raise refused(attributes, _ALONE)
@@ -66,7 +66,7 @@ class RuntimeClass(Plugin):
         return runtime_class
 
 
-def _fixed(overhead: JsonObject) -> JsonObject:
+def _pod_overhead(overhead: JsonObject) -> JsonObject:
     fixed: JsonObject = overhead.get("podFixed") or {}
     return fixed
 

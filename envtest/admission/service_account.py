@@ -24,7 +24,7 @@ _LIFETIME: Final = 3607
 
 
 class ServiceAccount(Plugin):
-    """See the module; `accounts` is the lister of the service accounts."""
+    """Sets the service account of pods; `accounts` is the lister of the service accounts."""
 
     resources = ("pods",)
 

@@ -61,31 +61,33 @@ def merged(first: Sequence[JsonObject], second: Sequence[JsonObject]) -> list[Js
     tolerations, result = [*first, *second], list[JsonObject]()
     for index, toleration in enumerate(tolerations):
         later = (t for t in tolerations[index + 1 :] if t != toleration)
-        if not any(covers(t, toleration) for t in (*result, *later)):
+        if not any(tolerates_all_of(t, toleration) for t in (*result, *later)):
             result.append(toleration)
     return result
 
 
-def covers(wide: JsonObject, narrow: JsonObject) -> bool:
+def tolerates_all_of(wide: JsonObject, narrow: JsonObject) -> bool:
     """Whether `wide` tolerates everything that `narrow` tolerates."""
     if wide == narrow:
         return True
-    keys = _of(wide, "key") == _of(narrow, "key") or (not _of(wide, "key") and _of(wide, "operator") == "Exists")
-    effects = not _of(wide, "effect") or _of(wide, "effect") == _of(narrow, "effect")
+    keys = _text_of(wide, "key") == _text_of(narrow, "key") or (
+        not _text_of(wide, "key") and _text_of(wide, "operator") == "Exists"
+    )
+    effects = not _text_of(wide, "effect") or _text_of(wide, "effect") == _text_of(narrow, "effect")
     if not keys or not effects or not _as_long(wide, narrow):
         return False
-    if _of(wide, "operator") in ("", "Equal"):
-        same = _of(wide, "operator") == _of(narrow, "operator")
-        return same and _of(wide, "value") == _of(narrow, "value")
-    return _of(wide, "operator") == "Exists"
+    if _text_of(wide, "operator") in ("", "Equal"):
+        same = _text_of(wide, "operator") == _text_of(narrow, "operator")
+        return same and _text_of(wide, "value") == _text_of(narrow, "value")
+    return _text_of(wide, "operator") == "Exists"
 
 
 def _as_long(wide: JsonObject, narrow: JsonObject) -> bool:
     most, seconds = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
-    if _of(wide, "effect") != "NoExecute" or most is None:
+    if _text_of(wide, "effect") != "NoExecute" or most is None:
         return True
     return seconds is not None and seconds <= most
 
 
-def _of(toleration: JsonObject, key: str) -> str:
+def _text_of(toleration: JsonObject, key: str) -> str:
     return str(toleration.get(key) or "")

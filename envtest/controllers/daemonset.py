@@ -62,8 +62,14 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 900.0
 class DaemonSetView:
     """The state of one sync.
 
-    The set, its pods by node, the nodes that should run one, those (`should_continue`) whose pods may stay, its
-    revisions; and by node the seconds for which a failed pod stays.
+    Attributes:
+        owner: the DaemonSet.
+        pods: its pods by node.
+        nodes: the nodes that should run a pod.
+        revisions: its ControllerRevisions.
+        now: the time of the sync.
+        should_continue: the nodes whose running pods may stay.
+        paused: by node, the seconds until a failed pod is replaced.
     """
 
     owner: JsonObject

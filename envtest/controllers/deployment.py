@@ -76,7 +76,7 @@ def plan(view: DeploymentView) -> PodPlan:
     revision = rollout.next_revision(view.new, view.old)
     if view.deployment["spec"].get("paused") or rollout.is_scaling_event(view.deployment, view.sets):
         writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, all_sets=True)
-        cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
+        cleaned = _cleanup_deployment(view, always=True) if view.deployment["spec"].get("paused") else []
         return PodPlan([*writes, *cleaned, *_status(view, None, None)])
     writes = (
         _recreate(view, revision)
@@ -87,7 +87,7 @@ def plan(view: DeploymentView) -> PodPlan:
     exists = view.new is not None or create is not None
     name = create.obj["metadata"]["name"] if create is not None else _name(view.new)
     writes.extend(_status(view, name if create else None, revision if exists else None))
-    writes.extend(_clean(view))
+    writes.extend(_cleanup_deployment(view))
     remaining = _seconds_left(view)
     # Timestamps are whole seconds: a sync in the second of the deadline would be too early.
     return PodPlan(
@@ -175,7 +175,7 @@ def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, all_s
     return writes
 
 
-def _clean(view: DeploymentView, *, always: bool = False) -> list[Write]:
+def _cleanup_deployment(view: DeploymentView, *, always: bool = False) -> list[Write]:
     """Delete the oldest replica sets above the history limit when the deployment is complete."""
     limit = view.deployment["spec"].get("revisionHistoryLimit")
     if limit is None or limit == _NEVER or not (always or _complete(view, count(view))):

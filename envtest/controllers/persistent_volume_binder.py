@@ -59,24 +59,17 @@ def plan_claim(claim: JsonObject, view: ClaimView) -> Writes:
     """Return the writes of one sync of a claim."""
     spec, volume = claim["spec"], view.volume
     if deleting(claim):
-        return [] if view.in_use else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
+        return [] if view.in_use else _remove_finalizer_write(CLAIMS, claim, _CLAIM_IN_USE)
     if not spec.get("volumeName"):
         return _bind(claim, view)
     if volume is None:
-        if phase_of(claim) == "Bound":
-            text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-            lost = {**(claim.get("status") or {}), "phase": "Lost"}
-            return [
-                UpdateWrite(CLAIMS, with_status(claim, lost), "status"),
-                PendingEvent(claim, "ClaimLost", text, warning=True),
-            ]
-        return []
+        return _lost_claim(claim) if phase_of(claim) == "Bound" else []
     if not _takes(volume, claim):
         return []
     if phase_of(claim) == "Bound" and not _grows(claim, volume):
         return []
     if _grows(claim, volume):
-        capacity = {**volume["spec"]["capacity"], "storage": _asked(claim)}
+        capacity = {**volume["spec"]["capacity"], "storage": _requested_storage(claim)}
         return [UpdateWrite(VOLUMES, {**volume, "spec": {**volume["spec"], "capacity": capacity}})]
     status = {**(claim.get("status") or {}), "phase": "Bound", **_shape(volume)}
     return [UpdateWrite(CLAIMS, with_status(claim, status), "status")]
@@ -87,14 +80,14 @@ def _shape(volume: JsonObject) -> JsonObject:
     return {"accessModes": list(volume["spec"].get("accessModes") or ()), "capacity": {"storage": capacity}}
 
 
-def _asked(claim: JsonObject) -> str:
+def _requested_storage(claim: JsonObject) -> str:
     return str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "1Gi"))
 
 
 def _grows(claim: JsonObject, volume: JsonObject) -> bool:
     """Whether a bound claim requests more storage than its volume has."""
     there = (volume["spec"].get("capacity") or {}).get("storage", "0")
-    return phase_of(claim) == "Bound" and Quantity(_asked(claim)) > Quantity(there)
+    return phase_of(claim) == "Bound" and Quantity(_requested_storage(claim)) > Quantity(there)
 
 
 def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
@@ -105,6 +98,15 @@ def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
     if capacity == _shape(volume)["capacity"]["storage"]:
         return []
     return [UpdateWrite(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
+
+
+def _lost_claim(claim: JsonObject) -> Writes:
+    text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    lost = {**(claim.get("status") or {}), "phase": "Lost"}
+    return [
+        UpdateWrite(CLAIMS, with_status(claim, lost), "status"),
+        PendingEvent(claim, "ClaimLost", text, warning=True),
+    ]
 
 
 def _bind(claim: JsonObject, view: ClaimView) -> Writes:
@@ -149,7 +151,7 @@ def _fits(claim: JsonObject, volume: JsonObject) -> bool:
         return False
     if claim_spec.get("selector") and not selects(claim_spec["selector"], volume["metadata"].get("labels") or {}):
         return False
-    return Quantity(_asked(claim)) <= Quantity((volume_spec.get("capacity") or {}).get("storage", "0"))
+    return Quantity(_requested_storage(claim)) <= Quantity((volume_spec.get("capacity") or {}).get("storage", "0"))
 
 
 def _takes(volume: JsonObject, claim: JsonObject) -> bool:
@@ -182,7 +184,7 @@ def volume_name(claim: JsonObject) -> str:
     return f"pvc-{claim['metadata']['uid']}"
 
 
-def _let_go(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
+def _remove_finalizer_write(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
     meta = obj["metadata"]
     finalizers = [f for f in meta.get("finalizers") or () if f != finalizer]
     if len(finalizers) == len(meta.get("finalizers") or ()):
@@ -200,7 +202,7 @@ def claim_reference(claim: JsonObject) -> JsonObject:
 def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject:
     spec = claim["spec"]
     volume = {
-        "capacity": {"storage": _asked(claim)},
+        "capacity": {"storage": _requested_storage(claim)},
         "accessModes": list(spec.get("accessModes") or ["ReadWriteOnce"]),
         "claimRef": claim_reference(claim),
         "hostPath": {"path": f"/simulated/{name}", "type": ""},
@@ -217,7 +219,7 @@ def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
     """Return the writes of one sync of a volume; `claim` is the claim that its ``claimRef`` names."""
     bound = claim is not None and claim["spec"].get("volumeName") == volume["metadata"]["name"]
     if deleting(volume):
-        return [] if bound else _let_go(VOLUMES, volume, _VOLUME_IN_USE)
+        return [] if bound else _remove_finalizer_write(VOLUMES, volume, _VOLUME_IN_USE)
     reference = volume["spec"].get("claimRef") or {}
     if bound and claim is not None and not reference.get("uid"):
         return [UpdateWrite(VOLUMES, {**volume, "spec": {**volume["spec"], "claimRef": claim_reference(claim)}})]

@@ -75,10 +75,10 @@ class ServiceAccountController(SimulatedController):
     def add_event_handlers(self) -> None:
         """Watch namespaces, the default accounts and the CA ConfigMaps."""
         self.informers.add_event_handler(NAMESPACES, self.add)
-        self.informers.add_event_handler(SERVICE_ACCOUNTS, self._kept)
-        self.informers.add_event_handler(CONFIG_MAPS, self._kept)
+        self.informers.add_event_handler(SERVICE_ACCOUNTS, self._on_default_object_changed)
+        self.informers.add_event_handler(CONFIG_MAPS, self._on_default_object_changed)
 
-    def _kept(self, event: StoreEvent) -> None:
+    def _on_default_object_changed(self, event: StoreEvent) -> None:
         meta = event.obj["metadata"]
         if meta["name"] in (ACCOUNT, TRUST) and event.old is not None:
             self.queue.add(NAMESPACES.key("", meta["namespace"]))

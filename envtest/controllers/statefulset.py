@@ -291,7 +291,7 @@ def retain(view: StatefulSetView) -> list[Write]:
         owners = [pod] if condemned and with_pod else [view.owner] if with_set else []
         for template in templates:
             claim_found = view.claims.get(_claim_name(template, pod["metadata"]["name"]))
-            changed = None if claim_found is None else _belonging(claim_found, owners, view, pod)
+            changed = None if claim_found is None else _updated_claim_owners(claim_found, owners, view, pod)
             if changed is not None and claim_found is not None:
                 meta = {
                     "ownerReferences": changed or None,
@@ -301,7 +301,7 @@ def retain(view: StatefulSetView) -> list[Write]:
     return writes
 
 
-def _belonging(
+def _updated_claim_owners(
     claim: JsonObject, owners: Sequence[JsonObject], view: StatefulSetView, pod: JsonObject
 ) -> list[JsonObject] | None:
     """Return the new owner references of a claim, or None if they are right; foreign references stay."""

@@ -224,7 +224,7 @@ class CustomStrategy(SchemaStrategy):
         self._check_type(obj)
         return super().validate_status(context, obj, old)
 
-    def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:
+    def additional_errors(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:
         """Validate the fields that the scale subresource reads."""
         return () if self._scale is None else list(self._scale.check(obj, status_only=status_only))
 

@@ -64,7 +64,7 @@ def defaults(obj: JsonObject) -> None:
 
 
 class DefinitionStrategy(GeneratedStrategy):
-    """See the module; `listener` is set when the extension server exists."""
+    """Validates CustomResourceDefinitions. `listener` is set when the extension server exists."""
 
     core_metadata = False
     checks_preconditions = True

@@ -26,7 +26,7 @@ _LISTS = ("allOf", "anyOf", "oneOf")
 
 def published(info: ResourceInfo, schema: JsonObject, selectable: Sequence[str] = ()) -> JsonObject:
     """Add metadata, apiVersion, kind and the selectable fields to a schema, as OpenAPI v3 publishes it."""
-    result: JsonObject = _spelled(schema)
+    result: JsonObject = _with_standard_keywords(schema)
     result["properties"] = {**(result.get("properties") or {}), **_OBJECT}
     result["x-kubernetes-group-version-kind"] = [{"group": info.group, "kind": info.kind, "version": info.version}]
     if selectable:
@@ -34,20 +34,20 @@ def published(info: ResourceInfo, schema: JsonObject, selectable: Sequence[str] 
     return result
 
 
-def _spelled(schema: JsonValue) -> JsonValue:
+def _with_standard_keywords(schema: JsonValue) -> JsonValue:
     """Return the schema with Kubernetes' extensions also in terms of standard OpenAPI."""
     if not isinstance(schema, dict):
         return schema
     result = dict(schema)
     for key in _MAPS:
         if isinstance(result.get(key), dict):
-            result[key] = {name: _spelled(inner) for name, inner in result[key].items()}
+            result[key] = {name: _with_standard_keywords(inner) for name, inner in result[key].items()}
     for key in _SINGLE:
         if key in result:
-            result[key] = _spelled(result[key])
+            result[key] = _with_standard_keywords(result[key])
     for key in _LISTS:
         if isinstance(result.get(key), list):
-            result[key] = [_spelled(inner) for inner in result[key]]
+            result[key] = [_with_standard_keywords(inner) for inner in result[key]]
     if result.get("x-kubernetes-int-or-string") and not any(result.get(key) for key in ("anyOf", "allOf")):
         result["anyOf"] = [{"type": "integer"}, {"type": "string"}]
     if result.get("x-kubernetes-embedded-resource"):

@@ -224,7 +224,7 @@ def trust_object(data: Mapping[str, str]) -> JsonObject:
 
 
 def trust_data(clients: bytes, proxies: bytes, names: Sequence[str], headers: HeaderNames) -> dict[str, str]:
-    """Return the data of that ConfigMap: client and proxy CAs and header names, if they are trusted."""
+    """Return the data of ``extension-apiserver-authentication``: client and proxy CAs, and header names."""
     data = {"client-ca-file": clients.decode()} if clients else {}
     if not proxies:
         return data

@@ -134,7 +134,7 @@ class CustomSchemas:
         return served.model.schema_name
 
 
-class _Late:
+class _DeferredDelegate:
     """A delegate that is set after its predecessor in the chain is built."""
 
     target: Delegate = NotFound()
@@ -176,7 +176,7 @@ class ControlPlane:
         self.responders = Responders()
         self.components = ComponentStatuses()
         self.webhook_client = WebhookClient(resolve=ServiceResolver(self.stores))
-        late = _Late()
+        late = _DeferredDelegate()
         self.core = ResourceServer(late, self.admission)
         self._install_all()
         self.extensions = late.target = self._extensions()
@@ -307,7 +307,7 @@ class ControlPlane:
         fields: JsonObject = owners[0]["fieldsV1"]
         return fields
 
-    def _own_budget(self, old: JsonObject, new: JsonObject, now: str) -> JsonObject:
+    def _budget_with_managed_fields(self, old: JsonObject, new: JsonObject, now: str) -> JsonObject:
         """Return a budget with managedFields of the server for its status change."""
         served = self.core.find("policy", "v1", "poddisruptionbudgets", "status")
         return new if served is None else field_manager(served).update(old, new, manager=SERVER, now=now)
@@ -383,7 +383,9 @@ class ControlPlane:
             case "binding":
                 return BindingStore(store)
             case "eviction":
-                return EvictionStore(store, self.stores["policy/poddisruptionbudgets"], self._own_budget)
+                return EvictionStore(
+                    store, self.stores["policy/poddisruptionbudgets"], self._budget_with_managed_fields
+                )
             case _:
                 return None
 

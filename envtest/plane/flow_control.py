@@ -44,7 +44,7 @@ class Flow(msgspec.Struct, frozen=True):
     def matches(self, user: User, info: RequestInfo) -> bool:
         """Return whether the flow matches a request of a user."""
         return any(
-            any(_is(subject, user) for subject in rule.get("subjects") or ()) and _covers(rule, info)
+            any(_matches_subject(subject, user) for subject in rule.get("subjects") or ()) and _matches_rule(rule, info)
             for rule in self.rules
         )
 
@@ -64,7 +64,7 @@ def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
     return sorted(flows, key=lambda flow: (flow.precedence, flow.name))
 
 
-def _is(subject: Mapping[str, JsonValue], user: User) -> bool:
+def _matches_subject(subject: Mapping[str, JsonValue], user: User) -> bool:
     match subject.get("kind"):
         case "User":
             return subject["user"]["name"] in ("*", user.name)
@@ -76,11 +76,11 @@ def _is(subject: Mapping[str, JsonValue], user: User) -> bool:
             return actual is not None and actual[0] == account["namespace"] and account["name"] in ("*", actual[1])
 
 
-def _covers(rule: Mapping[str, JsonValue], info: RequestInfo) -> bool:
+def _matches_rule(rule: Mapping[str, JsonValue], info: RequestInfo) -> bool:
     if info.is_resource:
-        return any(_resource(part, info) for part in rule.get("resourceRules") or ())
+        return any(_matches_resource_rule(part, info) for part in rule.get("resourceRules") or ())
     return any(
-        _among(part["verbs"], info.verb)
+        _contains(part["verbs"], info.verb)
         and any(
             (url in ("*", info.path) or (url.endswith("/*") and info.path.startswith(url.removesuffix("*"))))
             for url in part["nonResourceURLs"]
@@ -89,18 +89,18 @@ def _covers(rule: Mapping[str, JsonValue], info: RequestInfo) -> bool:
     )
 
 
-def _resource(part: Mapping[str, JsonValue], info: RequestInfo) -> bool:
+def _matches_resource_rule(part: Mapping[str, JsonValue], info: RequestInfo) -> bool:
     resource_name = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    if not (_among(part["verbs"], info.verb) and _among(part["apiGroups"], info.group)):
+    if not (_contains(part["verbs"], info.verb) and _contains(part["apiGroups"], info.group)):
         return False
-    if not _among(part["resources"], resource_name):
+    if not _contains(part["resources"], resource_name):
         return False
     if info.namespace:
-        return _among(part.get("namespaces") or (), info.namespace)
+        return _contains(part.get("namespaces") or (), info.namespace)
     return bool(part.get("clusterScope"))
 
 
-def _among(words: Sequence[str], word: str) -> bool:
+def _contains(words: Sequence[str], word: str) -> bool:
     return word in words or "*" in words
 
 

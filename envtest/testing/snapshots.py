@@ -16,13 +16,13 @@ _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
 
 def take_snapshot(storage: LocalStorage) -> Snapshot:
     """Take a snapshot of all objects."""
-    return _able(storage).snapshot()
+    return _require_snapshots(storage).snapshot()
 
 
 def restore_snapshot(plane: ControlPlane, simulated: Simulation, snapshot: Snapshot, *, reset: bool) -> None:
     """Restore a snapshot."""
     with written_by(RESTORE):
-        changes = _able(plane.storage).restore(snapshot, reset=reset)
+        changes = _require_snapshots(plane.storage).restore(snapshot, reset=reset)
     if any(change.key.startswith(_DERIVED) for change in changes):
         plane.rederive()
     simulated.restored()
@@ -39,7 +39,7 @@ def share(plane: ControlPlane, other: ControlPlane) -> None:
     other.webhook_client.apps.update(plane.webhook_client.apps)
 
 
-def _able(storage: LocalStorage) -> Snapshots:
+def _require_snapshots(storage: LocalStorage) -> Snapshots:
     if not isinstance(storage, Snapshots):
         raise ConfigError(f"{storage!r} takes no snapshots: use an environment without a storage of your own")
     return storage

@@ -231,10 +231,10 @@ class _Compiler:
 
     def choice(self, condition: Expr, yes: Expr, no: Expr) -> Code:
         """Compile a conditional; only the chosen branch is evaluated."""
-        test, first, second = self.code(condition), self._aside(yes), self._aside(no)
+        test, first, second = self.code(condition), self._without_variable_cost(yes), self._without_variable_cost(no)
         return lambda frame: first(frame) if _boolean(test(frame)) else second(frame)
 
-    def _aside(self, node: Expr) -> Code:
+    def _without_variable_cost(self, node: Expr) -> Code:
         """Compile a node; for a path, omit the cost of its variable."""
         code = self.code(node)
         if not _is_path(node) or (isinstance(node, CallNode) and node.function == "_?_:_"):
@@ -276,7 +276,7 @@ class _Compiler:
 
     def index(self, container: Expr, key: Expr) -> Code:
         """Compile an index."""
-        first, second = self.code(container), self._aside(key)
+        first, second = self.code(container), self._without_variable_cost(key)
         cost = 1 if _is_path(container) else 2
 
         def get(frame: Frame) -> Value:

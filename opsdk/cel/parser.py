@@ -132,7 +132,7 @@ class _Parser:
             return self._token.kind is TokenKind.END or self._token.is_(*_CONTINUES)
         return self._token.is_(*self._closers[-1], *_CONTINUES)
 
-    def _another(self, closer: str) -> bool:
+    def _comma_follows(self, closer: str) -> bool:
         """Report whether a comma follows an element; otherwise `closer` follows."""
         if not self._token.is_(closer, ","):
             following = self._peek().is_(closer, ",")
@@ -305,7 +305,7 @@ class _Parser:
                 if self._accept("?"):
                     optional.add(len(elements))
                 elements.append(self._within(",", "]"))
-                more = self._another("]") and (_starts(self._token) or self._token.is_("?"))
+                more = self._comma_follows("]") and (_starts(self._token) or self._token.is_("?"))
             self._expect("]")
             return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
         if token.is_("{"):
@@ -318,7 +318,7 @@ class _Parser:
                 key = self._within(":")
                 colon = self._expect(":")
                 entries.append(MapEntryNode(key, self._within(",", "}"), is_optional, id=next(self._ids), at=colon.at))
-                more = self._another("}") and (_starts(self._token) or self._token.is_("?"))
+                more = self._comma_follows("}") and (_starts(self._token) or self._token.is_("?"))
             self._expect("}")
             return MapOf(tuple(entries), id=next(self._ids), at=opening.at)
         if token.kind is TokenKind.IDENTIFIER or (token.is_(".") and self._peek().kind is TokenKind.IDENTIFIER):
@@ -352,7 +352,7 @@ class _Parser:
                 colon = self._expect(":")
                 key = field.text.strip("`")
                 entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
-                more = self._another("}") and (self._token.kind in _FIELDS or self._token.is_("?"))
+                more = self._comma_follows("}") and (self._token.kind in _FIELDS or self._token.is_("?"))
             self._expect("}")
             return StructNode(type_name, tuple(entries), id=next(self._ids), at=opening.at)
         if token.text in RESERVED:

@@ -184,7 +184,7 @@ class Controller:
 
         The queue of a standby replica keeps no requests for objects: `start` queues what the caches hold.
 
-        Runs until `start` takes over. Cancelled before that, it closes the sources. Errors as `start`.
+        Runs until `start` takes over. A cancellation before that closes the sources. Raises what `start` raises.
         """
         if self.state is not ControllerState.NEW or not self.options.enable_warmup:
             return

@@ -15,10 +15,10 @@ from opsdk.fleet.placement import weight
 _MAX_DOUBLINGS = 5
 
 
-def growing(timeout: float, repeats: int) -> float:
+def doubled_wait(timeout: float, repeats: int) -> float:
     """Return a wait in seconds that doubles with each repeat, up to 32 times the timeout.
 
-    >>> [growing(60, repeats) for repeats in (0, 1, 2, 9)]
+    >>> [doubled_wait(60, repeats) for repeats in (0, 1, 2, 9)]
     [60.0, 120.0, 240.0, 1920.0]
     """
     return math.ldexp(timeout, min(repeats, _MAX_DOUBLINGS))
@@ -63,7 +63,7 @@ class Outage:
             return self._stand_in
         if self._stand_in and self._invited_members >= set(others):
             self._rounds += 1
-            self._stand_in, self._turn_ends_at = "", now + growing(self._timeout, self._rounds)
+            self._stand_in, self._turn_ends_at = "", now + doubled_wait(self._timeout, self._rounds)
         if not self._stand_in and now >= self._turn_ends_at:
             self._invited_members.clear()
         # Select by weight, so that the shards of an unreachable owner spread over all other members.
@@ -71,7 +71,7 @@ class Outage:
         self._stand_in = max(free, key=lambda member: (weight(member, self.shard), member), default="")
         if self._stand_in:
             self._invited_members.add(self._stand_in)
-            self._turn_ends_at = now + growing(self._timeout, self._rounds)
+            self._turn_ends_at = now + doubled_wait(self._timeout, self._rounds)
         return self._stand_in
 
     def __repr__(self) -> str:

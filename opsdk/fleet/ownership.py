@@ -141,7 +141,8 @@ class Ownership:
     def reached(self, shard: str, *, is_reachable: bool) -> None:
         """Report whether this replica can reach the target of a shard, such as a cluster.
 
-        An owner that cannot for `OwnershipOptions.unreachable_timeout` invites other replicas to take the shard over.
+        An owner invites other replicas to take the shard over after `OwnershipOptions.unreachable_timeout` without
+        reaching the target.
         Without a report, it counts as reachable. A report for a shard that this replica does not own has no effect.
         """
         if self._rules is not None:

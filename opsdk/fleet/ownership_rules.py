@@ -31,12 +31,11 @@ from opsdk.api.coordination.v1 import Lease
 from opsdk.base.options import Options
 from opsdk.errors import UsageError
 from opsdk.fleet.membership import Membership
-from opsdk.fleet.outage import Outage, growing
+from opsdk.fleet.outage import Outage, doubled_wait
 from opsdk.fleet.placement import place
 from opsdk.fleet.shard_lease import (
     held_by,
     holder_of,
-    inviting,
     is_unsettled,
     new_shard_lease,
     preferred_by,
@@ -44,6 +43,7 @@ from opsdk.fleet.shard_lease import (
     settled,
     shard_of,
     stand_in_of,
+    with_invitation,
 )
 
 # Leases of dead members and of removed shards are deleted after this many lease durations.
@@ -258,7 +258,7 @@ class OwnershipRules:
             shard.outage = None
         elif shard.outage is None:
             shard.outage = Outage(name, since=now, timeout=timeout)
-            if now - shard.owned_at > growing(timeout, shard.retreats):
+            if now - shard.owned_at > doubled_wait(timeout, shard.retreats):
                 shard.retreats = 0
 
     # -------------------------------------------------------------- state
@@ -366,7 +366,7 @@ class OwnershipRules:
         is_wanted = target not in ("", self.identity) and preferred_holder_of(shard.lease) == target
         if self.leaving or shard.name not in self._names or is_wanted:
             if is_wanted and shard.outage is not None:
-                shard.returns_at = self._read_at + growing(self.options.unreachable_timeout, shard.retreats)
+                shard.returns_at = self._read_at + doubled_wait(self.options.unreachable_timeout, shard.retreats)
                 shard.retreats += 1
             return self._set_state(shard, ShardState.DRAINING, StepKind.DRAIN)
         assert shard.lease is not None
@@ -376,7 +376,7 @@ class OwnershipRules:
         if shard.outage is not None:
             invited = shard.outage.stand_in(self._read_at, self._members() - {self.identity})
         if invited != stand_in_of(shard.lease):
-            return [OwnershipStep(StepKind.WRITE, shard.name, inviting(shard.lease, invited))]
+            return [OwnershipStep(StepKind.WRITE, shard.name, with_invitation(shard.lease, invited))]
         return ()
 
     def _ownership_expires_at(self, shard: _Shard) -> float:

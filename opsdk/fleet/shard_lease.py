@@ -100,7 +100,7 @@ def settled(lease: Lease) -> Lease:
 
 def held_by(lease: Lease, holder: str, wall: datetime) -> Lease:
     """Return the lease with another holder, empty for none. No member is preferred or invited any more."""
-    changed = inviting(lease, "")
+    changed = with_invitation(lease, "")
     spec = changed.spec
     spec.lease_transitions = (spec.lease_transitions or 0) + (1 if spec.holder_identity else 0)
     spec.holder_identity = holder or None
@@ -117,7 +117,7 @@ def preferred_by(lease: Lease, member: str) -> Lease:
     return changed
 
 
-def inviting(lease: Lease, member: str) -> Lease:
+def with_invitation(lease: Lease, member: str) -> Lease:
     """Return the lease with an invitation to `member`, empty for none. No member is preferred any more."""
     changed = deep_copy(lease)
     annotations = changed.metadata.annotations

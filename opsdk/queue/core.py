@@ -150,7 +150,7 @@ class QueueCore(Generic[K]):
         """Queue `item` for `after` seconds from now. Returns True if it was not queued.
 
         An item that is already queued keeps the earlier time and the higher priority, and its causes. With
-        `timer`, the cause is the end of the delay, so it is no cause of an earlier handout.
+        `timer`, the cause is the end of the delay, so it is no cause of an earlier start.
         """
         if self.state is not QueueState.OPEN:
             return False

@@ -234,7 +234,7 @@ class StorageMigrator:
 
 
 class _Migration:
-    """One call of `migrate_storage_version`."""
+    """Rewrites all objects of one kind, page by page, and counts the results."""
 
     def __init__(
         self,

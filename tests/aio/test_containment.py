@@ -7,7 +7,7 @@ import gc
 from typing import Any
 
 import pytest
-from flowkit import view
+from cache_events import view
 
 from opsdk.aio.containment import cancellations, contain, is_contained, is_panic, leaf_errors
 from opsdk.cache.entry import TRANSFORM, make_entry

@@ -92,8 +92,8 @@ def test_zero_of_an_optional_number_is_sent() -> None:
     assert to_tree(deployment)["spec"]["replicas"] == 0
 
 
-def test_tokens() -> None:
-    """A class, another form of it, a kind by name: equal where kind and form are."""
+def test_kinds_are_equal_if_gvk_and_form_are_equal() -> None:
+    """Two kinds are equal if their GroupVersionKind and their form (typed, unstructured, metadata) are equal."""
     assert kind_of(Pod) == Kind(GroupVersionKind("", "v1", "Pod"), Pod)
     assert kind_of(kind_of(Pod)) == kind_of(Pod)
     assert unstructured("v1", "Pod") == unstructured("v1", "Pod") != kind_of(Pod)

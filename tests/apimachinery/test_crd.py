@@ -132,8 +132,8 @@ def test_the_definition_of_a_kind() -> None:
         ("clusterIP", {"type": "string"}),
     ],
 )
-def test_fields(field: str, schema: JsonObject) -> None:
-    """Each type, constraint and default is said in the words of a structural schema."""
+def test_field_types_become_a_structural_schema(field: str, schema: JsonObject) -> None:
+    """Types, constraints and defaults of fields become a structural schema."""
     found = spec_of()[field]
     if "enum" in found:
         found = {**found, "enum": sorted(found["enum"])} if field != "size" else found
@@ -162,8 +162,8 @@ def test_the_root() -> None:
     assert "lastTransitionTime" in conditions["items"]["required"]
 
 
-def test_versions() -> None:
-    """Several classes of one kind are versions of it; the first is stored."""
+def test_classes_of_one_kind_are_its_versions() -> None:
+    """Several classes of one kind are its versions; the first class is the storage version."""
 
     class SiteV2(Object[Spec, Status]):
         gvk = GroupVersionKind("demo.opsdk.dev", "v2", "Site")

@@ -67,8 +67,8 @@ def test_the_definition_of_all_declarations() -> None:
     assert stable["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] == [{"rule": "self.spec.replicas < 100"}]
 
 
-def test_descriptions() -> None:
-    """Classes describe themselves, sections and Meta describe fields, base classes describe nothing."""
+def test_descriptions_come_from_the_class_itself() -> None:
+    """A class describes itself, docstring sections and Meta describe its fields, and a base class describes nothing."""
     described = spec_of(Described)
     assert described["description"] == 'A description "with quotes".'
     assert described["properties"]["count"]["description"] == "how many."
@@ -90,8 +90,8 @@ def test_descriptions() -> None:
     assert "description" not in schema_for(kind_with(Described))
 
 
-def test_nullable() -> None:
-    """Null is kept unless None is the default, which is not sent; an enumeration lists null."""
+def test_optional_fields_without_a_none_default_are_nullable() -> None:
+    """A field that may be None is nullable unless None is its default; its enumeration lists null."""
     properties = spec_of(Nullable)["properties"]
     assert {name: part.get("nullable", False) for name, part in properties.items()} == {
         "required": True,
@@ -130,8 +130,8 @@ def test_rules_and_embedded_objects() -> None:
     assert inner["properties"]["metadata"] == {"type": "object"}
 
 
-def test_dataclasses() -> None:
-    """A dataclass is a spec too: its attributes keep their names, and its objects go round."""
+def test_a_dataclass_can_be_a_spec() -> None:
+    """A dataclass can be a spec: attributes keep their names, and objects survive a round trip."""
     kind: Any = kind_with(Data)
     site = kind(spec=Data(image="nginx"))
     assert spec_of(Data)["required"] == ["image"]

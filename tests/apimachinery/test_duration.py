@@ -35,8 +35,8 @@ def test_each_duration_goes_round(value: timedelta) -> None:
         ("999ns", "0s"),
     ],
 )
-def test_forms(text: str, form: str) -> None:
-    """Each form that Go reads is written in the one form that Go writes."""
+def test_durations_are_written_as_go_writes_them(text: str, form: str) -> None:
+    """Every form of a duration that Go parses is written in Go's canonical form."""
     assert Duration.parse(text).wire() == form
 
 

@@ -103,8 +103,8 @@ def test_what_is_no_quantity(text: str) -> None:
         msgspec.convert(text, Quantity, dec_hook=decode_hook)
 
 
-def test_numbers() -> None:
-    """Integers, floats as they print, decimals; truth values and what is not finite are refused."""
+def test_a_quantity_accepts_finite_numbers() -> None:
+    """A quantity accepts integers, floats and decimals; booleans, NaN and infinities are errors."""
     assert str(Quantity(5)) == "5"
     assert str(Quantity(0.1)) == "0.1"
     assert str(Quantity(Decimal("1e-7"))) == "0.0000001"
@@ -128,8 +128,8 @@ def test_equality_with_other_things() -> None:
         _ = Quantity("1") < 1  # type: ignore[operator]
 
 
-def test_percentages() -> None:
-    """Numbers as they are, percentages of a total, anything else refused."""
+def test_an_int_or_percent_is_resolved_against_a_total() -> None:
+    """An integer stays, a percentage is taken of the total, and other values are errors."""
     assert [resolve_int_or_percent(v, 10, round_up=True) for v in (3, "0%", "25%", "100%")] == [3, 0, 3, 10]
     assert resolve_int_or_percent("25%", 10, round_up=False) == 2
     for wrong in ("5", "x%", "-5%", "%", "1.5%"):

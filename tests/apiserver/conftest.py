@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from tests.support.etcd_cluster import BINARY, EtcdCluster
+from etcd_cluster import BINARY, EtcdCluster
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from server_caller import Answer, Caller
 
 from envtest.environment import Environment
-from tests.support.server_client import Answer, Caller
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 LARGE = '"18446744073709551616"'
@@ -43,8 +43,8 @@ async def check(cases: list[tuple[Any, ...]]) -> None:
             assert told(await call(method, url, body, **(headers or {}))) == expected, (method, url, rest)
 
 
-async def test_methods() -> None:
-    """Routes have their methods, pages do not care."""
+async def test_unsupported_methods_are_405_except_on_pages() -> None:
+    """A resource path rejects methods that it does not support with 405; /healthz accepts any method."""
     await check(
         [
             *((method, MAPS, NO_METHOD) for method in ("OPTIONS", "BREW", "PUT", "PATCH", "TRACE", "CONNECT")),
@@ -59,16 +59,16 @@ async def test_methods() -> None:
     )
 
 
-async def test_head() -> None:
-    """No route of a built-in kind has it; a page is answered without its body."""
+async def test_head_is_405_on_resources_and_empty_on_pages() -> None:
+    """HEAD is 405 on resources and discovery; on /healthz it returns the status without a body."""
     async with serving() as call:
         for path, status in ((MAPS, 405), (f"{MAPS}/a", 405), ("/api", 405), ("/version", 405), ("/healthz", 200)):
             answer = await call("HEAD", path)
             assert (answer.status, answer.raw) == (status, b""), path
 
 
-async def test_paths() -> None:
-    """Slashes count, but for those at the end; nothing goes up."""
+async def test_only_trailing_slashes_are_ignored() -> None:
+    """Trailing and empty namespace segments are ignored; other duplicate slashes and ``..`` give 404."""
     await check(
         [
             ("GET", "/api/v1/pods/", (200, "")),
@@ -208,8 +208,8 @@ async def test_label_selectors() -> None:
     )
 
 
-async def test_timeouts() -> None:
-    """A timeout is a duration, for whatever does not run as long as it wants to."""
+async def test_the_timeout_parameter_is_a_go_duration() -> None:
+    """The parameter ``timeout`` must be a Go duration."""
     await check(
         [
             ("GET", f"{MAPS}?timeout={text}", (400, f"invalid timeout specified in the request URL - time: {why}"))

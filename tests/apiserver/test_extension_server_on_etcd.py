@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
+from etcd_cluster import EtcdCluster, free_port
+from server_caller import Caller
 
 from bookshelf.__main__ import argument_parser, open_storage
 from bookshelf.api import GROUP
@@ -22,8 +24,6 @@ from opsdk.apiserver.storage.etcd.options import EtcdOptions
 from opsdk.apiserver.storage.etcd.storage import EtcdStorage
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConnectError
-from tests.support.etcd_cluster import EtcdCluster, free_port
-from tests.support.server_client import Caller
 
 pytestmark = pytest.mark.realtime
 BOOKS = f"/apis/{GROUP}/v1/namespaces/default/books"

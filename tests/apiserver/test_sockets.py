@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from server_caller import Caller
 
 from envtest.environment import Environment
 from opsdk.http.server.server import WebServer
-from tests.support.server_client import Caller
 
 pytestmark = pytest.mark.realtime
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -61,8 +61,8 @@ from opsdk.errors import UsageError
         ("k8s-long-name", ["a.b-c", "a" * 64], ["a..b"]),
     ],
 )
-def test_formats(name: str, good: list[str], bad: list[str]) -> None:
-    """Each format accepts what it should, and refuses what comes close."""
+def test_each_format_accepts_and_rejects_what_strfmt_does(name: str, good: list[str], bad: list[str]) -> None:
+    """Each format accepts the texts that go-openapi/strfmt accepts, and rejects similar invalid ones."""
     assert [text for text in good if not FORMATS[name](text)] == []
     assert [text for text in bad if FORMATS[name](text)] == []
 

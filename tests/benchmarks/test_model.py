@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchkit import CPU, RATE, results
+from benchmark_results import CPU, RATE, results
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from benchkit import results, workload
+from benchmark_results import results, workload
 
 from benchmarks.__main__ import parse
 from benchmarks.page import write_page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchkit import results
+from benchmark_results import results
 
 from benchmarks.__main__ import WORKLOADS
 from benchmarks.targets import BEST_PEER, TARGETS, Target, Verdict, judge

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clientkit import Site, site
+from client_fakes import Site, site
 
 from opsdk import (
     Client,

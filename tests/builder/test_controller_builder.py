@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from flowkit import THING, WIDGET, World, owner
+from cache_world import THING, WIDGET, World, owner
 
 from opsdk.builder.arguments import WatchSpec
 from opsdk.builder.controller_builder import ControllerBuilder
@@ -57,8 +57,8 @@ async def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any], words
 
 
 @pytest.mark.behaviour(85, better="Names are unique per manager, so tests do not need `SkipNameValidation`.")
-async def test_names() -> None:
-    """The kind in lower case unless another is given; a second controller of one name is refused by its manager."""
+async def test_a_controller_is_named_for_its_kind() -> None:
+    """A controller's default name is its kind in lower case; a manager rejects a second controller of the same name."""
     manager = Manager()
     assert builder(manager).for_(THING).reconciler(nothing).complete().name == "thing"
     assert builder(manager).for_(THING).named("other").reconciler(nothing).complete().name == "other"

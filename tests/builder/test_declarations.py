@@ -113,7 +113,7 @@ def test_a_wrong_reconciled_kind_is_refused(kind: Any, words: str) -> None:
 )
 def test_the_builder_refuses_the_same_arguments(method: str, arguments: tuple[Any, ...], words: str) -> None:
     """Each method raises UsageError with the place of the builder."""
-    from flowkit import World
+    from cache_world import World
 
     builder = ControllerBuilder[Any](World().cache, place="operator.py:7")
     with pytest.raises(UsageError) as error:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 import pytest
-from clientkit import Site
+from client_fakes import Site
 
 from opsdk.builder.flags import FLAGS, parse_flags
 from opsdk.builder.operator import Operator

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from clientkit import Site, SiteStatus, site
+from client_fakes import Site, SiteStatus, site
 from prometheus_client import Counter
 
 from opsdk.api.coordination.v1 import Lease

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from clientkit import Site, site
+from client_fakes import Site, site
 
 from opsdk.api.core.v1 import ConfigMap, Secret
 from opsdk.apimachinery.crd import crd_for

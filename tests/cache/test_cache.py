@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from clientkit import Site
+from cache_world import CLUSTER_THING, THING, WIDGET, Discovery, mapping
+from client_fakes import Site
 from fake_server import FakeServer
-from flowkit import CLUSTER_THING, THING, WIDGET, Discovery, mapping
 
 from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from flowkit import CLUSTER_THING, THING, mapping
+from cache_world import CLUSTER_THING, THING, mapping
 
 from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.kinds import kind_of

@@ -16,7 +16,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from clientkit import served
+from client_fakes import served
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from model_server import NAMESPACE, Fault, ModelServer, serial_of

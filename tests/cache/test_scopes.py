@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from flowkit import THING, mapping
+from cache_world import THING, mapping
 
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.apimachinery.meta import ObjectMeta

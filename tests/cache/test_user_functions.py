@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from cache_world import THING, World
 from fake_server import FakeServer
-from flowkit import THING, World
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import metadata_only

@@ -76,8 +76,8 @@ ENVIRONMENT = CelEnvironment(
         ("l.map(i, i)", "list(int)"),
     ],
 )
-def test_types(text: str, type_: str) -> None:
-    """Each expression has the type that its parts give it."""
+def test_expressions_have_the_type_of_cel_go(text: str, type_: str) -> None:
+    """The checker gives each expression the type that cel-go gives it."""
     assert str(ENVIRONMENT.compile(text).type) == type_
 
 
@@ -111,8 +111,8 @@ def test_types(text: str, type_: str) -> None:
         ("p < p", "1:3: found no matching overload for '_<_' applied to '(Point, Point)'"),
     ],
 )
-def test_messages(text: str, message: str) -> None:
-    """Mistakes are told in the words of the real checker, at their places."""
+def test_type_errors_have_cel_gos_text_and_position(text: str, message: str) -> None:
+    """Type errors have cel-go's text and position."""
     with pytest.raises(CelCompileError) as caught:
         ENVIRONMENT.compile(text)
     assert str(caught.value).startswith(f"ERROR: <input>:{message}\n")

@@ -231,8 +231,8 @@ def test_strings_like_python(s: str, t: str) -> None:
         ("('%' + 's').format([])", "index 0 out of range"),
     ],
 )
-def test_errors(text: str, expected: str) -> None:
-    """What has no value says why, in the real evaluator's words."""
+def test_evaluation_errors_have_cel_gos_text(text: str, expected: str) -> None:
+    """An evaluation error has cel-go's message."""
     assert failure(text) == expected
 
 

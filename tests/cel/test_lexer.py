@@ -28,8 +28,8 @@ def test_every_character_is_in_a_token_or_an_issue_or_blank(text: str) -> None:
         ("<= < == != && || ?: [0]", "SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL SYMBOL INT SYMBOL"),
     ],
 )
-def test_kinds(text: str, kinds: str) -> None:
-    """Each form of token is known."""
+def test_each_token_form_has_its_kind(text: str, kinds: str) -> None:
+    """The lexer gives each form of a token its kind."""
     tokens, issues = tokenize(text)
     assert not issues
     assert " ".join(token.kind.name for token in tokens[:-1]) == kinds
@@ -68,8 +68,8 @@ def test_what_is_no_token_is_shown(text: str, shown: str) -> None:
         ("''", ""),
     ],
 )
-def test_escapes(token: str, meaning: str) -> None:
-    """Escapes mean what they mean in Go; raw strings have none."""
+def test_escapes_are_decoded_except_in_raw_strings(token: str, meaning: str) -> None:
+    """Escape sequences are decoded as in Go; raw strings keep them."""
     tokens, issues = tokenize(token)
     assert not issues
     assert unquote(tokens[0].text) == meaning

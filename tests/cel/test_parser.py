@@ -260,8 +260,8 @@ def test_long_texts_are_refused() -> None:
         (" " * 100001, "-1:0: expression code point size exceeds limit: size: 100001, limit 100000"),
     ],
 )
-def test_messages(text: str, message: str) -> None:
-    """Mistakes are told in the words of the real parser, at their places."""
+def test_syntax_errors_have_cel_gos_text_and_position(text: str, message: str) -> None:
+    """Syntax errors have cel-go's text and position."""
     with pytest.raises(CelCompileError) as caught:
         parse(text, ALL_MACROS)
     assert f"ERROR: <input>:{message}" in str(caught.value)
@@ -290,8 +290,8 @@ def test_odd_but_right(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "same"), [("-1", "- 1"), ("--1", "1"), ("!!a", "a"), ("1-1", "1 - 1"), ("(a)", "a")])
-def test_signs(text: str, same: str) -> None:
-    """A minus before a number belongs to it; two signs cancel out."""
+def test_a_minus_belongs_to_its_number_and_two_cancel(text: str, same: str) -> None:
+    """A minus before a number is part of the literal, and two equal signs cancel each other."""
     assert parse(text) == parse(same)
 
 

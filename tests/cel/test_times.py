@@ -42,8 +42,8 @@ def test_timestamps_survive_their_texts(timestamp: Timestamp) -> None:
         ("3000000h", None),
     ],
 )
-def test_durations(text: str, nanoseconds: int | None) -> None:
-    """Go's form, and nothing else."""
+def test_only_go_durations_parse(text: str, nanoseconds: int | None) -> None:
+    """A duration parses only in Go's form and range."""
     found = parse_duration(text)
     assert (None if found is None else found.nanoseconds) == nanoseconds
 
@@ -68,8 +68,8 @@ def test_what_is_no_timestamp(text: str) -> None:
     assert parse_timestamp(text) is None
 
 
-def test_zones() -> None:
-    """Names and offsets are zones; others are errors."""
+def test_zones_are_iana_names_or_offsets() -> None:
+    """A time zone is an IANA name or an offset; other texts are evaluation errors."""
     noon = parse_timestamp("2024-07-01T12:00:00Z")
     assert noon is not None
     assert [in_zone(noon, zone).hour for zone in ("UTC", "", "Europe/Berlin", "+02:30", "-03:00", "01:00")] == [

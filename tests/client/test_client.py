@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clientkit import FakePerformer, Site, site
+from client_fakes import FakeExecutor, Site, site
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
@@ -33,14 +33,14 @@ KEY = ObjectKey("ns", "a")
 ALL = WriteOptions(dry_run=True, field_owner="me", field_validation="Strict")
 
 
-def made() -> tuple[Client, FakePerformer]:
+def made() -> tuple[Client, FakeExecutor]:
     """A client over a recording executor."""
-    executor = FakePerformer()
+    executor = FakeExecutor()
     return Client(executor), executor
 
 
-async def test_reads() -> None:
-    """Every argument of get, list and watch arrives in the operation."""
+async def test_read_arguments_reach_the_operation() -> None:
+    """Every argument of get, list and watch reaches the operation."""
     client, seen = made()
     await client.get(Site, "ns/a", resource_version="3", uncached=True)
     assert seen.last() == Get(kind=kind_of(Site), key=KEY, options=GetOptions(resource_version="3", uncached=True))
@@ -76,8 +76,8 @@ async def test_reads() -> None:
         assert seen.last() == Watch(kind=kind_of(Site), options=expected)
 
 
-async def test_writes() -> None:
-    """Every argument of the writing verbs arrives in the operation, and the object given comes back."""
+async def test_write_arguments_reach_the_operation() -> None:
+    """Every argument of the writing verbs reaches the operation, and the caller's object is returned."""
     client, seen = made()
     obj, patch = site(), merge_patch({})
     options: JsonObject = {"dry_run": True, "field_owner": "me", "field_validation": "Strict"}
@@ -91,8 +91,8 @@ async def test_writes() -> None:
     assert seen.last() == Apply(obj=obj, options=WriteOptions(dry_run=True, field_owner="me", force=True))
 
 
-async def test_deletes() -> None:
-    """By object or by kind and key, one or many, with every option."""
+async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
+    """Deletes accept an object or a kind with a key; every option reaches the operation."""
     client, seen = made()
     options: JsonObject = {
         "dry_run": True,
@@ -118,8 +118,8 @@ async def test_deletes() -> None:
 
 
 @pytest.mark.behaviour(22)
-async def test_subresources() -> None:
-    """Each verb names its subresource; a body takes name and namespace from its parent, and comes back."""
+async def test_subresource_verbs_name_their_subresource() -> None:
+    """Each verb names its subresource; a body without name gets the parent's name and namespace."""
     client, seen = made()
     obj, patch = site(), merge_patch({})
     scale = client.subresource("scale")
@@ -154,7 +154,7 @@ async def test_a_failed_write_leaves_the_body_unchanged() -> None:
     def refuse(_: Any) -> Any:
         raise ConflictError("no")
 
-    scale = Client(FakePerformer(refuse)).subresource("scale")
+    scale = Client(FakeExecutor(refuse)).subresource("scale")
     body = Unstructured("autoscaling/v1", "Scale")
     for call in (lambda: scale.create(site(), body), lambda: scale.update(site(), body)):
         with pytest.raises(ConflictError):
@@ -190,7 +190,7 @@ async def test_missing_objects() -> None:
     def missing(_: Any) -> Any:
         raise NotFoundError("gone")
 
-    client = Client(FakePerformer(missing))
+    client = Client(FakeExecutor(missing))
     with pytest.raises(NotFoundError):
         await client.get(Site, KEY)
     assert await client.get_or_none(Site, KEY) is None
@@ -199,11 +199,11 @@ async def test_missing_objects() -> None:
         raise ConflictError("x")
 
     with pytest.raises(ConflictError):
-        await Client(FakePerformer(refused)).get_or_none(Site, KEY)
+        await Client(FakeExecutor(refused)).get_or_none(Site, KEY)
 
 
-async def test_pages() -> None:
-    """Every page is read from the server with the token of the previous one, until there is none."""
+async def test_list_pages_follows_continue_tokens() -> None:
+    """A paged list sends the previous page's continue token until a page has none."""
     asked: list[tuple[int | None, str, bool]] = []
 
     def pages(operation: Any) -> ObjectList[Site]:
@@ -213,14 +213,14 @@ async def test_pages() -> None:
         token = str(page + 1) if page < 2 else ""
         return ObjectList([site(f"{page}-{n}") for n in range(2)], ListMeta(continue_token=token))
 
-    client = Client(FakePerformer(pages))
+    client = Client(FakeExecutor(pages))
     names = [obj.metadata.name async for obj in client.list_pages(Site, page_size=2)]
     assert names == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
     assert asked == [(2, "", True), (2, "1", True), (2, "2", True)]
 
 
-def test_keys() -> None:
-    """An ObjectKey, ``namespace/name``, or a name with a namespace; what disagrees is refused."""
+def test_an_object_key_has_three_forms() -> None:
+    """A key is an ObjectKey, ``namespace/name``, or a name with a namespace; contradictions are errors."""
     assert as_key(KEY) == as_key("ns/a") == as_key("a", "ns") == as_key("ns/a", "ns") == as_key(KEY, "ns") == KEY
     assert as_key(ObjectKey("", "a"), "ns") == KEY
     for key in ("ns/a", KEY):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from clientkit import FakePerformer, Site, site
+from client_fakes import FakeExecutor, Site, site
 
 from opsdk.api.core.v1 import Node
 from opsdk.apimachinery.meta import ObjectMeta
@@ -69,7 +69,7 @@ def every(calls: dict[str, Call]) -> Any:
 @every(WRITES | DELETES)
 async def test_a_dry_run_marks_every_write(call: Call) -> None:
     """Nothing can be stored through it, whatever the verb."""
-    seen = FakePerformer()
+    seen = FakeExecutor()
     await call(dry_run(Client(seen)), site())
     assert seen.last().options.dry_run
 
@@ -77,7 +77,7 @@ async def test_a_dry_run_marks_every_write(call: Call) -> None:
 @every(READS)
 async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
     """Reads are passed on unchanged."""
-    plain, seen = FakePerformer(), FakePerformer()
+    plain, seen = FakeExecutor(), FakeExecutor()
     await call(Client(plain), site())
     await call(dry_run(Client(seen)), site())
     assert seen.last() == plain.last()
@@ -87,7 +87,7 @@ async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
 @every(WRITES)
 async def test_the_field_owner_is_set_where_none_is(call: Call) -> None:
     """In every write; the call's own owner wins."""
-    seen = FakePerformer()
+    seen = FakeExecutor()
     await call(field_owner(Client(seen), "me"), site())
     assert seen.last().options.field_owner == "me"
     await field_owner(Client(seen), "me").update(site(), field_owner="other")
@@ -97,7 +97,7 @@ async def test_the_field_owner_is_set_where_none_is(call: Call) -> None:
 @every(WRITES)
 async def test_the_field_validation_is_set_where_none_is(call: Call) -> None:
     """In every write but apply, which is always strict; the call's own wins."""
-    seen = FakePerformer()
+    seen = FakeExecutor()
     await call(field_validation(Client(seen), "Strict"), site())
     applies = type(seen.last()).__name__ == "Apply"
     assert seen.last().options.field_validation == (None if applies else "Strict")
@@ -119,7 +119,7 @@ def _namespace(operation: Any) -> str:
 async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
     """For every verb, watches and subresources included; its own namespace may be named, too."""
     for given in ("", "home"):
-        seen = FakePerformer()
+        seen = FakeExecutor()
         await call(namespaced(Client(seen), "home"), site(namespace=given))
         assert _namespace(seen.last()) == "home"
         if (given_body := getattr(seen.last(), "body", None)) is not None:
@@ -130,7 +130,7 @@ async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
 @every(WRITES | DELETES | READS)
 async def test_a_namespaced_client_refuses_other_namespaces(call: Call) -> None:
     """The error has this text, and nothing is sent."""
-    seen = FakePerformer()
+    seen = FakeExecutor()
     words = "namespace away of the Site does not match the namespace home on the client"
     with pytest.raises(UsageError, match=words):
         await call(namespaced(Client(seen), "home"), site(namespace="away"))
@@ -139,7 +139,7 @@ async def test_a_namespaced_client_refuses_other_namespaces(call: Call) -> None:
 
 async def test_a_body_cannot_leave_the_namespace() -> None:
     """The body of a subresource is checked like its parent."""
-    client = namespaced(Client(FakePerformer()), "home")
+    client = namespaced(Client(FakeExecutor()), "home")
     foreign = Unstructured("x/v1", "Body", ObjectMeta(namespace="away"))
     with pytest.raises(UsageError, match="does not match"):
         await client.subresource("bake").create(site(namespace="home"), foreign)
@@ -148,7 +148,7 @@ async def test_a_body_cannot_leave_the_namespace() -> None:
 @pytest.mark.behaviour(19)
 async def test_a_namespaced_client_leaves_cluster_scoped_kinds_alone() -> None:
     """Cluster-scoped kinds have no namespace to fill in."""
-    seen = FakePerformer()
+    seen = FakeExecutor()
     client = namespaced(Client(seen), "home")
     await client.create(Node(metadata=ObjectMeta(name="n")))
     assert seen.last().obj.metadata.namespace == ""
@@ -169,14 +169,14 @@ async def test_a_failed_write_leaves_the_object_unchanged(call: Call) -> None:
 
     obj = site(namespace="")
     with pytest.raises(ConflictError):
-        await call(namespaced(Client(FakePerformer(refuse)), "home"), obj)
+        await call(namespaced(Client(FakeExecutor(refuse)), "home"), obj)
     assert obj == site(namespace="")
 
 
 async def test_wrappers_nest() -> None:
     """Each adds its own, in any order; the innermost executor sees all."""
     for order in ((dry_run, _owned, _home), (_home, _owned, dry_run)):
-        seen = FakePerformer()
+        seen = FakeExecutor()
         client = Client(seen)
         for wrap in order:
             client = wrap(client)
@@ -199,7 +199,7 @@ def _home(client: Client) -> Client:
 @every(WRITES | DELETES | {k: v for k, v in READS.items() if k != "watch"})
 async def test_an_interceptor_sees_every_operation(call: Call) -> None:
     """It may pass the operation on; its return value is the result."""
-    seen = FakePerformer()
+    seen = FakeExecutor()
     passed: list[Operation] = []
 
     async def watch_it(operation: Operation, proceed: Any) -> Any:
@@ -213,7 +213,7 @@ async def test_an_interceptor_sees_every_operation(call: Call) -> None:
 @pytest.mark.behaviour(144)
 async def test_an_interceptor_may_reject_respond_or_change() -> None:
     """An exception rejects the operation, a return value is the result, and another operation may be passed on."""
-    seen = FakePerformer()
+    seen = FakeExecutor()
 
     async def rules(operation: Operation, proceed: Any) -> Any:
         if isinstance(operation, Delete):
@@ -230,7 +230,7 @@ async def test_an_interceptor_may_reject_respond_or_change() -> None:
 @pytest.mark.behaviour(144)
 async def test_watches_are_intercepted_by_their_own_function() -> None:
     """Without that function a watch passes unchanged."""
-    seen = FakePerformer()
+    seen = FakeExecutor()
     asked: list[Any] = []
 
     def watch(operation: Any, proceed: Any) -> Any:

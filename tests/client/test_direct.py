@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from clientkit import MAPPINGS, FakeTransport, Site, site, tree
+from client_fakes import MAPPINGS, FakeTransport, Site, site, tree
 from hypothesis import given
 from hypothesis import strategies as st
 

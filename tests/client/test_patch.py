@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from clientkit import Site, site, tree
+from client_fakes import Site, site, tree
 from hypothesis import given
 from hypothesis import strategies as st
 

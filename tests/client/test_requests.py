@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 import pytest
-from clientkit import NODE, POD, SITE, Site, site
+from client_fakes import NODE, POD, SITE, Site, site
 
 from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
@@ -107,8 +107,8 @@ def test_cluster_scoped_kinds_have_no_namespace_in_their_path() -> None:
         ),
     ],
 )
-def test_watches(options: WatchOptions, query: str) -> None:
-    """Every option of a watch."""
+def test_watch_options_become_query_parameters(options: WatchOptions, query: str) -> None:
+    """Each option of a watch becomes a query parameter."""
     request = build_watch(Watch(kind=KIND, options=options), SITE)
     assert line(request) == f"GET /apis/demo.opsdk.dev/v1/sites?{query}"
     assert request.verb == "watch"

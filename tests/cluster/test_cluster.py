@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from clientkit import Site, SiteStatus, site
+from client_fakes import Site, SiteStatus, site
 
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.api.events.v1 import Event
@@ -33,7 +33,8 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.event.request import Request
-from opsdk.manager.manager import Manager, Phase
+from opsdk.manager.manager import Manager
+from opsdk.manager.phases import Phase
 from opsdk.recipes.owner_references import set_owner_reference
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
@@ -119,8 +120,8 @@ async def test_create_update_patch_and_delete() -> None:
 
 
 @pytest.mark.behaviour(12)
-async def test_preconditions() -> None:
-    """A deletion of another uid or revision is a conflict."""
+async def test_a_delete_precondition_that_fails_is_a_conflict() -> None:
+    """A delete with another uid or resource version raises ConflictError."""
     async with world() as (cluster, _):
         obj = await cluster.uncached.create(config())
         with pytest.raises(ConflictError):
@@ -219,8 +220,8 @@ async def test_validation_of_unknown_fields() -> None:
 
 
 @pytest.mark.behaviour(23)
-async def test_watching() -> None:
-    """Present objects first, then changes, typed; leaving the block ends it."""
+async def test_a_watch_starts_with_existing_objects() -> None:
+    """A watch yields existing objects first and then typed changes; leaving the block ends it."""
     async with world() as (cluster, _):
         await cluster.uncached.create(config(x="1"))
         seen: list[tuple[str, str]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clientkit import FakePerformer, Site, site
+from client_fakes import FakeExecutor, Site, site
 
 from opsdk.apimachinery.kinds import metadata_only, unstructured
 from opsdk.client.client import Client
@@ -15,9 +15,9 @@ from opsdk.cluster.delegating import Delegating
 UNSTRUCTURED = unstructured("demo.opsdk.dev/v1", "Site")
 
 
-def made(**options: Any) -> tuple[Client, FakePerformer, FakePerformer]:
+def made(**options: Any) -> tuple[Client, FakeExecutor, FakeExecutor]:
     """A client over a fake cache and a fake server."""
-    cached, direct = FakePerformer(), FakePerformer()
+    cached, direct = FakeExecutor(), FakeExecutor()
     return Client(Delegating(cached, direct, **options)), cached, direct
 
 

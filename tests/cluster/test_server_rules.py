@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from clientkit import Site, site
+from client_fakes import Site, site
 
 from opsdk.api.core.v1 import ConfigMap, Container, Pod, PodSpec, ServiceAccount
 from opsdk.apimachinery.crd import crd_for
@@ -22,7 +22,8 @@ from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import InvalidError
 from opsdk.event.request import Request
-from opsdk.manager.manager import Manager, Phase
+from opsdk.manager.manager import Manager
+from opsdk.manager.phases import Phase
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

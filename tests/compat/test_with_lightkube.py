@@ -93,8 +93,8 @@ def test_lists_in_chunks_and_by_selectors(lk: lightkube.Client, namespace: str) 
     assert (missing.value.status.code, missing.value.status.reason) == (404, "NotFound")
 
 
-def test_workloads(lk: lightkube.Client) -> None:
-    """Deployments become available; their scale and status are resources of their own."""
+def test_lightkube_waits_for_deployments_and_scales_them(lk: lightkube.Client) -> None:
+    """Lightkube waits for a Deployment, and writes its scale and status subresources."""
     lk.create(a_deployment("d"))
     assert lk.wait(Deployment, "d", for_conditions=["Available"]).status.readyReplicas == 1
     scale = lk.get(Deployment.Scale, "d")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest import Environment
 from envtest.data.messages import READER, message_for, write_protobuf

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from clientkit import Site, SiteStatus, site
+from client_fakes import Site, SiteStatus, site
 from msgspec import field
 
 from opsdk import (

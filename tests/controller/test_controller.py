@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Self
 
 import pytest
-from flowkit import THING, WIDGET, World, owner
+from cache_world import THING, WIDGET, World, owner
 
 from opsdk.controller.context import Context
 from opsdk.controller.controller import Controller, ControllerState
@@ -530,9 +530,9 @@ async def _priorities(answers: list[Any], expected: list[int]) -> None:
     get = running.controller.queue.get
 
     async def watched() -> Any:
-        handout = await get()
-        seen.append(handout.priority)
-        return handout
+        queued = await get()
+        seen.append(queued.priority)
+        return queued
 
     running.controller.queue.get = watched  # type: ignore[method-assign]
     async with running:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 import pytest
-from clientkit import Site
+from client_fakes import Site
 
 from opsdk import Context, Operator, Request, UsageError
 from opsdk.api.core.v1 import ConfigMap

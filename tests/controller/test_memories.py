@@ -7,8 +7,8 @@ import gc
 from typing import Any
 
 import pytest
-from flowkit import THING, World
-from memories import container_sizes, growth
+from cache_world import THING, World
+from container_sizes import container_sizes, growth
 
 import envtest
 from opsdk import Cluster, MergeFrom, ObjectMeta

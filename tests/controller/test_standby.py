@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Self
 
-from flowkit import THING, World
+from cache_world import THING, World
 
 from opsdk.controller.controller import Controller
 from opsdk.event.event import AnyEvent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from server_client import APPLY, MERGE, Caller
+from server_caller import APPLY, MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.apimachinery.object import Unstructured

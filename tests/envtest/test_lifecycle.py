@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from clientkit import Site
+from client_fakes import Site
 
 from envtest import Environment
 from opsdk import Cluster, Unstructured, crd_for, unstructured

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from envtest.testing.effects import Delay

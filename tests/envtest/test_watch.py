@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.aio.clock import monotonic

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 import pytest
-from flowkit import created, deleted, updated, view
+from cache_events import created, deleted, updated, view
 from msgspec.structs import replace
 
 from opsdk.errors import UsageError
@@ -20,26 +20,26 @@ from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 
 
-class Fed:
-    """A feeder bound to a queue, and everything that came out of it."""
+class BoundDispatcher:
+    """A dispatcher bound to a queue."""
 
     def __init__(self, handler: Any, *predicates: Callable[[AnyEvent], bool]) -> None:
         self.queue: WorkQueue[Request] = WorkQueue(item_type=Request)
-        self.feeder = EventDispatcher("things", handler, predicates)
-        self.feeder.bind(self.queue)
+        self.dispatcher = EventDispatcher("things", handler, predicates)
+        self.dispatcher.bind(self.queue)
 
     def taken(self) -> list[str]:
         found = []
-        while (handout := self.queue.get_nowait()) is not None:
-            found.append(handout.item.name)
-            self.queue.done(handout.item)
+        while (queued := self.queue.get_nowait()) is not None:
+            found.append(queued.item.name)
+            self.queue.done(queued.item)
         return found
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.feeder.aclose()
+        await self.dispatcher.aclose()
         self.queue.shut_down()
 
 
@@ -76,19 +76,19 @@ both = pytest.mark.parametrize("asynchronous", [False, True])
 async def test_an_outage_loses_no_state(asynchronous: bool) -> None:
     """Every state that an object had while the handler failed is mapped when the handler works again."""
     moody = Moody(asynchronous=asynchronous)
-    async with Fed(moody) as fed:
+    async with BoundDispatcher(moody) as bound:
         moody.down = True
-        fed.feeder.dispatch(updated(view(version=1), view(version=2)))
+        bound.dispatcher.dispatch(updated(view(version=1), view(version=2)))
         await asyncio.sleep(1)
-        fed.feeder.dispatch(updated(view(version=2), view(version=3)))
+        bound.dispatcher.dispatch(updated(view(version=2), view(version=3)))
         await asyncio.sleep(30)
-        fed.feeder.dispatch(updated(view(version=3), view(version=4)))
+        bound.dispatcher.dispatch(updated(view(version=3), view(version=4)))
         await asyncio.sleep(1)
-        assert fed.taken() == []
+        assert bound.taken() == []
         moody.down = False
         await asyncio.sleep(400)
-        assert sorted(fed.taken()) == ["1", "2", "3", "4"]
-        assert fed.feeder.counts["given_up"] == 0
+        assert sorted(bound.taken()) == ["1", "2", "3", "4"]
+        assert bound.dispatcher.counts["given_up"] == 0
 
 
 @both
@@ -97,18 +97,18 @@ async def test_a_state_that_cannot_be_mapped_is_superseded(asynchronous: bool, f
     """A newer state frees the object from one that the handler can never map; the states around it are mapped."""
     moody = Moody(asynchronous=asynchronous)
     moody.poison = {"2"}
-    async with Fed(moody) as fed:
-        fed.feeder.dispatch(
+    async with BoundDispatcher(moody) as bound:
+        bound.dispatcher.dispatch(
             created(view(version=2)) if first == "create" else updated(view(version=1), view(version=2))
         )
         await asyncio.sleep(1000)
-        assert fed.taken() == []
-        fed.feeder.dispatch(updated(view(version=2), view(version=3)))
+        assert bound.taken() == []
+        bound.dispatcher.dispatch(updated(view(version=2), view(version=3)))
         await asyncio.sleep(700)
-        assert sorted(fed.taken()) == (["3"] if first == "create" else ["1", "3"])
-        errors = fed.feeder.counts["handler_error"]
+        assert sorted(bound.taken()) == (["3"] if first == "create" else ["1", "3"])
+        errors = bound.dispatcher.counts["handler_error"]
         await asyncio.sleep(3600)
-        assert fed.feeder.counts["handler_error"] == errors
+        assert bound.dispatcher.counts["handler_error"] == errors
 
 
 @both
@@ -116,14 +116,14 @@ async def test_a_deletion_supersedes_too(asynchronous: bool) -> None:
     """After a deletion the last state is mapped, and those before it that can be."""
     moody = Moody(asynchronous=asynchronous)
     moody.down = True
-    async with Fed(moody) as fed:
-        fed.feeder.dispatch(updated(view(version=1), view(version=2)))
+    async with BoundDispatcher(moody) as bound:
+        bound.dispatcher.dispatch(updated(view(version=1), view(version=2)))
         await asyncio.sleep(1)
-        fed.feeder.dispatch(deleted(view(version=3)))
+        bound.dispatcher.dispatch(deleted(view(version=3)))
         await asyncio.sleep(1)
         moody.down = False
         await asyncio.sleep(400)
-        assert sorted(fed.taken()) == ["1", "2", "3"]
+        assert sorted(bound.taken()) == ["1", "2", "3"]
 
 
 async def test_a_newer_success_does_not_swallow_an_older_failure() -> None:
@@ -138,11 +138,11 @@ async def test_a_newer_success_does_not_swallow_an_older_failure() -> None:
             raise ConnectionError("blip")
         return [Request("", obj.metadata.resource_version)]
 
-    async with Fed(EnqueueRequestsFromMapFunc(flaky)) as fed:
-        fed.feeder.dispatch(updated(view(version=1), view(version=2)))
-        fed.feeder.dispatch(updated(view(version=3), view(version=4)))
+    async with BoundDispatcher(EnqueueRequestsFromMapFunc(flaky)) as bound:
+        bound.dispatcher.dispatch(updated(view(version=1), view(version=2)))
+        bound.dispatcher.dispatch(updated(view(version=3), view(version=4)))
         await asyncio.sleep(1)
-        assert sorted(fed.taken()) == ["1", "2", "3", "4"]
+        assert sorted(bound.taken()) == ["1", "2", "3", "4"]
 
 
 @both
@@ -151,24 +151,26 @@ async def test_every_state_is_mapped_after_random_failures(seed: int, asynchrono
     """Random outages, objects and times: in the end every state was mapped, and no task or debt is left."""
     rng = random.Random(seed)
     moody = Moody(asynchronous=asynchronous)
-    async with Fed(moody) as fed:
+    async with BoundDispatcher(moody) as bound:
         versions = dict.fromkeys("abc", 0)
         seen: set[str] = set()
         version = 0
         for _ in range(60):
             name = rng.choice("abc")
             old, version = versions[name], version + 1
-            fed.feeder.dispatch(updated(view(name, old), view(name, version)) if old else created(view(name, version)))
+            bound.dispatcher.dispatch(
+                updated(view(name, old), view(name, version)) if old else created(view(name, version))
+            )
             versions[name] = version
             moody.down = rng.random() < 0.4
             await asyncio.sleep(rng.choice([0, 0, 0.05, 1, 20]))
-            seen |= set(fed.taken())
+            seen |= set(bound.taken())
         moody.down = False
         await asyncio.sleep(1000)
-        seen |= set(fed.taken())
+        seen |= set(bound.taken())
         assert seen == {str(n) for n in range(1, version + 1)}
-        assert not fed.feeder._pending_retries
-        assert fed.feeder.counts["given_up"] == 0
+        assert not bound.dispatcher._pending_retries
+        assert bound.dispatcher.counts["given_up"] == 0
 
 
 async def test_a_failing_object_does_not_delay_others() -> None:
@@ -179,23 +181,23 @@ async def test_a_failing_object_does_not_delay_others() -> None:
             raise ValueError("no")
         return [Request("", obj.metadata.name)]
 
-    async with Fed(EnqueueRequestsFromMapFunc(picky)) as fed:
-        fed.feeder.dispatch(created(view("bad")))
-        fed.feeder.dispatch(created(view("good")))
-        assert fed.taken() == ["good"]
+    async with BoundDispatcher(EnqueueRequestsFromMapFunc(picky)) as bound:
+        bound.dispatcher.dispatch(created(view("bad")))
+        bound.dispatcher.dispatch(created(view("good")))
+        assert bound.taken() == ["good"]
 
 
 async def test_failures_are_retried_with_growing_delays() -> None:
     """A mapping that never works takes a dozen attempts in the first minutes, then one every five minutes."""
     moody = Moody(asynchronous=False)
     moody.down = True
-    async with Fed(moody) as fed:
-        fed.feeder.dispatch(created(view()))
+    async with BoundDispatcher(moody) as bound:
+        bound.dispatcher.dispatch(created(view()))
         await asyncio.sleep(600)
-        early = fed.feeder.counts["handler_error"]
+        early = bound.dispatcher.counts["handler_error"]
         await asyncio.sleep(3000)
         assert early <= 14
-        assert 8 <= fed.feeder.counts["handler_error"] - early <= 11
+        assert 8 <= bound.dispatcher.counts["handler_error"] - early <= 11
 
 
 async def test_a_function_that_cancels_itself_is_a_failure() -> None:
@@ -209,11 +211,11 @@ async def test_a_function_that_cancels_itself_is_a_failure() -> None:
             raise asyncio.CancelledError
         return [Request("", obj.metadata.name)]
 
-    async with Fed(EnqueueRequestsFromMapFunc(odd)) as fed:
-        fed.feeder.dispatch(created(view("a")))
-        fed.feeder.dispatch(created(view("b")))
+    async with BoundDispatcher(EnqueueRequestsFromMapFunc(odd)) as bound:
+        bound.dispatcher.dispatch(created(view("a")))
+        bound.dispatcher.dispatch(created(view("b")))
         await asyncio.sleep(1)
-        assert sorted(fed.taken()) == ["a", "b"]
+        assert sorted(bound.taken()) == ["a", "b"]
 
 
 async def test_results_of_handlers_are_checked() -> None:
@@ -224,14 +226,14 @@ async def test_results_of_handlers_are_checked() -> None:
             yield Request("", "first")
             raise ValueError("late")
 
-    async with Fed(EnqueueRequestsFromMapFunc(lambda _: ["ns/name"])) as fed:
-        fed.feeder.dispatch(created(view()))
-        assert fed.taken() == []
-        assert fed.feeder.counts["handler_error"] == 1
-    async with Fed(Lazy()) as fed:
-        fed.feeder.dispatch(created(view()))
-        assert fed.taken() == []
-        assert fed.feeder.counts["handler_error"] == 1
+    async with BoundDispatcher(EnqueueRequestsFromMapFunc(lambda _: ["ns/name"])) as bound:
+        bound.dispatcher.dispatch(created(view()))
+        assert bound.taken() == []
+        assert bound.dispatcher.counts["handler_error"] == 1
+    async with BoundDispatcher(Lazy()) as bound:
+        bound.dispatcher.dispatch(created(view()))
+        assert bound.taken() == []
+        assert bound.dispatcher.counts["handler_error"] == 1
 
 
 async def test_a_raising_predicate_lets_the_event_pass() -> None:
@@ -240,29 +242,29 @@ async def test_a_raising_predicate_lets_the_event_pass() -> None:
     def broken(_: AnyEvent) -> bool:
         raise RuntimeError("mine")
 
-    async with Fed(EnqueueRequestForObject(), broken) as fed:
-        fed.feeder.dispatch(created(view("a")))
-        assert fed.taken() == ["a"]
-        assert fed.feeder.counts["predicate_error"] == 1
-    async with Fed(EnqueueRequestForObject(), lambda e: e.view.key.name != "a", broken) as fed:
-        fed.feeder.dispatch(created(view("a")))
-        assert fed.taken() == []
-        assert (fed.feeder.counts["dropped"], fed.feeder.counts["predicate_error"]) == (1, 0)
+    async with BoundDispatcher(EnqueueRequestForObject(), broken) as bound:
+        bound.dispatcher.dispatch(created(view("a")))
+        assert bound.taken() == ["a"]
+        assert bound.dispatcher.counts["predicate_error"] == 1
+    async with BoundDispatcher(EnqueueRequestForObject(), lambda e: e.view.key.name != "a", broken) as bound:
+        bound.dispatcher.dispatch(created(view("a")))
+        assert bound.taken() == []
+        assert (bound.dispatcher.counts["dropped"], bound.dispatcher.counts["predicate_error"]) == (1, 0)
 
 
 @pytest.mark.behaviour(73)
 async def test_initial_objects_wait_behind_changes() -> None:
     """Initial and resync events have the low priority, changes the ordinary one."""
-    async with Fed(EnqueueRequestForObject()) as fed:
-        fed.feeder.dispatch(created(view("old"), initial=True))
-        fed.feeder.dispatch(created(view("new")))
-        first, second = fed.queue.get_nowait(), fed.queue.get_nowait()
+    async with BoundDispatcher(EnqueueRequestForObject()) as bound:
+        bound.dispatcher.dispatch(created(view("old"), initial=True))
+        bound.dispatcher.dispatch(created(view("new")))
+        first, second = bound.queue.get_nowait(), bound.queue.get_nowait()
         assert first is not None
         assert second is not None
         assert (first.item.name, first.priority) == ("new", 0)
         assert (second.item.name, second.priority) == ("old", LOW_PRIORITY)
-        fed.feeder.dispatch(replace(updated(view("calm"), view("calm")), resync=True))
-        third = fed.queue.get_nowait()
+        bound.dispatcher.dispatch(replace(updated(view("calm"), view("calm")), resync=True))
+        third = bound.queue.get_nowait()
         assert third is not None
         assert (third.item.name, third.priority) == ("calm", LOW_PRIORITY)
 
@@ -281,10 +283,10 @@ async def test_async_functions_are_called_one_at_a_time() -> None:
         order.append(obj.metadata.name)
         return []
 
-    async with Fed(EnqueueRequestsFromMapFunc(slow)) as fed:
+    async with BoundDispatcher(EnqueueRequestsFromMapFunc(slow)) as bound:
         for n in range(10):
-            fed.feeder.dispatch(created(view(f"o{n}")))
-        await fed.feeder.wait_mapped()
+            bound.dispatcher.dispatch(created(view(f"o{n}")))
+        await bound.dispatcher.wait_mapped()
     assert peak == 1
     assert order == [f"o{n}" for n in range(10)]
 
@@ -296,22 +298,22 @@ async def test_closing_leaves_no_task() -> None:
         await asyncio.sleep(10_000)
         return [Request("", obj.metadata.name)]
 
-    fed = Fed(EnqueueRequestsFromMapFunc(forever))
+    bound = BoundDispatcher(EnqueueRequestsFromMapFunc(forever))
     for n in range(3):
-        fed.feeder.dispatch(created(view(f"o{n}")))
+        bound.dispatcher.dispatch(created(view(f"o{n}")))
     await asyncio.sleep(1)
-    await fed.feeder.aclose()
-    await fed.feeder.aclose()
-    fed.feeder.dispatch(created(view("late")))
+    await bound.dispatcher.aclose()
+    await bound.dispatcher.aclose()
+    bound.dispatcher.dispatch(created(view("late")))
     await asyncio.sleep(20_000)
-    assert fed.taken() == []
+    assert bound.taken() == []
 
 
 async def test_one_queue_only() -> None:
     """A dispatcher serves one queue."""
-    async with Fed(EnqueueRequestForObject()) as fed:
+    async with BoundDispatcher(EnqueueRequestForObject()) as bound:
         with pytest.raises(UsageError, match="is already started"):
-            fed.feeder.bind(fed.queue)
+            bound.dispatcher.bind(bound.queue)
 
 
 def test_awaitable_protocol() -> None:
@@ -334,21 +336,21 @@ async def test_a_map_function_that_raises_keeps_no_task_for_deleted_names() -> N
             raise RuntimeError("down")
         return [Request(*event.view.key)]
 
-    async with Fed(Funcs(create=requests, delete=requests)) as fed:
-        fed.feeder.dispatch(created(view("lives")))
+    async with BoundDispatcher(Funcs(create=requests, delete=requests)) as bound:
+        bound.dispatcher.dispatch(created(view("lives")))
         for number in range(500):
-            fed.feeder.dispatch(created(view(f"o{number}")))
+            bound.dispatcher.dispatch(created(view(f"o{number}")))
             await asyncio.sleep(0.2)
-            fed.feeder.dispatch(deleted(view(f"o{number}")))
+            bound.dispatcher.dispatch(deleted(view(f"o{number}")))
             await asyncio.sleep(0.2)
         assert len(asyncio.all_tasks()) - before <= 2
         await asyncio.sleep(1000)
         assert len(asyncio.all_tasks()) - before == 1
-        assert list(fed.feeder._pending_retries) == [view("lives").key]
-        assert fed.feeder.failures.failing()[0].failing == {view("lives").key}
+        assert list(bound.dispatcher._pending_retries) == [view("lives").key]
+        assert bound.dispatcher.failures.failing()[0].failing == {view("lives").key}
         broken = False
         await asyncio.sleep(600)
-        assert fed.taken() == ["lives"]
+        assert bound.taken() == ["lives"]
         assert len(asyncio.all_tasks()) == before
 
 
@@ -361,13 +363,13 @@ async def test_a_deletion_survives_an_outage_of_its_map_function() -> None:
             raise RuntimeError("down")
         return [Request(*event.view.key)]
 
-    async with Fed(Funcs(create=requests, delete=requests)) as fed:
-        fed.feeder.dispatch(deleted(view("a")))
+    async with BoundDispatcher(Funcs(create=requests, delete=requests)) as bound:
+        bound.dispatcher.dispatch(deleted(view("a")))
         await asyncio.sleep(60)
         broken = False
         await asyncio.sleep(120)
-        assert fed.taken() == ["a"]
-        assert fed.feeder.failures.failing() == []
+        assert bound.taken() == ["a"]
+        assert bound.dispatcher.failures.failing() == []
 
 
 async def test_a_predicate_that_raises_keeps_no_deleted_names() -> None:
@@ -376,12 +378,12 @@ async def test_a_predicate_that_raises_keeps_no_deleted_names() -> None:
     def broken(event: AnyEvent) -> bool:
         raise RuntimeError("down")
 
-    async with Fed(EnqueueRequestForObject(), broken) as fed:
-        fed.feeder.dispatch(created(view("lives")))
+    async with BoundDispatcher(EnqueueRequestForObject(), broken) as bound:
+        bound.dispatcher.dispatch(created(view("lives")))
         for number in range(100):
-            fed.feeder.dispatch(created(view(f"o{number}")))
-            fed.feeder.dispatch(deleted(view(f"o{number}")))
-        [failure] = fed.feeder.failures.failing()
+            bound.dispatcher.dispatch(created(view(f"o{number}")))
+            bound.dispatcher.dispatch(deleted(view(f"o{number}")))
+        [failure] = bound.dispatcher.failures.failing()
         assert failure.failing == {view("lives").key}
 
 
@@ -409,14 +411,14 @@ async def test_no_exception_of_a_function_stops_a_source(error: BaseException, a
     def predicate(event: AnyEvent) -> bool:
         raise error
 
-    async with Fed(Funcs(create=later if asynchronous else now), predicate) as fed:
-        fed.feeder.dispatch(created(view("bad")))
-        fed.feeder.dispatch(created(view("good")))
+    async with BoundDispatcher(Funcs(create=later if asynchronous else now), predicate) as bound:
+        bound.dispatcher.dispatch(created(view("bad")))
+        bound.dispatcher.dispatch(created(view("good")))
         await asyncio.sleep(0.05)
-        assert fed.taken() == ["good"]
+        assert bound.taken() == ["good"]
         broken = False
         await asyncio.sleep(10)
-        assert fed.taken() == ["bad"]
+        assert bound.taken() == ["bad"]
 
 
 async def test_an_outage_loses_no_deletion_of_a_burst() -> None:
@@ -428,14 +430,14 @@ async def test_an_outage_loses_no_deletion_of_a_burst() -> None:
             raise RuntimeError("down")
         return [Request(*event.view.key)]
 
-    async with Fed(Funcs(create=requests, update=requests, delete=requests)) as fed:
+    async with BoundDispatcher(Funcs(create=requests, update=requests, delete=requests)) as bound:
         for number in range(3000):
-            fed.feeder.dispatch(deleted(view(f"o{number}")))
-        fed.feeder.dispatch(created(view("o0")))  # it is created again
+            bound.dispatcher.dispatch(deleted(view(f"o{number}")))
+        bound.dispatcher.dispatch(created(view("o0")))  # it is created again
         await asyncio.sleep(20)
         broken = False
         await asyncio.sleep(60)
-        assert len(set(fed.taken())) == 3000
-        assert fed.feeder.counts["given_up"] == 0
-        assert not fed.feeder._pending_retries
-        assert not fed.feeder._deleted
+        assert len(set(bound.taken())) == 3000
+        assert bound.dispatcher.counts["given_up"] == 0
+        assert not bound.dispatcher._pending_retries
+        assert not bound.dispatcher._deleted

@@ -7,7 +7,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from flowkit import CLUSTER_THING, THING, WIDGET, Discovery, created, deleted, owner, updated, view
+from cache_events import created, deleted, updated, view
+from cache_world import CLUSTER_THING, THING, WIDGET, Discovery, owner
 
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from flowkit import created, deleted, updated, view
+from cache_events import created, deleted, updated, view
 
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, Event, EventType

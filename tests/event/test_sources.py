@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Self
 
 import pytest
-from flowkit import THING, WIDGET, World
+from cache_world import THING, WIDGET, World
 
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
@@ -37,9 +37,9 @@ class Running:
 
     def names(self) -> set[str]:
         found = set()
-        while (handout := self.queue.get_nowait()) is not None:
-            found.add(handout.item.name)
-            self.queue.done(handout.item)
+        while (queued := self.queue.get_nowait()) is not None:
+            found.add(queued.item.name)
+            self.queue.done(queued.item)
         return found
 
 
@@ -268,8 +268,8 @@ async def test_channels_keep_what_comes_before_the_start() -> None:
     await source.aclose()
     channel.send(Request("", "after"))
     taken = []
-    while (handout := queue.get_nowait()) is not None:
-        taken.append(handout.item.name)
+    while (queued := queue.get_nowait()) is not None:
+        taken.append(queued.item.name)
     assert taken == ["urgent", "early", "late"]
 
 

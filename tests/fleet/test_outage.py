@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.fleet.outage import Outage, growing
+from opsdk.fleet.outage import Outage, doubled_wait
 
 MEMBERS = ["a", "b", "c", "d"]
 
@@ -71,4 +71,4 @@ def test_invitations_stay_within_their_bounds(steps: list[tuple[float, set[str]]
         previous = member
     # Without a pause in between, each member has one turn.
     assert changes <= len(MEMBERS) * (pauses + 1)
-    assert growing(timeout, 1_000) == 32 * timeout
+    assert doubled_wait(timeout, 1_000) == 32 * timeout

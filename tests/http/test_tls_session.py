@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tlskit import NAME, contexts, exchange, sessions
+from tls_sessions import NAME, contexts, exchange, sessions
 
 from opsdk.http.tls_session import SLICE, TlsSession, TlsState
 

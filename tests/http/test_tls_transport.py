@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from http_servers import listening, port_of
-from tlskit import NAME, contexts, read_some
+from tls_sessions import NAME, contexts, read_some
 
 from opsdk.http.client.checked_socket import open_socket
 from opsdk.http.tls_session import TlsSession, TlsState

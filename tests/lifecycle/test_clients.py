@@ -33,8 +33,8 @@ async def test_an_index_lookup(world: Any) -> None:
         await world.until(lambda: found == {"a": ["a", "b"], "b": ["a", "b"], "c": ["c"]})
 
 
-async def test_impersonation(world: Any) -> None:
-    """Wrangler WithImpersonation: the server judges by the user's rights; cached reads see the writes."""
+async def test_an_impersonating_client_has_the_users_permissions(world: Any) -> None:
+    """Wrangler WithImpersonation: the user's permissions decide; cached reads see the user's writes."""
     role = Role(metadata=ObjectMeta(name="writer", namespace="default"))
     role.rules = [PolicyRule(api_groups=[""], resources=["configmaps"], verbs=["create"])]
     await world.user.create(role)

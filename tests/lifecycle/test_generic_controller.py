@@ -516,7 +516,7 @@ async def test_enqueue_after(world: Any, calls: Calls) -> None:
     assert calls.times("a") == [pytest.approx(began + 300, abs=0.1)]
 
 
-async def test_resync(world: Any, calls: Calls) -> None:
+async def test_a_resync_calls_all_handlers_at_its_interval(world: Any, calls: Calls) -> None:
     """Norman Queue: a resync calls all handlers for all objects at its interval; norman's is two hours."""
     assert NORMAN.resync == 7200.0
     controller = controller_of(world, resync=NORMAN.resync)

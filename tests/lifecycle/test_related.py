@@ -76,8 +76,8 @@ async def test_the_trigger_for_all(world: Any) -> None:
         await world.until(lambda: sorted(seen.names) == ["a", "b", "c"])
 
 
-async def test_owners(world: Any) -> None:
-    """Wrangler relatedresource, OwnerResolver: without a resolver the owners of the target's kind are handled."""
+async def test_owners_of_the_targets_kind_are_related_by_default(world: Any) -> None:
+    """Wrangler relatedresource, OwnerResolver: by default, owners of the target's kind are related."""
     seen = Seen(world)
     relate(Secret, seen.controller)
     owner = await world.config("a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rbackit import install, rbac_server, service_account
+from rbac_operator import install, rbac_server, service_account
 
 import envtest
 from bookshelf.api import Book, BookSpec

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from rbackit import rbac_server, until
+from rbac_operator import rbac_server, until
 
 import envtest
 from opsdk.api.core.v1 import ConfigMap, Pod, Secret

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from rbackit import install, rbac_server, service_account
+from rbac_operator import install, rbac_server, service_account
 
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta

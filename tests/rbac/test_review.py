@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from rbackit import install, rbac_server, service_account, until
+from rbac_operator import install, rbac_server, service_account, until
 
 from envtest.testing.effects import Delay, Fail
 from opsdk.api.core.v1 import ConfigMap, Secret

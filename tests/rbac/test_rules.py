@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from clientkit import Site
+from client_fakes import Site
 
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Node, Pod, Secret

@@ -15,7 +15,7 @@ import yaml
 from _pytest.mark import ParameterSet
 from greeter import Greeting, GreetingSpec
 from greeter import reconcile as greet
-from rbackit import install, rbac_server, service_account, until
+from rbac_operator import install, rbac_server, service_account, until
 
 import envtest
 from database.api import Database, DatabaseSpec, SecretReference

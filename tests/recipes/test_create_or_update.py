@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from clientkit import Site, SiteStatus, site
+from client_fakes import Site, SiteStatus, site
 
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for

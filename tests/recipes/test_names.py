@@ -49,6 +49,6 @@ def test_the_character_before_the_hash(cut: str, length: int) -> None:
         ("", ""),
     ],
 )
-def test_plurals(kind: str, plural: str) -> None:
+def test_plurals_follow_english_endings(kind: str, plural: str) -> None:
     """Norman name, GuessPluralName: y->ies, s->ses and so on."""
     assert guess_plural(kind) == plural

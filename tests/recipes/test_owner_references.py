@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from clientkit import Site, SiteSpec
+from client_fakes import Site, SiteSpec
 
 from opsdk.api.core.v1 import ConfigMap, Node
 from opsdk.apimachinery.meta import ObjectMeta, OwnerReference
@@ -103,8 +103,8 @@ def test_who_cannot_own() -> None:
 
 
 @pytest.mark.behaviour(138)
-def test_finalizers() -> None:
-    """Added once; removed wherever they stand; both say whether anything changed."""
+def test_finalizer_helpers_report_changes() -> None:
+    """A finalizer is added once and removed wherever it stands; both functions report a change."""
     obj = child()
     assert add_finalizer(obj, "x.dev/a")
     assert not add_finalizer(obj, "x.dev/a")

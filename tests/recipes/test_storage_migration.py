@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from webhookkit import OldSite, OldSiteSpec, Site, SiteSpec
+from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec
 
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for

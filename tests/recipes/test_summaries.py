@@ -65,8 +65,8 @@ def test_a_progressing_deployment_is_transitioning() -> None:
         ({"replicas": 4}, DEPLOYED | conditions(ReplicaFailure="True"), "failed: replicas cannot be created"),
     ],
 )
-def test_deployments(spec: Any, status: Any, text: str) -> None:
-    """The rules of kstatus for Deployments."""
+def test_deployments_follow_the_rules_of_kstatus(spec: Any, status: Any, text: str) -> None:
+    """The summary of a Deployment follows the rules of kstatus."""
     assert of("apps/v1", "Deployment", spec, status, generation=1) == text
 
 
@@ -149,8 +149,8 @@ def test_other_built_in_kinds(api_version: str, kind: str, spec: Any, status: An
         (conditions(Established="False/NotAccepted"), "failed: Established is False"),
     ],
 )
-def test_definitions(status: Any, text: str) -> None:
-    """The rules of kstatus for CustomResourceDefinitions."""
+def test_crds_follow_the_rules_of_kstatus(status: Any, text: str) -> None:
+    """The summary of a CustomResourceDefinition follows the rules of kstatus."""
     assert of("apiextensions.k8s.io/v1", "CustomResourceDefinition", {}, status) == text
 
 

@@ -166,7 +166,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.behaviour(145)
-def test_precedence(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_argument_wins_over_kubeconfig_pod_and_home(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument wins over $KUBECONFIG, that over the pod, and that over the home directory."""
     assert load_config(kubeconfig=places / "argument").host == "https://argument"
     assert load_config().host == "https://listed"

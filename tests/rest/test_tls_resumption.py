@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from http_servers import Pair, Server, always, answer, make_ca
-from tlskit import NAME, contexts, exchange, sessions
+from tls_sessions import NAME, contexts, exchange, sessions
 
 from opsdk.errors import TransportError
 from opsdk.http.tls_session import TlsSession, TlsState

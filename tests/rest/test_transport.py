@@ -344,8 +344,8 @@ async def test_each_attempt_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(("configured", "given"), [(5.0, None), (None, 5.0), (9.0, 5.0)])
-async def test_deadline(configured: float | None, given: float | None) -> None:
-    """No answer in time is a DeadlineError, and the connection is closed."""
+async def test_a_missing_response_is_a_deadline_error(configured: float | None, given: float | None) -> None:
+    """A request without response in time raises DeadlineError and closes the connection."""
 
     async def silent(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await seen.gone()

@@ -56,8 +56,8 @@ def test_recursive_difference_also_takes_what_is_below(a: FieldSet, b: FieldSet)
 
 
 @given(SETS, SETS)
-def test_laws(a: FieldSet, b: FieldSet) -> None:
-    """Commutative, idempotent, absorbing, and empty is neutral."""
+def test_field_sets_obey_the_laws_of_sets(a: FieldSet, b: FieldSet) -> None:
+    """Union and intersection are commutative, idempotent and absorbing, and the empty set is neutral."""
     assert a | b == b | a
     assert a & b == b & a
     assert a | a == a == a & a

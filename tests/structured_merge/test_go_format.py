@@ -29,18 +29,18 @@ def test_plain_printing(value: Any, text: str) -> None:
     assert go_value(value) == text
 
 
-def test_quoting() -> None:
-    """As ``%q`` writes strings."""
+def test_strings_are_quoted_like_percent_q() -> None:
+    """Strings are quoted as Go's ``%q`` quotes them."""
     assert go_quote('a"b\\\n\x01é\u200b') == '"a\\"b\\\\\\n\\x01é\\u200b"'
 
 
-def test_syntax() -> None:
-    """As ``%#v`` writes values."""
+def test_values_are_written_like_percent_sharp_v() -> None:
+    """Values are written as Go's ``%#v`` writes them."""
     assert go_syntax({"a": [1, "x"], "b": {}}) == (
         'map[string]interface {}{"a":[]interface {}{1, "x"}, "b":map[string]interface {}{}}'
     )
 
 
-def test_json() -> None:
-    """As ``json.Marshal`` writes values."""
+def test_json_is_written_like_json_marshal() -> None:
+    """JSON is written as Go's ``json.Marshal`` writes it."""
     assert go_json({"b": 1.0, "a": ["<&>", None, 1.5]}) == '{"a":["\\u003c\\u0026\\u003e",null,1.5],"b":1}'

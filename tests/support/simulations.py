@@ -1,4 +1,4 @@
-"""Three operators with their workloads, for simulations: websites, a family with finalizers, and a pair of replicas."""
+"""Operators with their workloads, for simulations: websites, a family with finalizers, and a pair of replicas."""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ async def test_a_reconcile_is_a_span_with_its_requests_as_children() -> None:
         assert (seen.header("traceparent") or "").startswith(ids)
 
 
-async def test_attributes() -> None:
-    """A reconcile has the fields of its log lines and its result; a request has resource, key and status."""
+async def test_spans_have_the_fields_of_the_log() -> None:
+    """A reconcile span has the fields of its log lines; a request span has resource, key and status."""
     hook, exporter = tracing()
     async with Server(always(answer())) as server, Transport(Config(host=server.host), hook=hook) as transport:
         with hook.reconcile(STARTED):

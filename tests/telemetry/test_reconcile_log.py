@@ -43,8 +43,8 @@ def test_a_mistake_in_code_is_logged_with_its_traceback(caplog: pytest.LogCaptur
     assert caplog.records[0].exc_info is not None
 
 
-def test_levels(caplog: pytest.LogCaptureFixture) -> None:
-    """Conflicts are expected; a terminal error says that there is no retry."""
+def test_conflicts_log_at_info_and_terminal_errors_at_error(caplog: pytest.LogCaptureFixture) -> None:
+    """Conflicts log at INFO; a terminal error logs at ERROR and says that there is no retry."""
     caplog.set_level("INFO")
     log_failure(ConflictError("changed"), wait=1)
     log_failure(ExceptionGroup("g", [ConflictError("changed")]), wait=1)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from webhookkit import operations, post, review, site_tree
+from webhook_reviews import operations, post, review, site_tree
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.errors import AdmissionDeniedError, Cause, Details, InvalidError, OpsdkError, TooLargeError

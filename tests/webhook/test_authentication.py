@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from webhookkit import post
+from webhook_reviews import post
 
 from opsdk.errors import BadRequestError
 from opsdk.webhook.admission import UserInfo

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from webhookkit import OldSite, OldSiteSpec, Site, SiteSpec, operations, post, review, site_tree
+from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec, operations, post, review, site_tree
 
 from opsdk.api.core.v1 import Pod
 from opsdk.apimachinery.kinds import unstructured

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from certificatekit import (
+from certificate_world import (
     DAY,
     OPTIONS,
     TARGETS,

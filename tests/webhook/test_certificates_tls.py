@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from webhookkit import OldSite, Site, SiteSpec
+from webhook_reviews import OldSite, Site, SiteSpec
 
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from webhookkit import Site
+from webhook_reviews import Site
 
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.errors import UsageError

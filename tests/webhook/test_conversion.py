@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
-from webhookkit import NewSite, NewSiteSpec, OldSite, OldSiteSpec, Site, SiteSpec, post, site_tree
+from webhook_reviews import NewSite, NewSiteSpec, OldSite, OldSiteSpec, Site, SiteSpec, post, site_tree
 
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for

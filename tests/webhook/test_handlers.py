@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
-from webhookkit import Site, site_tree
+from webhook_reviews import Site, site_tree
 
 from envtest import Environment
 from opsdk.apimachinery.crd import crd_for

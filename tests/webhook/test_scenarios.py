@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from webhookkit import OldSite, OldSiteSpec, Site, SiteSpec
+from webhook_reviews import OldSite, OldSiteSpec, Site, SiteSpec
 
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import unstructured

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from http_servers import Pair, make_ca
 from prometheus_client import CollectorRegistry
-from webhookkit import OldSite, Site, post, review, site_tree
+from webhook_reviews import OldSite, Site, post, review, site_tree
 
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.serving_certificate import RELOAD_EVERY
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.webhook.admission import AdmissionRequest, AdmissionResponse, allowed, denied

@@ -32,7 +32,7 @@ _SECCOMP: Final = "seccomp.security.alpha.kubernetes.io/"
 
 
 class PodSecurity(Plugin):
-    """See the module.
+    """Checks pods and templates against the levels in the labels of their namespace.
 
     Args:
         namespace: returns a namespace, or None if it does not exist.

@@ -31,7 +31,7 @@ class QuotaRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_request(quotas: Sequence[JsonObject], request: QuotaRequest) -> list[tuple[JsonObject, Amounts]]:
     """Return the affected quotas with their new usage; `QuotaError` if one is exceeded."""
-    interesting = [quota for quota in quotas if _interesting(quota, request)]
+    interesting = [quota for quota in quotas if _quota_applies(quota, request)]
     # The usage of the object; for an update only the increase.
     usage = request.evaluator.usage(request.obj, request.now)
     negative = sorted(name for name, amount in usage.items() if amount < ZERO)
@@ -43,11 +43,11 @@ def check_request(quotas: Sequence[JsonObject], request: QuotaRequest) -> list[t
     more = {name: amount for name, amount in usage.items() if amount > ZERO}
     if not more:
         return []
-    charges = [(quota, _charged(quota, more)) for quota in interesting]
+    charges = [(quota, _with_usage(quota, more)) for quota in interesting]
     return [(quota, used) for quota, used in charges if used != _of(quota, "used")]
 
 
-def _interesting(quota: JsonObject, request: QuotaRequest) -> bool:
+def _quota_applies(quota: JsonObject, request: QuotaRequest) -> bool:
     """Whether a quota limits the object. Raises `QuotaError` if the object lacks requests or the quota its usage."""
     hard, name = _of(quota, "hard"), quota["metadata"]["name"]
     if not request.evaluator.matches(quota, hard, request.obj):
@@ -61,7 +61,7 @@ def _interesting(quota: JsonObject, request: QuotaRequest) -> bool:
     return True
 
 
-def _charged(quota: JsonObject, more: Amounts) -> Amounts:
+def _with_usage(quota: JsonObject, more: Amounts) -> Amounts:
     hard, used = _of(quota, "hard"), _of(quota, "used")
     requested = {name: amount for name, amount in more.items() if name in hard}
     after = add(used, requested)

@@ -27,7 +27,7 @@ class _ChangedError(Exception):
 
 
 class ResourceQuota(Plugin):
-    """See the module.
+    """Rejects objects that exceed a quota, and records the usage of the others.
 
     Args:
         quotas: the quotas.

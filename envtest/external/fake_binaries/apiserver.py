@@ -71,7 +71,7 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     tokens = flags.text("token-auth-file")
     on, off = (frozenset(flags.listed(f"{verb}-admission-plugins")) for verb in ("enable", "disable"))
     environment = Environment(
-        data_dir=await _kept(flags),
+        data_dir=await _data_directory(flags),
         tokens=read_token_file(Path(tokens)) if tokens else {},
         authorizer=AllowAuthenticated() if everything else None,
         # As kube-apiserver: AlwaysAllow disables anonymous authentication.
@@ -151,7 +151,7 @@ def _identity(flags: Flags) -> ClientCertificate | None:
         raise ConfigError(f"--proxy-client-cert-file, --proxy-client-key-file: {error}") from error
 
 
-async def _kept(flags: Flags) -> Path:
+async def _data_directory(flags: Flags) -> Path:
     """Return the data directory of the fake ``etcd``, so that a restarted kube-apiserver reads its objects again."""
     servers = flags.listed("etcd-servers")
     if not servers:

@@ -28,12 +28,12 @@ class AutoscalerStrategy(GeneratedStrategy):
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """Drop the annotations that hold fields of the other version."""
         super().prepare_for_create(context, obj)
-        _clean(obj)
+        _drop_conversion_annotations(obj)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Drop the annotations that hold fields of the other version."""
         super().prepare_for_update(context, obj, old)
-        _clean(obj)
+        _drop_conversion_annotations(obj)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the hook's signature
         """Validate the object in the v2 form, whichever version the client sent."""
@@ -44,7 +44,7 @@ class AutoscalerStrategy(GeneratedStrategy):
         return list(validate_autoscaler_status(obj, old))
 
 
-def _clean(obj: JsonObject) -> None:
+def _drop_conversion_annotations(obj: JsonObject) -> None:
     if obj.get("apiVersion") != OLD:
         obj["metadata"] = without_notes(obj)["metadata"]
 

@@ -24,7 +24,7 @@ _OWNED: Final = ("spec", "status")
 
 
 class SigningRequestStrategy(GeneratedStrategy):
-    """See the module."""
+    """Sets the requester of a new CertificateSigningRequest, and keeps spec and status of updates."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

@@ -59,7 +59,7 @@ _SCHEMA: Final[Shape] = {
 _SUBJECTS: Final = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
 
 
-def _fixed(obj: JsonObject, resource: str, shape: Shape) -> Iterator[Cause]:
+def _validate_mandatory_spec(obj: JsonObject, resource: str, shape: Shape) -> Iterator[Cause]:
     """Validate that mandatory objects keep their spec."""
     name = obj["metadata"].get("name", "")
     expected = fixed_flow(resource, name)
@@ -114,7 +114,7 @@ def validate_priority_level(obj: JsonObject) -> Iterator[Cause]:
             yield api_errors.required("spec.limited", "must not be empty when type is Limited")
         else:
             yield from _limited(spec["limited"], "spec.limited")
-    yield from _fixed(obj, "prioritylevelconfigurations", _LEVEL)
+    yield from _validate_mandatory_spec(obj, "prioritylevelconfigurations", _LEVEL)
     yield from _status(obj)
 
 
@@ -192,7 +192,7 @@ def validate_flow_schema(obj: JsonObject) -> Iterator[Cause]:
         yield from validation.subdomain(name, "spec.priorityLevelConfiguration.name")
     for index, rule in enumerate(spec.get("rules") or ()):
         yield from _rule(rule, f"spec.rules[{index}]")
-    yield from _fixed(obj, "flowschemas", _SCHEMA)
+    yield from _validate_mandatory_spec(obj, "flowschemas", _SCHEMA)
     yield from _status(obj)
 
 

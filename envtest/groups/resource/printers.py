@@ -31,15 +31,15 @@ def _device_slice(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), spec.get("nodeName") or UNSET, spec.get("driver", ""), pool, age(obj, now)]
 
 
-def _aged(obj: JsonObject, now: float) -> list[JsonValue]:
+def _name_and_age(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), age(obj, now)]
 
 
 PRINTERS: Mapping[str, Printer] = kind_printers(
     {
         "resource.k8s.io/resourceclaims": lambda obj, now: [name_of(obj), ",".join(_claim_states(obj)), age(obj, now)],
-        "resource.k8s.io/resourceclaimtemplates": _aged,
-        "resource.k8s.io/deviceclasses": _aged,
+        "resource.k8s.io/resourceclaimtemplates": _name_and_age,
+        "resource.k8s.io/deviceclasses": _name_and_age,
         "resource.k8s.io/resourceslices": _device_slice,
     }
 )

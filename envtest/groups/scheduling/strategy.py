@@ -19,7 +19,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class PriorityClassStrategy(GeneratedStrategy):
-    """See the module."""
+    """Validates PriorityClasses, and refuses to delete those of the system."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

@@ -19,7 +19,7 @@ Mapping = Callable[[str, str], Sequence[GroupVersionResource]]
 
 
 class OwnerReferencesPermissionEnforcement(Plugin):
-    """See the module.
+    """Rejects changes of owner references by users without permission to delete the object or finalize the owner.
 
     Args:
         resources: maps an apiVersion and a kind to resources.

@@ -52,7 +52,7 @@ class AggregatorDependencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aggregator(Closing):
-    """See the module.
+    """Proxies the groups of available APIServices, and passes all other requests to `delegate`.
 
     Args:
         services: the installed resource ``apiservices``.

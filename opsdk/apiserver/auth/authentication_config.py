@@ -15,14 +15,14 @@ from opsdk.errors import ConfigError
 __all__ = ["ClientAuthenticationConfig"]
 
 NAMESPACE = "kube-system"
-"""Namespace of the ConfigMap that kube-apiserver publishes for extension API servers."""
+"""Namespace of the ConfigMap `NAME`."""
 NAME = "extension-apiserver-authentication"
-"""Name of that ConfigMap."""
+"""Name of the ConfigMap that kube-apiserver publishes for extension API servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAuthenticationConfig:
-    """The contents of that ConfigMap.
+    """The contents of the ConfigMap ``extension-apiserver-authentication``.
 
     Attributes:
         clients: PEM certificates of the client CA; may be empty.

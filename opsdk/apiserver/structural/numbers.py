@@ -19,10 +19,10 @@ _CLOSE: Final = 1e-9
 _BITS: Final = {"int32": (-(2**31), 2**31), "uint32": (0, 2**32), "uint64": (0, 2**64)}
 
 
-def nearly_whole(value: float) -> bool:
+def is_integral(value: float) -> bool:
     """Report whether a float is an integer, within Go's tolerance.
 
-    >>> nearly_whole(3.0000000001), nearly_whole(2.9), nearly_whole(1e20)
+    >>> is_integral(3.0000000001), is_integral(2.9), is_integral(1e20)
     (True, False, False)
     """
     if not -_EXACT <= value <= _EXACT:
@@ -98,7 +98,7 @@ def _check_multiple_of(value: float, step: float, limit: Callable[[str], Any]) -
     if isinstance(value, int):
         good = value % int(step) == 0
     else:
-        good = nearly_whole(value * (1 / step) if step < 1 else value / step)
+        good = is_integral(value * (1 / step) if step < 1 else value / step)
     return None if good else (value, f"%s in body should be a multiple of {go_scalar(step)}")
 
 

@@ -91,7 +91,7 @@ def check_rules(schema: Schema, path: FieldPath, *, has_schema_errors: bool = Fa
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
         errors += [forbidden(rule_path, text) for _, rule_path in total.expensive]
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        errors.append(forbidden(path, _too_much(name, total.cost, SCHEMA_LIMIT)))
+        errors.append(forbidden(path, _cost_exceeded_message(name, total.cost, SCHEMA_LIMIT)))
     return errors
 
 
@@ -130,7 +130,7 @@ def _check(schema: Schema, context: _CelContext, total: _Total) -> Errors:
 def _check_rule(rule: CompiledRule, times: int, context: _CelContext, rule_path: FieldPath, total: _Total) -> Errors:
     cost = min(rule.cost * times, MOST)
     if cost > RULE_LIMIT:
-        yield forbidden(rule_path.child("rule"), _too_much("estimated rule cost", cost, RULE_LIMIT))
+        yield forbidden(rule_path.child("rule"), _cost_exceeded_message("estimated rule cost", cost, RULE_LIMIT))
     total.add(cost, rule_path.child("rule"))
     if rule.fault:
         yield invalid(rule_path.child("rule"), shown_rule(rule.written), rule.fault)
@@ -138,7 +138,7 @@ def _check_rule(rule: CompiledRule, times: int, context: _CelContext, rule_path:
         yield invalid(rule_path.child("messageExpression"), shown_rule(rule.written), rule.message_fault)
     elif rule.message_program is not None:
         if rule.message_cost > RULE_LIMIT:
-            text = _too_much("estimated messageExpression cost", rule.message_cost, RULE_LIMIT)
+            text = _cost_exceeded_message("estimated messageExpression cost", rule.message_cost, RULE_LIMIT)
             yield forbidden(rule_path.child("messageExpression"), text)
         total.add(rule.message_cost, rule_path.child("messageExpression"))
     if rule.uses_old and context.uncorrelatable_path is not None:
@@ -151,7 +151,7 @@ def _check_rule(rule: CompiledRule, times: int, context: _CelContext, rule_path:
         yield invalid(rule_path.child("optionalOldSelf"), value, "may not be set if oldSelf is not used in rule")
 
 
-def _too_much(name: str, cost: int, limit: int) -> str:
+def _cost_exceeded_message(name: str, cost: int, limit: int) -> str:
     times = cost / limit
     if times > 100:
         factor = "more than 100x"

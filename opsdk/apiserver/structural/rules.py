@@ -36,7 +36,7 @@ class _SpentError(Exception):
 
 
 # ------------------------------------------------------------------ comparison with the old object
-class _Was:
+class _CorrelatedValue:
     """A value and its old value."""
 
     def __init__(self, new: JsonValue, old: JsonValue, schema: Schema) -> None:
@@ -49,21 +49,21 @@ class _Was:
         """Whether the value is unchanged."""
         return deep_equal(self._new, self._old)
 
-    def key(self, name: str) -> _Was | None:
+    def key(self, name: str) -> _CorrelatedValue | None:
         """Return the value of an entry, if it existed before."""
         if not isinstance(self._old, dict) or name not in self._old:
             return None
         below = (self._schema.get("properties") or {}).get(name) or self._schema.get("additionalProperties")
-        return _Was(self._new[name], self._old[name], below if isinstance(below, Mapping) else {})
+        return _CorrelatedValue(self._new[name], self._old[name], below if isinstance(below, Mapping) else {})
 
     @cached_property
     def _old_element(self) -> Callable[[JsonValue], JsonValue]:
         return old_elements(self._old, self._schema)
 
-    def index(self, at: int) -> _Was | None:
+    def index(self, at: int) -> _CorrelatedValue | None:
         """Return an element of a map list, if its key existed before."""
         old = self._old_element(self._new[at])
-        return None if old is None else _Was(self._new[at], old, self._schema.get("items") or {})
+        return None if old is None else _CorrelatedValue(self._new[at], old, self._schema.get("items") or {})
 
 
 def old_elements(old: JsonValue, schema: Schema) -> Callable[[JsonValue], JsonValue]:
@@ -76,28 +76,28 @@ def old_elements(old: JsonValue, schema: Schema) -> Callable[[JsonValue], JsonVa
 
 
 @dataclass(frozen=True, slots=True)
-class _Before:
+class _RatchetingContext:
     """The old value for ratcheting: that of the value itself, else of its nearest parent."""
 
-    current: _Was | None = None
-    nearest: _Was | None = None
+    current: _CorrelatedValue | None = None
+    nearest: _CorrelatedValue | None = None
 
     def unchanged(self) -> bool:
         """Report whether the value is unchanged, so that errors are tolerated."""
         node = self.current or self.nearest
         return node is not None and node.same
 
-    def key(self, name: str) -> _Before:
+    def key(self, name: str) -> _RatchetingContext:
         """Return the old value of an entry."""
         if self.current is None:
             return self
         if self.nearest is None and name in ("apiVersion", "kind"):
-            return _Before()
-        return _Before(self.current.key(name), self.current)
+            return _RatchetingContext()
+        return _RatchetingContext(self.current.key(name), self.current)
 
-    def index(self, at: int) -> _Before:
+    def index(self, at: int) -> _RatchetingContext:
         """Return the old value of an element."""
-        return self if self.current is None else _Before(self.current.index(at), self.current)
+        return self if self.current is None else _RatchetingContext(self.current.index(at), self.current)
 
 
 # ------------------------------------------------------------------ nested rules
@@ -147,12 +147,16 @@ class CompiledRules:
     def evaluate(self, value: JsonValue, old: JsonValue, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
         """Return the violations of a value; `old` is the value that it replaces, or None."""
         run = _Run()
-        before = _Before(_Was(value, old, self._schema)) if old is not None and ratchet else _Before()
+        before = (
+            _RatchetingContext(_CorrelatedValue(value, old, self._schema))
+            if old is not None and ratchet
+            else _RatchetingContext()
+        )
         with suppress(_SpentError):  # the last error has the reason
             self._visit(value, old, path, before, run)
         return run.broken
 
-    def _visit(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
+    def _visit(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _RatchetingContext, run: _Run) -> None:
         if value is None:
             return
         if self.rules:
@@ -171,7 +175,7 @@ class CompiledRules:
                 if tree is not None:
                     tree._visit(one, old_entries.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
 
-    def _apply(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
+    def _apply(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _RatchetingContext, run: _Run) -> None:
         bound = self._cel_value(value)
         was = None if old is None else self._cel_value(old)
         for rule in self.rules:
@@ -215,7 +219,7 @@ class _Evaluation:
     rule: CompiledRule
     value: JsonValue
     path: FieldPath
-    before: _Before
+    before: _RatchetingContext
     run: _Run
 
     @property

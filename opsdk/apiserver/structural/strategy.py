@@ -45,18 +45,18 @@ class SchemaStrategy(HasStatusRules):
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the hook's signature
         """Validate by the schema."""
-        return [error.cause for error in self._schema.validate(obj, beside=self.beside(obj))]
+        return [error.cause for error in self._schema.validate(obj, beside=self.additional_errors(obj))]
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Validate by the schema, with ratcheting: unchanged values may stay invalid."""
-        errors = self._schema.validate(obj, old, warn=context.warn, beside=self.beside(obj))
+        errors = self._schema.validate(obj, old, warn=context.warn, beside=self.additional_errors(obj))
         return [error.cause for error in errors]
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Validate the status by its schema, and the whole object by its rules."""
-        beside = self.beside(obj, status_only=True)
+        beside = self.additional_errors(obj, status_only=True)
         return [error.cause for error in self._schema.validate_status(obj, old, warn=context.warn, beside=beside)]
 
-    def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:  # noqa: ARG002 - a hook
+    def additional_errors(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:  # noqa: ARG002 - a hook
         """Return additional errors of an object; with `status_only`, only those in its status."""
         return ()

@@ -24,7 +24,7 @@ from opsdk.apiserver.field_errors import (
 from opsdk.apiserver.strfmt import FORMATS
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.node import SchemaNode
-from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
+from opsdk.apiserver.structural.numbers import NumberRules, is_integral
 from opsdk.structured_merge.equality import deep_equal, strict_equal
 from opsdk.structured_merge.go_format import go_json, go_quote
 from opsdk.structured_merge.typed import ABSENT
@@ -245,7 +245,7 @@ def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
     # To upstream, an integer of more than 64 bits is a float.
     wide = isinstance(value, int) and not -(2**63) <= value < 2**63
     actual = "number" if wide else _JSON_TYPES[type(value)]
-    whole = isinstance(value, float) and nearly_whole(value)
+    whole = isinstance(value, float) and is_integral(value)
     fits = actual in node.types or (actual == "integer" and "number" in node.types)
     if fits or (whole and "integer" in node.types):
         return None

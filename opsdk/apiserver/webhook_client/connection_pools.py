@@ -169,7 +169,7 @@ class ConnectionPools(Closing):
                 self._contexts.clear()
             context = self._contexts[ca, insecure] = trusting(ca, insecure=insecure)
             if self._identity is not None:
-                show(context, self._identity())
+                load_client_certificate(context, self._identity())
         return context
 
     async def aclose(self) -> None:
@@ -211,7 +211,7 @@ def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
     return context
 
 
-def show(context: ssl.SSLContext, identity: ClientCertificate) -> None:
+def load_client_certificate(context: ssl.SSLContext, identity: ClientCertificate) -> None:
     """Load a client certificate into the context."""
     # The standard library reads certificates from files only.
     with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:

@@ -160,7 +160,7 @@ def _real(value: Value, verb: str) -> float:
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _fixed(value: Value, precision: int) -> str:
+def _fixed_point(value: Value, precision: int) -> str:
     number = _real(value, "f")
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
@@ -210,7 +210,7 @@ def _hex(value: Value, _: int) -> str:
 _VERBS: Final[dict[str, Callable[[Value, int], str]]] = {
     "s": _string,
     "d": _decimal,
-    "f": _fixed,
+    "f": _fixed_point,
     "e": _scientific,
     "b": _binary,
     "o": _octal,

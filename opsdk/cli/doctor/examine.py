@@ -17,9 +17,9 @@ from opsdk.cli.doctor.findings import (
     Level,
     of_configuration,
     of_definition,
-    of_deletions,
     of_lease,
     of_orphans,
+    slow_finalizers,
     subject_of,
 )
 from opsdk.client.client import Client
@@ -120,7 +120,7 @@ async def _deletions(operator: Operator, client: Client) -> list[Finding]:
             objects = await client.list(unstructured(gvk.api_version, gvk.kind))
         except NoMatchError:
             continue  # the CRD check reports it
-        findings += of_deletions(objects, utc_now())
+        findings += slow_finalizers(objects, utc_now())
     return findings
 
 

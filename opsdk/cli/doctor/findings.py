@@ -148,7 +148,7 @@ def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: M
         yield finding(Level.OK, f"{len(names)} webhooks are served")
 
 
-def of_deletions(objects: Iterable[Unstructured], now: datetime) -> Iterator[Finding]:
+def slow_finalizers(objects: Iterable[Unstructured], now: datetime) -> Iterator[Finding]:
     """Report objects whose deletion has waited too long for finalizers."""
     for obj in objects:
         since = obj.metadata.deletion_timestamp

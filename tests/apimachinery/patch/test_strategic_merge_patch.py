@@ -127,8 +127,8 @@ LIVE: JsonObject = {
         ({"$deleteFromPrimitiveList/containers": "x"}, "replicas", 1),
     ],
 )
-def test_directives(patch: JsonObject, field: str, result: Any) -> None:
-    """Each directive does what its name says."""
+def test_directives_replace_delete_merge_and_order(patch: JsonObject, field: str, result: Any) -> None:
+    """The directives ``$patch``, ``$retainKeys`` and ``$setElementOrder`` work as in kubectl."""
     assert apply_strategic(LIVE, {"spec": patch}, WORK)["spec"].get(field) == result
 
 

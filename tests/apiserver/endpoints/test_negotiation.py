@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from opsdk.apiserver.endpoints.negotiation import METADATA as MEMBERS

@@ -121,8 +121,8 @@ def test_escaped_names_are_identifiers_and_tell_apart(one: str, other: str) -> N
         ("", None),
     ],
 )
-def test_escaping(name: str, escaped: str | None) -> None:
-    """The server's own spelling."""
+def test_property_names_are_escaped_for_cel(name: str, escaped: str | None) -> None:
+    """Property names are escaped as in k8s.io/apiserver; names that no escape can express give None."""
     assert escape(name) == escaped
 
 

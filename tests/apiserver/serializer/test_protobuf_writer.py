@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.data.messages import READER, fields_of, message_for, write_protobuf
 from envtest.data.resources import rows

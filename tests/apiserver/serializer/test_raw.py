@@ -6,12 +6,12 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.serializer.raw import RawExtension, member, raw_text
 from opsdk.structured_merge.value import JsonObject
-from tests.support.server_client import MERGE, Caller
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -10,6 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from etcd_cluster import EtcdCluster
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,6 @@ from opsdk.apiserver.storage.ports import (
 )
 from opsdk.apiserver.storage.sqlite import SqliteStorage
 from opsdk.structured_merge.value import JsonObject
-from tests.support.etcd_cluster import EtcdCluster
 
 pytestmark = pytest.mark.realtime
 P = "core/configmaps/"

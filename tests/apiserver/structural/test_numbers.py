@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opsdk.apiserver.structural.numbers import in_range, nearly_whole
+from opsdk.apiserver.structural.numbers import in_range, is_integral
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.structured_merge.value import JsonObject
 
@@ -81,7 +81,7 @@ def test_what_is_asked_of_numbers(schema: JsonObject, value: Any, errors: list[s
 )
 def test_floats_that_are_as_good_as_integers(value: float, *, whole: bool) -> None:
     """Steps like 0.1 have no exact form, so a little is forgiven."""
-    assert nearly_whole(value) is whole
+    assert is_integral(value) is whole
 
 
 @pytest.mark.parametrize(

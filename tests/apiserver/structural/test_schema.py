@@ -289,8 +289,8 @@ NONE = '<nil>: Invalid value: "": "spec" must'
         ({"a": "x", "c": {}}, [f"{NONE} not validate the schema (not)"]),
     ],
 )
-def test_logic(value: JsonObject, errors: list[str]) -> None:
-    """Alternatives are reported as such, with the errors of the one that came farthest."""
+def test_oneof_and_anyof_errors_include_the_closest_alternative(value: JsonObject, errors: list[str]) -> None:
+    """An error of oneOf or anyOf comes with the errors of the alternative that matched best."""
     assert texts(LOGIC, value) == errors
 
 

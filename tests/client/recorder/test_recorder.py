@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from clientkit import FakePerformer, site
+from client_fakes import FakeExecutor, site
 
 from opsdk.aio.fence import FENCE, check_fence
 from opsdk.api.core.v1 import Node
@@ -63,7 +63,7 @@ class Server:
 
     def recorder(self) -> EventRecorder:
         """A recorder that writes to it."""
-        executor: Any = FakePerformer()
+        executor: Any = FakeExecutor()
         executor.execute = self.execute
         return EventRecorder(Client(executor), "site-operator")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.admission.limit_ranger import pod_problems, with_defaults
 from envtest.environment import Environment

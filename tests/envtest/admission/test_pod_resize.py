@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.admission.tolerations import covers, merged
+from envtest.admission.tolerations import merged, tolerates_all_of
 
 TOLERATIONS = st.lists(
     st.fixed_dictionaries(
@@ -29,7 +29,7 @@ def test_merging_loses_nothing_and_invents_nothing(first: list[Any], second: lis
     """Each given toleration is covered by one that stays, and all that stay were given."""
     found = merged(first, second)
     assert all(t in [*first, *second] for t in found)
-    assert all(any(covers(kept, t) for kept in found) for t in [*first, *second])
+    assert all(any(tolerates_all_of(kept, t) for kept in found) for t in [*first, *second])
 
 
 @given(TOLERATIONS)

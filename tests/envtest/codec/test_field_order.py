@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.codec.field_order import arranger
 from envtest.data.fields import forms

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.codec.decode_context import DecodeContext
 from envtest.codec.decoder import Decoders

@@ -28,8 +28,8 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("field", "name"), NAMES)
-def test_names(field: str, name: str) -> None:
-    """Fields have their Go names."""
+def test_fields_have_their_go_names(field: str, name: str) -> None:
+    """The internal form names fields as Go's internal types do."""
     assert go_name(field) == name
 
 
@@ -73,8 +73,8 @@ def test_claims_that_may_not_change() -> None:
     )
 
 
-def test_templates() -> None:
-    """Metadata stand beside the spec; what is shared with the node stands in the security context."""
+def test_template_metadata_is_inlined_and_host_fields_move() -> None:
+    """Template metadata stands beside the spec, and host namespaces stand in the security context."""
     found = shown(TEMPLATE, {"metadata": {"labels": {"a": "b"}}, "spec": {"hostPID": True}})
     assert list(found) == ["labels", "Spec"]
     context = found["Spec"]["SecurityContext"]
@@ -83,8 +83,8 @@ def test_templates() -> None:
     assert "HostPID" not in found["Spec"]
 
 
-def test_parts() -> None:
-    """Numbers that were not given are zero, or null behind pointers; selectors are as they are."""
+def test_missing_numbers_are_zero_and_missing_pointers_null() -> None:
+    """Missing numbers are zero, missing pointers are null, and label selectors stay unchanged."""
     probe = shown(f"{CORE}Probe", {"httpGet": {"port": "web"}})
     assert probe["HTTPGet"] == {"Path": "", "Port": "web", "Host": "", "Scheme": "", "HTTPHeaders": None}
     assert (probe["InitialDelaySeconds"], probe["TerminationGracePeriodSeconds"], probe["Exec"]) == (0, None, None)

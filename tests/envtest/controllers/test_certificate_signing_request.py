@@ -65,8 +65,8 @@ async def test_signs_what_is_approved() -> None:
         assert await api.names(REQUESTS) == []
 
 
-async def test_refuses() -> None:
-    """What a signer does not sign fails, and says why; signers that are not ours are left alone."""
+async def test_an_invalid_request_fails_and_foreign_signers_are_ignored() -> None:
+    """An approved request that its signer rejects fails with a reason; requests for other signers stay unchanged."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(REQUESTS, request("a", asked("a"), usages=["client auth", "server auth"]))
@@ -116,8 +116,10 @@ async def test_approves_nodes() -> None:
         ),
     ],
 )
-def test_signers(signer: str, found: RequestedCertificate, usages: list[str], fine: bool) -> None:
-    """Each signer has its own rules for subjects, names and usages."""
+def test_each_signer_validates_subject_names_and_usages(
+    signer: str, found: RequestedCertificate, usages: list[str], fine: bool
+) -> None:
+    """Each built-in signer has its own rules for subjects, alternative names and usages."""
     assert (refusal(signer, found, usages) == "") == fine
 
 

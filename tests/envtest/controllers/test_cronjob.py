@@ -171,8 +171,8 @@ def test_whatever_happens(policy: str, operations: list[tuple[str, int]]) -> Non
     assert len(seen) == len(set(seen))
 
 
-def test_forbids() -> None:
-    """Under ``Forbid`` a time passes while the job before it runs; that is told."""
+def test_forbid_postpones_a_run_while_a_job_is_active() -> None:
+    """With Forbid, a run waits while a job is active, an event reports that, and the run follows."""
     run = Run(concurrencyPolicy="Forbid")
     run.world.wait(60)
     run.step()
@@ -236,8 +236,8 @@ async def test_runs_each_minute() -> None:
 
 
 @pytest.mark.parametrize(("policy", "running"), [("Allow", 3), ("Forbid", 1), ("Replace", 1)])
-async def test_policies(policy: str, running: int) -> None:
-    """Jobs that last longer than the time between two run beside each other, once, or only the last."""
+async def test_the_concurrency_policy_bounds_active_jobs(policy: str, running: int) -> None:
+    """Long jobs run side by side with Allow, and one at a time with Forbid and Replace."""
     async with Environment(controllers="cluster", stages=LONG) as env:
         api = Kubectl(env)
         await api.create(f"{BATCH}/cronjobs", cron_job("tick", concurrencyPolicy=policy))
@@ -251,8 +251,8 @@ async def test_policies(policy: str, running: int) -> None:
             assert all(is_finished(j) is False for j in jobs), "none of them ever came to an end"
 
 
-async def test_suspends() -> None:
-    """A suspended cron job begins nothing; resumed, it goes on; deleted, its jobs go."""
+async def test_a_suspended_cron_job_starts_no_jobs() -> None:
+    """A suspended CronJob starts no jobs, a resumed one does, and deleting it deletes its jobs."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{BATCH}/cronjobs", cron_job("tick", suspend=True))

@@ -53,8 +53,8 @@ async def test_selects_nodes() -> None:
         assert await api.names(f"{CORE}/pods") == []
 
 
-async def test_rolls() -> None:
-    """A new template reaches every node."""
+async def test_a_new_template_reaches_every_node() -> None:
+    """A new template replaces the pods on all nodes."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(NODES, node("n2"))

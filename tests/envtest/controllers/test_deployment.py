@@ -56,8 +56,8 @@ async def test_says_while_it_is_not_available() -> None:
         assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
 
 
-async def test_deadline() -> None:
-    """A rollout that stands still for longer than its deadline says so, and recovers when it moves again."""
+async def test_a_stalled_rollout_exceeds_its_progress_deadline() -> None:
+    """A rollout without progress reports ProgressDeadlineExceeded, and recovers when it progresses."""
     stages = (Stage(at=State.PENDING, to=State.READY, delay=100),)
     async with Environment(controllers="cluster", stages=stages) as env:
         api = Kubectl(env)
@@ -117,8 +117,8 @@ async def test_rolls_within_bounds() -> None:
         assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
 
 
-async def test_recreates() -> None:
-    """With Recreate no new pod is made before the last old one has gone."""
+async def test_recreate_waits_for_the_old_pods() -> None:
+    """With Recreate, new pods start after the last old pod is gone."""
     async with Environment(controllers="cluster", stages=SLOW) as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=2, strategy={"type": "Recreate"}))
@@ -133,8 +133,8 @@ async def test_recreates() -> None:
         assert images == ["x:2", "x:2"]
 
 
-async def test_scales() -> None:
-    """Scaling goes through the scale subresource too, and changes no template."""
+async def test_scaling_keeps_the_replica_set() -> None:
+    """Scaling through the scale subresource keeps the template and the replica set."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
@@ -162,8 +162,8 @@ async def test_scales_in_the_middle_of_a_rollout() -> None:
         assert [p["spec"]["containers"][0]["image"] for p in pods] == ["x:2"] * 8
 
 
-async def test_paused() -> None:
-    """A paused deployment scales but does not roll; resumed, it does."""
+async def test_a_paused_deployment_scales_without_rolling() -> None:
+    """A paused deployment scales but does not roll out; a resumed one does."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=2))

@@ -83,8 +83,8 @@ def test_failure_is_remembered_and_not_repeated() -> None:
         ({"maxUnavailable": "100%"}, (3, 0, 3)),
     ],
 )
-async def test_counts(spec: JsonObject, wanted: tuple[int, int, int]) -> None:
-    """The status says how many pods are expected, wanted healthy, and may go."""
+async def test_the_status_counts_expected_and_desired_pods(spec: JsonObject, wanted: tuple[int, int, int]) -> None:
+    """The status has the expected pods, the desired healthy pods and the allowed disruptions."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=3))

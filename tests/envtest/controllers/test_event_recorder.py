@@ -54,8 +54,8 @@ def test_nobody_says_too_much(pauses: list[float]) -> None:
     assert told <= 25 + now / 300
 
 
-def test_forms() -> None:
-    """An event lies beside what it is about, those about cluster-wide objects in the default namespace."""
+def test_events_are_in_the_namespace_of_their_object() -> None:
+    """An event is in its object's namespace; events of cluster-scoped objects are in default."""
     source = {"component": "c", "host": "h"}
     made = event_of(note(), "m", name="p.1", source=source, now="t")
     assert made["metadata"] == {"name": "p.1", "namespace": "default"}

@@ -36,14 +36,14 @@ def owned(*states: OwnerState) -> tuple[JsonObject, dict[str, OwnerState]]:
         ([OwnerState.ABSENT], True, Verdict.COLLECT),
     ],
 )
-def test_judges(states: list[OwnerState], dependents: bool, verdict: Verdict) -> None:
-    """An object goes when nobody owns it any more, and loses dead references while somebody does."""
+def test_owner_states_decide_the_verdict(states: list[OwnerState], dependents: bool, verdict: Verdict) -> None:
+    """An object without living owners is collected; with one, it loses only the dangling references."""
     obj, looks = owned(*states)
     assert attempt_to_delete_verdict(obj, lambda ref: looks[ref["uid"]], has_dependents=dependents).verdict is verdict
 
 
-async def test_background() -> None:
-    """Deleting a deployment takes its replica sets and pods along."""
+async def test_background_deletion_deletes_dependents() -> None:
+    """Deleting a Deployment in the background deletes its replica sets and pods."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=3))
@@ -54,8 +54,8 @@ async def test_background() -> None:
         assert await api.names(f"{CORE}/pods") == []
 
 
-async def test_foreground() -> None:
-    """In the foreground the owner stays until the last dependent that blocks it has gone."""
+async def test_foreground_deletion_waits_for_blocking_dependents() -> None:
+    """In the foreground, the owner stays until the last blocking dependent is gone."""
     async with Environment(controllers=["garbage-collector"]) as env:
         api = Kubectl(env)
         owner = await api.create(f"{CORE}/configmaps", config_map("owner"))
@@ -95,8 +95,8 @@ async def test_foreground_reaches_down() -> None:
         assert gone == ["p", "r", "d"]
 
 
-async def test_orphan() -> None:
-    """Orphaning leaves the replica set and its pods alone, without a reference; a new deployment takes them in."""
+async def test_orphaned_dependents_lose_their_owner_reference() -> None:
+    """Orphaning keeps replica set and pods without owner reference; a new Deployment adopts them."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
@@ -146,8 +146,8 @@ async def test_another_uid_is_another_owner() -> None:
         assert await api.names("/api/v1/namespaces/kube-public/configmaps") == []
 
 
-async def test_scopes() -> None:
-    """A cluster-scoped owner is fine; a namespaced owner of a cluster-scoped object is told of, and nothing deleted."""
+async def test_a_cluster_scoped_dependent_of_a_namespaced_owner_stays() -> None:
+    """A cluster-scoped object with a namespaced owner gets a warning event and is not deleted."""
     async with Environment(controllers=["garbage-collector"]) as env:
         api = Kubectl(env)
         node = await api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
@@ -174,8 +174,8 @@ async def test_unknown_kinds_are_left_alone() -> None:
         assert await api.names(f"{CORE}/configmaps") == ["child"]
 
 
-async def test_circles() -> None:
-    """Objects that own each other go all the same, in the foreground too."""
+async def test_ownership_cycles_are_collected() -> None:
+    """Objects that own each other are deleted, in the foreground too."""
     async with Environment(controllers=["garbage-collector"]) as env:
         api = Kubectl(env)
         first = await api.create(f"{CORE}/configmaps", config_map("first"))

@@ -23,8 +23,8 @@ def job(name: str, **spec: Any) -> JsonObject:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": inner}
 
 
-async def test_completes() -> None:
-    """A job is complete when as many pods have succeeded as it wants, never more at a time than it allows."""
+async def test_a_job_completes_within_its_parallelism() -> None:
+    """A job runs at most `parallelism` pods at a time, and completes after `completions` successes."""
     async with Environment(controllers="cluster", stages=WORK) as env:
         api = Kubectl(env)
         await api.create(BATCH, job("j", completions=5, parallelism=2))
@@ -53,8 +53,8 @@ async def test_succeeded_pods_count_though_deleted() -> None:
         assert len(await api.names(f"{CORE}/pods")) == 2
 
 
-async def test_fails() -> None:
-    """A job whose pods fail more often than its limit allows has failed."""
+async def test_a_job_fails_above_its_backoff_limit() -> None:
+    """A job fails when more pods failed than its backoffLimit allows."""
     async with Environment(controllers="cluster", stages=FAIL) as env:
         api = Kubectl(env)
         await api.create(BATCH, job("j", backoffLimit=2))
@@ -78,8 +78,8 @@ async def test_deadline_and_expiry() -> None:
         assert await api.names(BATCH) == []
 
 
-async def test_indexed() -> None:
-    """Each index of an indexed job succeeds once."""
+async def test_each_index_succeeds_once() -> None:
+    """Each index of an Indexed job succeeds once."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(BATCH, job("j", completions=4, parallelism=4, completionMode="Indexed"))
@@ -91,8 +91,8 @@ async def test_indexed() -> None:
         assert [n.rpartition("-")[0] for n in names] == ["j-0", "j-1", "j-2", "j-3"]
 
 
-async def test_suspended() -> None:
-    """A suspended job has no pods; resumed, it goes on."""
+async def test_a_suspended_job_has_no_pods() -> None:
+    """A suspended job has no pods; a resumed job completes."""
     async with Environment(controllers="cluster", stages=DEFAULT_STAGES) as env:
         api = Kubectl(env)
         await api.create(BATCH, job("j", suspend=True))
@@ -106,8 +106,8 @@ async def test_suspended() -> None:
         assert condition(found, "Complete")["status"] == "True"
 
 
-def test_intervals() -> None:
-    """Three numbers in a row or more are shown as a range."""
+def test_three_consecutive_indexes_are_a_range() -> None:
+    """Three or more consecutive indexes are written as a range."""
     assert format_intervals({0, 2, 3}) == "0,2,3"
     assert format_intervals(set()) == ""
     assert format_intervals({1, 2, 3}) == "1-3"

@@ -43,8 +43,8 @@ async def test_runs_pods() -> None:
         assert managers["kubelet"] == "status"
 
 
-async def test_stages() -> None:
-    """Rules say which pods reach which state after how many seconds; the first that matches counts."""
+async def test_the_first_matching_stage_moves_a_pod() -> None:
+    """A stage moves matching pods to a state after its delay; the first match counts."""
     stages = (
         Stage(at=State.PENDING, to=State.RUNNING, delay=5, selector={"app": "bad"}),
         Stage(at=State.RUNNING, to=State.FAILED, delay=5, reason="Boom"),
@@ -94,8 +94,8 @@ async def test_finalizers_hold_pods() -> None:
         assert await api.names(f"{CORE}/pods") == []
 
 
-async def test_unschedulable() -> None:
-    """A pod that fits nowhere says so, and is placed when a node comes that fits."""
+async def test_an_unschedulable_pod_waits_for_a_node() -> None:
+    """A pod that fits no node is Unschedulable until a node fits."""
     async with Environment(controllers=["kubelet"]) as env:
         api = Kubectl(env)
         await api.create(f"{CORE}/pods", pod("p", nodeSelector={"disk": "fast"}))

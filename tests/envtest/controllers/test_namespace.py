@@ -106,8 +106,8 @@ async def test_a_kind_may_go_and_come_back() -> None:
         assert await api.names(WIDGETS) == []
 
 
-async def test_accounts() -> None:
-    """Every namespace has its account and its trust, and gets them back."""
+async def test_every_namespace_has_a_default_account_and_root_ca() -> None:
+    """Every namespace has the default ServiceAccount and kube-root-ca.crt; both are restored."""
     async with Environment(controllers=["serviceaccount"]) as env:
         api = await team(env)
         await settle()

@@ -175,8 +175,8 @@ async def test_pods_wait_for_claims() -> None:
         assert (await api.get(f"{CORE}/pods/p"))["status"]["phase"] == "Running"
 
 
-async def test_grows() -> None:
-    """A claim that asks for more gets it, where the class allows that."""
+async def test_a_claim_expands_if_its_class_allows_it() -> None:
+    """A bound claim that requests more storage is expanded if its StorageClass allows it."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create("/apis/storage.k8s.io/v1/storageclasses", _kind("soft", allowVolumeExpansion=True))

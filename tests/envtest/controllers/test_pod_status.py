@@ -132,8 +132,8 @@ def test_failing_init_container() -> None:
     assert "waiting" in obj["status"]["containerStatuses"][0]["state"]
 
 
-def test_gates() -> None:
-    """A pod whose gates are shut says which, and needs a new look when they open."""
+def test_an_unmet_readiness_gate_keeps_a_pod_unready() -> None:
+    """A missing readiness gate condition keeps the pod unready; once true, the status needs a refresh."""
     obj = moved(pod(gate=True), State.READY)
     shut = condition_in(conditions_of(obj), "Ready") or {}
     assert shut["reason"] == "ReadinessGatesNotReady"

@@ -90,8 +90,8 @@ def test_rescaling_shares_everything(case: tuple[JsonObject, JsonObject, list[Js
         assert sum(sizes.values()) == replicas_of(wanted)
 
 
-def test_names() -> None:
-    """The same template has the same name, another one another."""
+def test_the_template_hash_depends_on_template_and_collision_count() -> None:
+    """The template hash depends only on the template and the collision count."""
     first = deployment("d")["spec"]["template"]
     assert rollout.template_hash(first) == rollout.template_hash(deployment("d", replicas=7)["spec"]["template"])
     assert rollout.template_hash(first) != rollout.template_hash(deployment("d", image="x:2")["spec"]["template"])

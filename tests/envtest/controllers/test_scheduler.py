@@ -49,8 +49,8 @@ def pod(**spec: Any) -> JsonObject:
         ({"key": "other", "operator": "Exists"}, False),
     ],
 )
-def test_tolerations(toleration: JsonObject, wanted: bool) -> None:
-    """No key stands every taint, no effect every effect; a value must be the same unless existence is enough."""
+def test_a_toleration_matches_key_value_and_effect(toleration: JsonObject, wanted: bool) -> None:
+    """A toleration without key or effect matches all of them; Exists ignores the value."""
     assert tolerates(toleration, TAINT) == wanted
 
 
@@ -71,14 +71,14 @@ def _affinity(**term: Any) -> JsonObject:
         ({"affinity": _affinity()}, False),
     ],
 )
-def test_affinity(spec: JsonObject, goes: bool) -> None:
-    """Selectors and required affinity say which nodes will do; an empty term fits none."""
+def test_selectors_and_required_affinity_filter_nodes(spec: JsonObject, goes: bool) -> None:
+    """Node selectors and required node affinity filter nodes; an empty term matches none."""
     place = schedule(pod(**spec), [node("n", labels={"disk": "fast", "size": "5"})])
     assert bool(place.node) == goes
 
 
-def test_amounts() -> None:
-    """What others have taken is not there; finished pods give back; nodes that say nothing have enough."""
+def test_running_pods_reduce_allocatable_resources() -> None:
+    """Running pods reduce a node's resources and finished ones do not; a node without allocatable has enough."""
     asked = pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "600m", "example.com/gpu": "1"}}}])
     small = node("n", allocatable={"cpu": "1"})
     assert insufficient_resources(pod_requests(asked), small, []) == ["example.com/gpu"]

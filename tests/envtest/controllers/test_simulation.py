@@ -13,8 +13,8 @@ from opsdk.errors import ConfigError
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle
 
 
-def test_names() -> None:
-    """Controllers are chosen by name, all at once, or not at all; other names are told of."""
+def test_controllers_are_selected_by_name() -> None:
+    """Controllers are selected by name, all with ``cluster``, or none; unknown names are errors."""
     assert selected_controllers("none") == frozenset()
     assert selected_controllers("cluster") == CONTROLLERS
     assert selected_controllers("kubelet,job") == selected_controllers(["job", "kubelet"]) == {"kubelet", "job"}
@@ -32,8 +32,8 @@ async def test_none_by_default() -> None:
         assert await api.names("/api/v1/nodes") == []
 
 
-async def test_some() -> None:
-    """Only what was switched on is done: pods are made, and nobody runs them."""
+async def test_only_selected_controllers_run() -> None:
+    """Only the selected controllers run: a pod without scheduler and kubelet stays Pending."""
     async with Environment(controllers=["deployment", "replicaset"]) as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web"))

@@ -44,8 +44,8 @@ async def test_one_after_another() -> None:
         assert pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "db-1"
 
 
-async def test_parallel() -> None:
-    """With parallel management nobody waits."""
+async def test_parallel_management_creates_all_pods_at_once() -> None:
+    """With Parallel pod management, all pods are created at once."""
     async with Environment(controllers="cluster", stages=SLOW) as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/statefulsets", stateful_set("db", podManagementPolicy="Parallel"))
@@ -96,8 +96,8 @@ async def test_rolls_back_to_front() -> None:
         assert len(await api.names(f"{APPS}/controllerrevisions")) == 2
 
 
-async def test_claims() -> None:
-    """Each pod has its own claims, which outlive it."""
+async def test_each_pod_has_claims_that_outlive_it() -> None:
+    """Each pod has its own claims, and deleting the StatefulSet keeps them."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}

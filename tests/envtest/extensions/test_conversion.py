@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hookkit import URL, Hooks
-from server_client import APPLY, MERGE, Caller
+from inprocess_webhooks import URL, Hooks
+from server_caller import APPLY, MERGE, Caller
 
 from envtest.environment import Environment
 from envtest.extensions.conversion import validate_conversion

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from server_client import APPLY, MERGE, Answer, Caller
+from server_caller import APPLY, MERGE, Answer, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

@@ -30,8 +30,8 @@ NODES = [
 
 
 @pytest.mark.parametrize(("tree", "found"), NODES)
-def test_nodes(tree: JsonObject, found: list[str]) -> None:
-    """Blocks of addresses of both families, and whole amounts of what is counted."""
+def test_node_errors_name_the_field(tree: JsonObject, found: list[str]) -> None:
+    """A node has one pod CIDR for each IP family, and whole numbers of extended resources."""
     assert wrong("/nodes", tree) == found
 
 
@@ -65,8 +65,8 @@ KEYS = [
 
 @pytest.mark.parametrize("kind", ["/configmaps", "/secrets"])
 @pytest.mark.parametrize(("key", "text"), KEYS)
-def test_keys(kind: str, key: str, text: str) -> None:
-    """Keys are names of files."""
+def test_configmap_and_secret_keys_are_file_names(kind: str, key: str, text: str) -> None:
+    """Keys of ConfigMaps and Secrets are valid file names."""
     [found] = wrong(kind, {"data": {key: _coded("v")}})
     assert found.startswith(f'data[{key}]: Invalid value: "{key}": {text}')
 
@@ -87,8 +87,8 @@ SECRETS = [
 
 
 @pytest.mark.parametrize(("kind", "data", "found"), SECRETS)
-def test_secrets(kind: str, data: JsonObject, found: list[str]) -> None:
-    """Each type has its keys."""
+def test_secret_types_require_keys(kind: str, data: JsonObject, found: list[str]) -> None:
+    """A Secret has the keys that its type requires."""
     assert wrong("/secrets", {"type": kind, "data": data}) == found
 
 

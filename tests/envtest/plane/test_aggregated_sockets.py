@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extensionkit import APISERVICES, ROOT, FarServer, api_service, until
-from server_client import Caller
+from aggregated_server import APISERVICES, ROOT, FarServer, api_service, until
+from server_caller import Caller
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from extensionkit import APISERVICES, GROUP, ROOT, FarServer, api_service, until
-from server_client import MERGE, Answer, Caller
+from aggregated_server import APISERVICES, GROUP, ROOT, FarServer, api_service, until
+from server_caller import MERGE, Answer, Caller
 
 from envtest.controllers.client import InProcessClient
 from envtest.environment import Environment

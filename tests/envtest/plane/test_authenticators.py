@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from server_client import APPLY, MERGE, Answer, Caller
+from server_caller import APPLY, MERGE, Answer, Caller
 
 from envtest.environment import Environment
 from opsdk.apiserver.auth.authorization import AllowAuthenticated

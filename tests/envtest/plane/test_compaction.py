@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.__main__ import parser
 from envtest.environment import Environment

@@ -8,7 +8,7 @@ from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from envtest.plane.event_expiry import EVENTS, EventExpiry

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import Answer, Caller
+from server_caller import Answer, Caller
 
 from envtest.data.flowcontrol import bootstrap_flows
 from envtest.environment import Environment

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from extensionkit import APISERVICES, GROUP, RESOURCES, ROOT, api_service, until
+from aggregated_server import APISERVICES, GROUP, RESOURCES, ROOT, api_service, until
 from http_servers import listening, port_of
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 

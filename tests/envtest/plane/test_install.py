@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from hookkit import Hooks, hook
 from http_servers import Seen, Server, listening
-from server_client import Caller
+from inprocess_webhooks import Hooks, hook
+from server_caller import Caller
 
 from envtest.environment import Environment
 from envtest.plane.install import CRD, Webhooks, read_objects

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 import envtest
 from envtest.plane.health import CHECKS

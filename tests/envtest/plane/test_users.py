@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from opsdk import Cluster

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from envtest.testing.effects import (

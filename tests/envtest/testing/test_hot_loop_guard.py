@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from opsdk.api.core.v1 import ConfigMap

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from envtest.testing.differences import differences

@@ -211,8 +211,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.realtime
-async def test_kubectl() -> None:
-    """The one that is installed, as the admin or as somebody else."""
+async def test_kubectl_runs_as_the_admin_or_as_another_user() -> None:
+    """The environment runs the installed kubectl as the admin or as another user."""
     from envtest.environment import Environment
     from envtest.external import kubectl
     from opsdk.errors import ConfigError

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 from http_servers import listening, port_of
-from tlskit import NAME, contexts, read_some
+from tls_sessions import NAME, contexts, read_some
 
 from opsdk.errors import ConnectionLostError, TlsError
 from opsdk.http.client.connection import ClientConnection, connect

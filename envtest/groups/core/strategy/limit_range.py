@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class LimitRangeStrategy(GeneratedStrategy):
-    """See the module."""
+    """Validates LimitRanges, and names those without a name."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

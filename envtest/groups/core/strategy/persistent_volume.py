@@ -23,7 +23,7 @@ _SINCE = "lastPhaseTransitionTime"
 
 
 class PersistentVolumeStrategy(GeneratedStrategy):
-    """See the module."""
+    """Validates PersistentVolumes, and records when their phase changes."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

@@ -40,7 +40,7 @@ _NOTES = "metadata.annotations"
 
 
 class PodStrategy(GeneratedStrategy):
-    """See the module."""
+    """Validates pods, sets their QoS class, and deletes them gracefully."""
 
     graceful = True
 

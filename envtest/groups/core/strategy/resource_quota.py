@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class ResourceQuotaStrategy(GeneratedStrategy):
-    """See the module."""
+    """Validates ResourceQuotas."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

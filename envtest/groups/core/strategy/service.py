@@ -163,7 +163,7 @@ def _keep_addresses(spec: JsonObject, before: JsonObject) -> None:
 
 
 class ServiceStrategy(GeneratedStrategy):
-    """See the module.
+    """Allocates cluster IPs and node ports of Services, and releases them with the Service.
 
     Attributes:
         addresses: the store of an ``IPAddress`` for each address in use; set if the server has that kind.

@@ -86,11 +86,11 @@ def validate_containers(spec: JsonObject, path: str, pod_context: PodContext) ->
     names: set[str] = set()
     for index, container in enumerate(containers):
         item_path = f"{where}[{index}]"
-        yield from _common(container, item_path, pod_context)
+        yield from _validate_container(container, item_path, pod_context)
         if container.get("name", "") in names:
             yield api_errors.duplicate(f"{item_path}.name", container.get("name", ""))
         names.add(container.get("name", ""))
-        yield from _life(container, item_path, pod_context)
+        yield from _validate_lifecycle_and_probes(container, item_path, pod_context)
     yield from _host_ports(containers, where)
 
 
@@ -99,14 +99,14 @@ def validate_init_containers(spec: JsonObject, path: str, pod_context: PodContex
     names = {c.get("name", "") for c in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
         item_path, name = f"{path}.initContainers[{index}]", container.get("name", "")
-        yield from _common(container, item_path, pod_context)
+        yield from _validate_container(container, item_path, pod_context)
         if name in names:
             yield api_errors.duplicate(f"{item_path}.name", name)
         elif name:
             names.add(name)
         yield from _host_ports([container], f"{path}.initContainers")
         if container.get("restartPolicy") == "Always":
-            yield from _life(container, item_path, pod_context)
+            yield from _validate_lifecycle_and_probes(container, item_path, pod_context)
             continue
         for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if container.get(key) is not None:
@@ -130,7 +130,7 @@ def validate_ephemeral_containers(spec: JsonObject, path: str, pod_context: PodC
     names = set(others)
     for index, container in enumerate(spec.get("ephemeralContainers") or ()):
         item_path = f"{path}.ephemeralContainers[{index}]"
-        yield from _common(container, item_path, pod_context)
+        yield from _validate_container(container, item_path, pod_context)
         yield from validate_image(container, item_path)
         name, target = container.get("name", ""), container.get("targetContainerName", "")
         if name in names:
@@ -161,7 +161,7 @@ def not_found(path: str, name: str, explanation: str = "") -> Cause:
 
 
 # ------------------------------------------------------------------ one container
-def _common(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+def _validate_container(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     name = container.get("name", "")
     if not name:
         yield api_errors.required(f"{path}.name")
@@ -418,7 +418,7 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
 
 
 # ------------------------------------------------------------------ probes and hooks
-def _life(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+def _validate_lifecycle_and_probes(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     for hook in ("postStart", "preStop"):
         handler = (container.get("lifecycle") or {}).get(hook)
         if handler is not None:

@@ -120,7 +120,7 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
             requests["storage"] = size
         if new_spec.get("volumeAttributesClassName") is not None:
             new_spec["volumeAttributesClassName"] = old_spec.get("volumeAttributesClassName")
-    now, was = (_there(new_spec), _there(old_spec))
+    now, was = (_without_empty_fields(new_spec), _without_empty_fields(old_spec))
     if now != was:
         yield api_errors.not_allowed("spec", f"{_IMMUTABLE}\n{difference(CLAIM_SPEC, was, now)}")
     new_size, old_size = _requested(spec), _requested(before)
@@ -171,5 +171,5 @@ def _upgraded(obj: JsonObject, old: JsonObject) -> bool:
     return _ANNOTATION in noted and _ANNOTATION not in notes and before is None and now == noted[_ANNOTATION]
 
 
-def _there(spec: JsonObject) -> JsonObject:
+def _without_empty_fields(spec: JsonObject) -> JsonObject:
     return {k: v for k, v in spec.items() if v not in (None, [], {})}

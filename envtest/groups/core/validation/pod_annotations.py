@@ -60,16 +60,16 @@ def _apparmor(key: str, profile: str, names: set[str], path: str) -> Iterator[Ca
 def validate_annotations_update(now: Mapping[str, str], before: Mapping[str, str], path: str) -> Iterator[Cause]:
     """Validate an update: some annotations are immutable."""
     for key in sorted(before):
-        word = _fixed(key)
+        word = _immutable_annotation(key)
         if word and now.get(key, "") != before[key]:
             yield api_errors.not_allowed(f"{path}[{key}]", f"may not remove or update {word}")
     for key in sorted(now.keys() - before.keys()):
-        word = _fixed(key)
+        word = _immutable_annotation(key)
         if word:
             yield api_errors.not_allowed(f"{path}[{key}]", f"may not add {word}")
 
 
-def _fixed(key: str) -> str:
+def _immutable_annotation(key: str) -> str:
     if key.startswith(APPARMOR):
         return "AppArmor annotations"
     return "mirror pod annotation" if key == MIRROR else ""

@@ -96,12 +96,12 @@ def _amounts(container: JsonObject, kind: str) -> Mapping[str, JsonValue]:
 def _others(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     for key in _LISTS:
         for new, was in zip(spec.get(key) or (), old.get(key) or (), strict=True):
-            if _fixed(new) != _fixed(was):
+            if _immutable_resources(new) != _immutable_resources(was):
                 which = " for sidecar containers" if was.get("restartPolicy") == "Always" else ""
                 yield api_errors.not_allowed("spec", f"only cpu and memory resources{which} are mutable")
 
 
-def _fixed(container: JsonObject) -> JsonObject:
+def _immutable_resources(container: JsonObject) -> JsonObject:
     """Return the immutable resources of a container."""
     resources = container.get("resources") or {}
     resources_rest: JsonObject = {k: v for k, v in resources.items() if k not in ("requests", "limits")}

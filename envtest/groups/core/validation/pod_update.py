@@ -53,7 +53,7 @@ def validate_pod_update(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     munged = _munged(spec, old)
     if old.get("schedulingGates"):
         yield from _narrowed(munged, old)
-    if _there(munged) != _there(old):
+    if _without_empty_fields(munged) != _without_empty_fields(old):
         yield api_errors.not_allowed("spec", f"{_FROZEN}\n{difference(POD_SPEC, old, munged)}")
 
 
@@ -90,7 +90,7 @@ def _munged(spec: JsonObject, old: JsonObject) -> JsonObject:
     return munged
 
 
-def _there(spec: JsonObject) -> JsonObject:
+def _without_empty_fields(spec: JsonObject) -> JsonObject:
     present = {key: value for key, value in spec.items() if value not in (None, [], {})}
     for key in ("containers", "initContainers"):
         if key in present:

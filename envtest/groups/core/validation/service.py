@@ -248,8 +248,8 @@ def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: first cluster IP, its family and the load balancer class are immutable."""
     if "ExternalName" not in (spec.get("type"), old.get("type")):
         if not (is_headless(spec) and is_headless(old)):
-            yield from _kept(spec, old, "clusterIPs", "clusterIP")
-        yield from _kept(spec, old, "ipFamilies", "ipFamily")
+            yield from _validate_primary_immutable(spec, old, "clusterIPs", "clusterIP")
+        yield from _validate_primary_immutable(spec, old, "ipFamilies", "ipFamily")
     both = spec.get("type") == old.get("type") == "LoadBalancer"
     if both and spec.get("loadBalancerClass") != old.get("loadBalancerClass"):
         current = spec.get("loadBalancerClass")
@@ -257,7 +257,7 @@ def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     yield from _class(spec)
 
 
-def _kept(spec: JsonObject, old: JsonObject, key: str, word: str) -> Iterator[Cause]:
+def _validate_primary_immutable(spec: JsonObject, old: JsonObject, key: str, word: str) -> Iterator[Cause]:
     """Validate that the primary value is immutable; the secondary may be added or removed."""
     now, before = spec.get(key) or [], old.get(key) or []
     if len(now) == len(before):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hookkit import Hooks, configure, hook, patch
-from policykit import CM, PARAMS, RULE, applies, bind, bind_mutation, denied, patches, put, says
-from server_client import APPLY, MERGE, Answer, Caller
+from admission_policies import CM, PARAMS, RULE, applies, bind, bind_mutation, denied, patches, put, says
+from inprocess_webhooks import Hooks, configure, hook, patch
+from server_caller import APPLY, MERGE, Answer, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hookkit import HOOKS, Hooks, configure, hook
-from policykit import CM, PARAMS, RULE, bind, binding, denied, policy, put, says, write
-from server_client import MERGE, Caller
+from admission_policies import CM, PARAMS, RULE, bind, binding, denied, policy, put, says, write
+from inprocess_webhooks import HOOKS, Hooks, configure, hook
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

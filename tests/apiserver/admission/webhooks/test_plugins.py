@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from hookkit import HOOKS, Hooks, configure, hook, patch
-from server_client import MERGE, Caller
+from inprocess_webhooks import HOOKS, Hooks, configure, hook, patch
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import APPLY, MERGE, Caller
+from server_caller import APPLY, MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.apiserver import api_errors

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

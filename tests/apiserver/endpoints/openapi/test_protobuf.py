@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import Caller
+from server_caller import Caller
 
 import envtest
 from opsdk.apiserver.endpoints.openapi.protobuf import MEDIA, encode_document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from envtest.extensions.openapi import published

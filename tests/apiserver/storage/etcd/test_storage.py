@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etcd_cluster import EtcdCluster, needs_etcd
 from msgspec.structs import replace
 
 from envtest.plane.certificates import Authority
@@ -26,7 +27,6 @@ from opsdk.apiserver.storage.etcd.storage import EtcdStorage
 from opsdk.apiserver.storage.ports import CompactedError, Storage, StorageWatch
 from opsdk.errors import ConfigError, ConnectError, InternalServerError, ServiceUnavailableError, TooLargeError
 from opsdk.structured_merge.value import JsonObject
-from tests.support.etcd_cluster import EtcdCluster, needs_etcd
 
 pytestmark = [pytest.mark.realtime, needs_etcd]
 P = "core/configmaps/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.admission.pod_security.checks import violations
 from envtest.admission.pod_security.levels import LATEST, PREFIX, LevelVersion, policy_of
@@ -125,8 +125,8 @@ def test_sentences_of_the_restricted_level() -> None:
     ]
 
 
-def test_labels() -> None:
-    """Warnings follow what is enforced; versions are kept; bad labels are told one by one."""
+def test_warn_defaults_to_enforce_and_bad_labels_are_errors() -> None:
+    """The level of warn defaults to that of enforce; each invalid label has its own error."""
     policy, wrong = policy_of({f"{PREFIX}enforce": "baseline", f"{PREFIX}enforce-version": "v1.24"})
     assert (str(policy.enforce), str(policy.warn), str(policy.audit)) == (
         "baseline:v1.24",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.admission.pod_resources import read
 from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, check_request, recount, written
@@ -130,8 +130,8 @@ def test_what_is_used_is_what_a_recount_finds(hard: JsonObject, steps: list[Any]
         ),
     ],
 )
-def test_scopes(spec: JsonObject, inside: JsonObject, outside: JsonObject) -> None:
-    """A quota with scopes counts the pods that are in all of them, and no other kind at all."""
+def test_scopes_select_the_pods_that_a_quota_counts(spec: JsonObject, inside: JsonObject, outside: JsonObject) -> None:
+    """A quota with scopes counts the pods that match all of them, and no other resources."""
     ruled, evaluator = quota({"pods": "1", "count/configmaps": "1"}, **spec), REGISTRY.of("", "pods")
     assert evaluator is not None
     assert evaluator.matches(ruled, ["pods"], inside)

@@ -260,7 +260,7 @@ async def test_a_real_etcd_is_told_from_ours() -> None:
 
     async with WebServer(asgi(elsewhere)) as web:
         with pytest.raises(ConfigError, match="goes with the etcd that was written beside it"):
-            await apiserver._kept(parse([f"--etcd-servers={web.url}"], switches=()))
+            await apiserver._data_directory(parse([f"--etcd-servers={web.url}"], switches=()))
 
 
 def test_versions_are_told(capsys: pytest.CaptureFixture[str]) -> None:

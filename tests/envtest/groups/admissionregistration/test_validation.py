@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hookkit import HOOKS
-from policykit import PARAMS, RULE, applies, binding, patches, policy, says, write
-from server_client import MERGE, Answer, Caller
+from admission_policies import PARAMS, RULE, applies, binding, patches, policy, says, write
+from inprocess_webhooks import HOOKS
+from server_caller import MERGE, Answer, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
@@ -170,8 +170,8 @@ async def test_validations_and_annotations(spec: JsonObject, field: str, message
         ({"reinvocationPolicy": None}, "reinvocationPolicy", "Required value"),
     ],
 )
-async def test_mutations(spec: JsonObject, field: str, message: str) -> None:
-    """What only mutating policies have."""
+async def test_mutating_policies_have_rules_of_their_own(spec: JsonObject, field: str, message: str) -> None:
+    """Each invalid field that only a mutating policy has is one error."""
     async with Environment() as env:
         found = faults(await write(Caller(env), policy("Mutating", "p", **{**CHANGES, **spec})))
         assert [(at, message in text) for at, text in found] == [(f"spec.{field}", True)], found
@@ -203,8 +203,8 @@ REF = {"name": "x", "parameterNotFoundAction": "Deny"}
     ],
 )
 @pytest.mark.parametrize("kind", ["Validating", "Mutating"])
-async def test_bindings(kind: str, spec: JsonObject, field: str, message: str) -> None:
-    """Names, references and constraints; rules are not needed."""
+async def test_policy_bindings_need_valid_references(kind: str, spec: JsonObject, field: str, message: str) -> None:
+    """A binding's name, parameter reference and constraints are validated; match rules are optional."""
     async with Environment() as env:
         call = Caller(env)
         found = faults(await write(call, binding(kind, "b", "p", **spec)))

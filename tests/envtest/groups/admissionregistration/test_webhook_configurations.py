@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hookkit import HOOKS, configure, hook
-from server_client import Caller
+from inprocess_webhooks import HOOKS, configure, hook
+from server_caller import Caller
 
 from envtest.environment import Environment
 from envtest.groups.common.webhook_client_config import validate_client_config

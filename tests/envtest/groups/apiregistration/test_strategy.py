@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from extensionkit import APISERVICES, api_service, until
-from server_client import MERGE, Caller
+from aggregated_server import APISERVICES, api_service, until
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
@@ -166,8 +166,8 @@ async def test_a_status_is_written_by_its_own_resource_only() -> None:
         assert 'Unsupported value: "Maybe": supported values: "False", "True", "Unknown"' in answer.json["message"]
 
 
-async def test_columns() -> None:
-    """Name, who serves it, whether it can be reached and why not, age."""
+async def test_tables_show_service_and_availability() -> None:
+    """A table of APIServices shows name, service, availability with its reason, and age."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", APISERVICES, api_service())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from server_client import Answer, Caller
+from server_caller import Answer, Caller
 
 from envtest.environment import Environment
 from envtest.groups.autoscaling.conversion import to_new, to_old
@@ -130,8 +130,8 @@ async def test_a_target_comes_by_itself() -> None:
          ["metrics[0].object.target.averageValue: Required value: must set either a target value or averageValue"]),
     ],
 )  # fmt: skip
-def test_rules(path: str, value: Any, found: list[str]) -> None:
-    """Each part of an autoscaler has a rule, told with the part."""
+def test_autoscaler_errors_name_the_field(path: str, value: Any, found: list[str]) -> None:
+    """Each invalid field of an autoscaler is an error at its path."""
     assert wrong(AUTOSCALERS, changed(GOOD, path, value)) == [f"spec.{text}" for text in found]
 
 

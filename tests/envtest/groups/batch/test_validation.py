@@ -51,8 +51,8 @@ def failing(**rule: Any) -> JsonObject:
           ' "Unknown"')]),
     ],
 )  # fmt: skip
-def test_failures(rule: JsonObject, found: list[str]) -> None:
-    """By exit codes or by conditions."""
+def test_a_failure_rule_has_exit_codes_or_conditions(rule: JsonObject, found: list[str]) -> None:
+    """A rule of a pod failure policy has either exit codes or pod conditions."""
     assert wrong("batch/jobs", failing(**rule)) == found
 
 

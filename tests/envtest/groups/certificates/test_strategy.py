@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject

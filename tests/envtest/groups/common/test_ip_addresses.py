@@ -32,8 +32,8 @@ ZEROS = "must not have leading 0s in IP or prefix length"
         ("::ffff:1.2.3.4", "must not be an IPv4-mapped IPv6 address"),
     ],
 )
-def test_addresses(text: str, why: str) -> None:
-    """Addresses of either family, without zeros in front, and none of one family in the clothes of the other."""
+def test_ip_addresses_have_no_leading_zeros_or_mapped_form(text: str, why: str) -> None:
+    """An IP address has no zone, no leading zeros, and no IPv4-mapped form."""
     wanted = [f'Invalid value: "{text}": {why}'] if why else []
     assert [cause.message for cause in ip_address(text, "f")] == wanted
 
@@ -54,8 +54,8 @@ def test_addresses(text: str, why: str) -> None:
         ("10.0.0.5/8", "must not have bits set beyond the prefix length"),
     ],
 )
-def test_blocks(text: str, why: str) -> None:
-    """Blocks begin where they begin, and are written plainly."""
+def test_cidrs_have_no_bits_beyond_their_prefix(text: str, why: str) -> None:
+    """A CIDR has no bits set beyond its prefix, no leading zeros, and no IPv4-mapped form."""
     wanted = [f'Invalid value: "{text}": {why}'] if why else []
     assert [cause.message for cause in block(text, "f")] == wanted
 

@@ -105,8 +105,10 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("tree", "path", "value", "found"), WRONG)
-def test_balancers(tree: JsonObject, path: str, value: Any, found: list[str]) -> None:
-    """What belongs to balancers, and to nobody else."""
+def test_load_balancer_fields_need_the_load_balancer_type(
+    tree: JsonObject, path: str, value: Any, found: list[str]
+) -> None:
+    """Invalid load balancer fields, and those on another service type, are errors."""
     assert wrong("/services", changed(tree, path, value)) == found
 
 

@@ -160,8 +160,8 @@ def _moved(text: str, path: str) -> str:
 
 
 @pytest.mark.parametrize(("path", "value", "told"), CASES)
-def test_pods(path: str, value: Any, told: list[str]) -> None:
-    """Of what is old, hidden, ambiguous or without effect; when they are new, and in templates."""
+def test_deprecated_and_ambiguous_pod_fields_warn_when_new(path: str, value: Any, told: list[str]) -> None:
+    """Deprecated, ambiguous and ineffective pod fields warn when they are new, in templates too."""
     pod = changed(POD, path, value)
     assert warned("/pods", pod) == told
     assert warned("/pods", pod, POD) == []
@@ -235,8 +235,8 @@ def test_names_that_are_no_hosts(kind: str, where: str) -> None:
         ),
     ],
 )
-def test_services(spec: JsonObject, told: list[str]) -> None:
-    """Fields that do not count."""
+def test_ineffective_service_fields_warn(spec: JsonObject, told: list[str]) -> None:
+    """Service fields that have no effect warn when they are new."""
     assert warned("/services", {"spec": spec}) == told
     assert warned("/services", {"spec": spec}, {"spec": spec}) == []
 

@@ -55,8 +55,8 @@ LIMITED, QUEUING = "spec.limited", "spec.limited.limitResponse.queuing"
         ("spec.exempt", {}, ["spec.exempt: Forbidden: must be nil if the type is Limited"]),
     ],
 )  # fmt: skip
-def test_levels(path: str, value: Any, found: list[str]) -> None:
-    """Queues, hands and shares."""
+def test_priority_level_errors_name_the_field(path: str, value: Any, found: list[str]) -> None:
+    """Each invalid type, queue, hand size or share of a priority level is an error."""
     assert wrong(LEVELS, changed(LEVEL, path, value)) == found
 
 
@@ -115,8 +115,8 @@ AT, FIRST, OTHER = "spec.rules[0]", "resourceRules[0]", "nonResourceRules[0]"
          [f"{AT}.{OTHER}.nonResourceURLs: Required value: nonResourceURLs must contain at least one value"]),
     ],
 )  # fmt: skip
-def test_schemas(path: str, value: Any, found: list[str]) -> None:
-    """Subjects and what they ask for."""
+def test_flow_schema_errors_name_the_field(path: str, value: Any, found: list[str]) -> None:
+    """Each invalid precedence, subject or rule of a flow schema is an error."""
     assert wrong(SCHEMAS, changed(SCHEMA, path, value)) == found
 
 
@@ -141,8 +141,8 @@ def test_verbs_are_known_ones() -> None:
         ("/*/*", "wildcard can only do suffix matching"),
     ],
 )
-def test_urls(url: str, why: str) -> None:
-    """Paths that requests can have, and wildcards at their end."""
+def test_nonresource_urls_are_absolute_with_a_final_wildcard(url: str, why: str) -> None:
+    """A nonResourceURL starts with a slash, and has a wildcard only as its last segment."""
     at = f"{AT}.{OTHER}.nonResourceURLs"
     wanted = [f'{at}[0]: Invalid value: "{url}": {why}'] if why else []
     assert wrong(SCHEMAS, changed(SCHEMA, f"{RULE}.nonResourceRules.0.nonResourceURLs", [url])) == wanted

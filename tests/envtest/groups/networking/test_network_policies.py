@@ -54,8 +54,8 @@ SLICE = {
         ),
     ],
 )
-def test_ingresses(path: str, value: Any, found: str) -> None:
-    """Each part of an ingress has a rule, told with the part."""
+def test_ingress_errors_name_the_field(path: str, value: Any, found: str) -> None:
+    """Each invalid field of an ingress is an error at its path."""
     assert wrong(INGRESSES, changed(INGRESS, path, value)) == ([found] if found else [])
 
 

@@ -77,8 +77,8 @@ ADDRESS = {"metadata": {"name": "10.0.0.1"}, "spec": {"parentRef": {"resource": 
         ("spec.parentRef.name", None, ["spec.parentRef.name: Required value"]),
     ],
 )
-def test_addresses(path: str, value: Any, found: list[str]) -> None:
-    """They belong to somebody, for ever."""
+def test_an_ip_address_has_an_immutable_parent(path: str, value: Any, found: list[str]) -> None:
+    """An IPAddress needs a valid parentRef, and cannot change it."""
     now = changed(ADDRESS, path, value)
     assert wrong(ADDRESSES, now) == found
     if found:
@@ -141,8 +141,8 @@ FAMILIES = "may specify no more than one IP for each IP family, i.e 192.168.0.0/
         ),
     ],
 )  # fmt: skip
-def test_blocks(tree: JsonObject, found: list[str]) -> None:
-    """One or two, of different families."""
+def test_a_service_cidr_has_one_block_for_each_family(tree: JsonObject, found: list[str]) -> None:
+    """A ServiceCIDR has one CIDR, or two of different IP families."""
     assert wrong(BLOCKS, tree) == found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from server_client import Caller
+from server_caller import Caller
 
 from envtest.environment import Environment
 from envtest.groups.policy.validation import validate_budget_status
@@ -50,8 +50,8 @@ TOLD: JsonObject = {
         ),
     ],
 )
-def test_budgets(path: str, value: Any, found: list[str]) -> None:
-    """Numbers or shares of pods that are selected."""
+def test_budget_errors_name_the_field(path: str, value: Any, found: list[str]) -> None:
+    """A PodDisruptionBudget needs a valid number or percentage and a valid selector."""
     assert wrong(BUDGETS, changed(GOOD, path, value)) == [f"spec.{text}" for text in found]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from envtest.groups.resource.validation import validate_claim_status
@@ -78,8 +78,8 @@ def test_one_device_is_asked_for() -> None:
         ),
     ],
 )
-def test_claims(path: str, value: Any, found: list[str]) -> None:
-    """Requests, constraints and configurations; in templates too, one step deeper."""
+def test_resource_claim_errors_name_the_field(path: str, value: Any, found: list[str]) -> None:
+    """Each invalid request, constraint or configuration is an error, also in claim templates."""
     tree = changed(CLAIM, f"spec.devices.{path}", value)
     assert wrong(CLAIMS, tree) == [f"spec.devices.{text}" for text in found]
     assert wrong(TEMPLATES, {"spec": tree}) == [f"spec.spec.devices.{text}" for text in found]
@@ -105,8 +105,8 @@ def test_what_is_wanted_stays(kind: str) -> None:
     assert cause.endswith("field is immutable")
 
 
-def test_classes() -> None:
-    """Selectors and configurations, as in claims."""
+def test_device_class_errors_name_the_field() -> None:
+    """Each invalid selector or configuration of a DeviceClass is an error."""
     assert wrong(CLASSES, {"spec": {"selectors": [{"cel": {"expression": "true"}}]}}) == []
     assert wrong(CLASSES, {"spec": {"selectors": [{}]}}) == ["spec.selectors[0].cel: Required value"]
     bad = {"spec": {"config": [{"opaque": {"driver": "BAD!", "parameters": [1]}}]}}
@@ -147,8 +147,8 @@ PLACE = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSe
          ["devices[0].attributes[a].string: Too long: may not be more than 64 bytes"]),
     ],
 )  # fmt: skip
-def test_slices(path: str, value: Any, found: list[str]) -> None:
-    """Whose they are, where they are, what they have."""
+def test_resource_slice_errors_name_the_field(path: str, value: Any, found: list[str]) -> None:
+    """Each invalid driver, pool, node or device of a ResourceSlice is an error."""
     causes = [
         text.removeprefix("spec").removeprefix(".") for text in wrong(SLICES, changed(SLICE, f"spec.{path}", value))
     ]
@@ -175,8 +175,8 @@ def test_a_slice_stays_with_its_driver() -> None:
         ("object.x", "compilation failed: ERROR: <input>:1:1: undeclared reference to 'object'"),
     ],
 )
-def test_selectors(expression: str, found: str) -> None:
-    """What devices have can be asked for, and nothing else; the answer is yes or no."""
+def test_device_selectors_are_boolean_cel(expression: str, found: str) -> None:
+    """A device selector is a CEL expression over driver, attributes and capacity that returns a boolean."""
     texts = wrong("resource.k8s.io/deviceclasses", {"spec": {"selectors": [{"cel": {"expression": expression}}]}})
     if not found:
         assert texts == []

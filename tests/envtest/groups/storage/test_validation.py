@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from server_client import MERGE, Caller
+from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
 from envtest.groups.core.validation.persistent_volume import validate_persistent_volume
@@ -77,8 +77,8 @@ def test_volumes_are_somewhere() -> None:
     assert "spec.local" in [c.field for c in validate_persistent_volume({"spec": spec})]
 
 
-def test_drivers() -> None:
-    """How volumes are attached stays; tokens are asked for once for each audience."""
+def test_csi_drivers_keep_attach_required() -> None:
+    """The field attachRequired of a CSIDriver is immutable, and each token audience occurs once."""
     assert not list(validate_driver(DRIVER))
     changed = {**DRIVER, "spec": {**DRIVER["spec"], "attachRequired": False}}
     assert [c.field for c in validate_driver_update(changed, DRIVER)] == ["spec.attachedRequired"]
@@ -145,8 +145,8 @@ def test_a_driver_of_a_node_is_shown_as_the_server_has_it() -> None:
     assert wrong(NODES, counted, node) == []
 
 
-def test_attachments() -> None:
-    """They need a node, and stay what they are."""
+def test_volume_attachments_need_a_node_and_are_immutable() -> None:
+    """A VolumeAttachment needs attacher, source and node, and its spec is immutable."""
     assert wrong(ATTACHMENTS, HELD) == []
     found = wrong(ATTACHMENTS, {"spec": {}})
     assert [text.partition(":")[0] for text in found] == ["spec.attacher", "spec.source", "spec.nodeName"]
@@ -183,8 +183,8 @@ def test_topologies_of_classes(terms: list[list[str] | None], found: list[str]) 
     ]
 
 
-def test_runtimes() -> None:
-    """A handler is needed; what comes on top has limits, and tolerations are there once."""
+def test_runtime_classes_need_a_handler() -> None:
+    """A RuntimeClass needs a handler, a non-negative overhead, and unique tolerations."""
     assert wrong("node.k8s.io/runtimeclasses", {}) == ["handler: Required value"]
     tolerations = [{"key": "a", "operator": "Exists"}] * 2
     tree = {"handler": "h", "overhead": {"podFixed": {"cpu": -1}}, "scheduling": {"tolerations": tolerations}}

@@ -56,8 +56,8 @@ CONTAINERS = [
 
 
 @pytest.mark.parametrize(("key", "value", "found"), CONTAINERS)
-def test_containers(key: str, value: Any, found: list[str]) -> None:
-    """What is wrong with a container is said of it."""
+def test_container_errors_name_the_field(key: str, value: Any, found: list[str]) -> None:
+    """Each invalid field of a container is an error at its path."""
     assert wrong("/pods", changed(POD, f"spec.containers.0.{key}", value)) == found
 
 
@@ -91,8 +91,8 @@ MOUNTS = [
 
 
 @pytest.mark.parametrize(("mount", "found"), MOUNTS)
-def test_mounts(mount: JsonObject, found: str) -> None:
-    """Some messages do not say which of the mounts it is."""
+def test_mount_errors_name_the_field(mount: JsonObject, found: str) -> None:
+    """Each invalid field of a volume mount is an error; upstream omits the index in some messages."""
     tree = changed(MOUNTING, "spec.containers.0.volumeMounts", [{"name": "v", "mountPath": "/v", **mount}])
     assert wrong("/pods", tree) == [f"{AT}.{found}"]
 
@@ -148,8 +148,8 @@ SPECS = [
 
 
 @pytest.mark.parametrize(("spec", "found"), SPECS)
-def test_pods(spec: JsonObject, found: list[str]) -> None:
-    """Systems, users, devices and names of whole pods."""
+def test_pod_errors_cover_os_user_and_devices(spec: JsonObject, found: list[str]) -> None:
+    """Invalid operating systems, users, devices and hostnames of a pod are errors."""
     told = wrong("/pods", {"spec": {**POD["spec"], **spec}})
     assert len(told) == len(found)
     assert all(text.startswith(begin) for text, begin in zip(told, found, strict=True))
@@ -168,8 +168,8 @@ def test_pods_ask_for_what_their_containers_do() -> None:
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def test_affinity() -> None:
-    """Values of what is required are values of labels; keys of labels need a selector."""
+def test_affinity_values_are_label_values() -> None:
+    """Values of required node affinity are label values; matchLabelKeys need a label selector."""
     term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["not ok"]}]}
     node = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
     [told] = wrong("/pods", changed(POD, "spec.affinity", node))
@@ -184,8 +184,8 @@ def test_affinity() -> None:
     ]
 
 
-def test_spreading() -> None:
-    """The first of two that are alike is named."""
+def test_duplicate_spread_constraints_name_the_first() -> None:
+    """Of two spread constraints with equal keys, the error names the first."""
     one = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
     where = "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}"
     assert wrong("/pods", changed(POD, "spec.topologySpreadConstraints", [one, one])) == [

@@ -125,8 +125,8 @@ VOLUME: JsonObject = {
         ("spec.accessModes", None, "spec.accessModes: Required value"),
     ],
 )
-def test_volumes(path: str, value: Any, found: str) -> None:
-    """Persistent volumes."""
+def test_persistent_volume_errors_name_the_field(path: str, value: Any, found: str) -> None:
+    """Each invalid field of a persistent volume is an error at its path."""
     assert found in wrong("/persistentvolumes", changed(VOLUME, path, value))
 
 
@@ -234,8 +234,8 @@ SERVICE: JsonObject = {"spec": {"ports": [{"port": 80}]}}
         ("spec.externalIPs", ["0.0.0.0"], ['spec.externalIPs[0]: Invalid value: "0.0.0.0": may not be unspecified']),
     ],
 )
-def test_services(path: str, value: Any, found: list[str]) -> None:
-    """Where traffic goes, and which addresses nobody outside can reach."""
+def test_services_reject_unreachable_external_ips(path: str, value: Any, found: list[str]) -> None:
+    """An unknown traffic distribution and an unreachable external IP are errors."""
     from envtest.groups.core.validation.service import validate_service
 
     causes = [f"{c.field}: {c.message}" for c in validate_service(read("/services", changed(SERVICE, path, value)))]

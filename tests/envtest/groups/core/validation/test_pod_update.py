@@ -98,8 +98,8 @@ NOTES = [
 
 
 @pytest.mark.parametrize(("key", "value", "found"), NOTES)
-def test_annotations(key: str, value: str, found: str) -> None:
-    """Annotations that mean something must make sense, in templates too."""
+def test_known_annotations_are_validated(key: str, value: str, found: str) -> None:
+    """Annotations with a meaning are validated, in templates too."""
     whole = {"metadata": {"annotations": {key: value}}, "spec": POD["spec"]}
     assert wrong("/pods", whole) == [f"metadata.annotations{found}"]
     assert wrong("/podtemplates", {"template": whole}) == [f"template.annotations{found}"]
@@ -136,8 +136,8 @@ STATUS = [
 
 
 @pytest.mark.parametrize(("old", "new", "found"), STATUS)
-def test_status(old: JsonObject, new: JsonObject, found: str) -> None:
-    """What has ended stays so; addresses are one of each family."""
+def test_terminated_containers_and_ip_families_are_fixed(old: JsonObject, new: JsonObject, found: str) -> None:
+    """A terminated container stays terminated, and a pod has at most one IP of each family."""
     told = _told(validate_pod_status({**POD, "status": new}, {**POD, "status": old}))
     assert told
     assert told[0].startswith(found)
@@ -163,8 +163,8 @@ BURSTABLE: JsonObject = changed(POD, "spec.containers.0.resources", {"requests":
          ["spec: Forbidden: only cpu and memory resources are mutable"]),
     ],
 )  # fmt: skip
-def test_resizing(requests: JsonObject, found: list[str]) -> None:
-    """Processor and memory change; nothing is taken away, and nothing else comes."""
+def test_resize_changes_only_cpu_and_memory(requests: JsonObject, found: list[str]) -> None:
+    """A resize changes CPU and memory, removes no request, and adds no other resource."""
     new = changed(BURSTABLE, "spec.containers.0.resources", {"requests": requests})
     assert _told(validate_resize(new, BURSTABLE)) == found
 

@@ -70,8 +70,8 @@ SOURCES = [
 
 
 @pytest.mark.parametrize(("source", "found"), SOURCES)
-def test_sources(source: JsonObject, found: str) -> None:
-    """What is wrong with a source is said of the source."""
+def test_volume_source_errors_name_the_field(source: JsonObject, found: str) -> None:
+    """Each invalid field of a volume source is an error at its path."""
     assert wrong("/pods", changed(POD, "spec.volumes", [{"name": "v", **source}])) == [f"{AT}.{found}"]
 
 
