@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from opsdk.aio.clock import monotonic
 from opsdk.apimachinery.codec import decode_tree
@@ -31,18 +30,27 @@ from opsdk.apimachinery.object import (
     to_tree,
     was_decoded,
 )
-from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
+from opsdk.children.apply_record import ApplyOutcome, ApplyRecord, RemainingDifferences
 from opsdk.children.contention import Contention
+from opsdk.children.decision import (
+    Declared,
+    Keep,
+    Repetition,
+    TakeOver,
+    Write,
+    compare_declared,
+    create,
+    decide,
+    decide_write,
+    own_fields,
+)
 from opsdk.children.desired import check_desired
 from opsdk.children.drift import Drift
-from opsdk.children.explanation import ApplyReason, Explanation, explain
-from opsdk.children.field_types import FieldType
+from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.children.former_owners import FormerOwners
-from opsdk.children.inferred_types import inferred_type
 from opsdk.children.memory import Memory
-from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
 from opsdk.children.pruning import Identity, PruneVerdict, judge
-from opsdk.children.resolver import ResolvedType, TypeResolver
+from opsdk.children.resolver import TypeResolver
 from opsdk.client.client import Client
 from opsdk.client.patch import json_patch
 from opsdk.client.ports import observe_removals
@@ -52,14 +60,11 @@ from opsdk.errors import (
     ContendedError,
     InvalidError,
     NotFoundError,
-    PatchError,
     TerminatingError,
     UsageError,
 )
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
-from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
-from opsdk.structured_merge.schema import Schema
-from opsdk.structured_merge.typed import remove_items
+from opsdk.structured_merge.fieldpath import FieldSet
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from opsdk.telemetry.records import Contended, TelemetryHook
 
@@ -75,77 +80,6 @@ _MAX_BYTES: Final = 64 << 20
 
 _DELETE_ATTEMPTS: Final = 5
 """A pruned object may change between read and delete. More changes than this mean a loop of another writer."""
-
-
-class _Declared(msgspec.Struct, frozen=True):
-    """A desired object, prepared for comparison."""
-
-    gvk: GroupVersionKind
-    key: ObjectKey
-    source: bytes
-    tree: JsonObject
-    digest: bytes
-    resolved: ResolvedType | None
-
-
-class _RemainingDifferences(msgspec.Struct, frozen=True):
-    """Digests of the differences that remained after an apply.
-
-    Attributes:
-        all: of all differences; b"" if there are none.
-        values: of the value differences, the only detectable ones if a cache strips managedFields.
-    """
-
-    all: bytes = b""
-    values: bytes = b""
-
-    @classmethod
-    def of(cls, comparison: ApplyComparison) -> _RemainingDifferences:
-        """Return the digests of a comparison."""
-        differences = comparison.differences
-        values = [d for d in differences if d.kind in (DifferenceKind.VALUE, DifferenceKind.ORDER)]
-        return cls(_differences_digest(differences), _differences_digest(values))
-
-
-def _differences_digest(differences: Sequence[ApplyDifference]) -> bytes:
-    if not differences:
-        return b""
-    text = repr([(d.kind.value, d.path, d.live, d.desired) for d in differences])
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-_NO_DIFFERENCES: Final = _RemainingDifferences()
-
-
-class _ApplyRecord(msgspec.Struct, frozen=True):
-    """The outcome of the last apply or comparison of one object.
-
-    Attributes:
-        uid: of the live object.
-        resource_version: at which the live object needed no write.
-        source: see `_input_digest`.
-        digest: of the desired object.
-        remaining: the differences that remained after the last apply.
-        owned: the fields of the last apply.
-        previous_digest: of the desired object before, or b"".
-    """
-
-    uid: str
-    resource_version: str
-    source: bytes
-    digest: bytes
-    remaining: _RemainingDifferences
-    owned: FieldSet
-    previous_digest: bytes = b""
-
-    def weight(self) -> int:
-        """Return the bytes of the record, roughly."""
-        return 1000 + self.owned.weight()
-
-    def is_at(self, live: KubeObject) -> bool:
-        """Whether the live object has not changed since."""
-        meta = live.metadata
-        return self.resource_version == meta.resource_version and self.uid == meta.uid
 
 
 class Applier:
@@ -205,8 +139,8 @@ class Applier:
         self._drift = drift
         self._on_write = on_write
         self._types = TypeResolver(client.scheme, crds)
-        self._apply_records: Memory[_Identity, _ApplyRecord] = Memory(
-            size, weigh=_ApplyRecord.weight, max_bytes=_MAX_BYTES
+        self._apply_records: Memory[_Identity, ApplyRecord] = Memory(
+            size, weigh=ApplyRecord.weight, max_bytes=_MAX_BYTES
         )
         self._owned_fields: Memory[bytes, FieldSet] = Memory(min(size, 4096))
         self._foreign: Memory[_Identity, tuple[str, str]] = Memory(min(size, 4096))
@@ -233,79 +167,71 @@ class Applier:
         return await self._apply(desired, kind_of_object(desired), key_of(desired), owner=owner, force=force)
 
     async def _apply(self, desired: T, kind: Kind[T], key: ObjectKey, *, owner: KubeObject | None, force: bool) -> T:
-        gvk = kind.gvk
         source = _input_digest(desired, owner)
-        record = self._apply_records.get((gvk, key))
+        record = self._apply_records.get((kind.gvk, key))
         live: T | None = None
         if record is not None and source and record.source == source:
             live = await self._client.get_or_none(kind, key)
-            if live is not None and record.is_at(live):
+            if live is not None and record.is_at(live.metadata.uid, live.metadata.resource_version):
                 return live
         declared = self._declare(desired, owner, source)
         if live is None:
             live = await self._client.get_or_none(kind, key)
         if live is None:
-            return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
+            return await self._write(create(declared), kind, owner=owner, force=force)
         _check_live(live, owner)
         return await self._repair(declared, kind, live, owner=owner, force=force)
 
-    async def _repair(self, declared: _Declared, kind: Kind[T], live: T, *, owner: KubeObject | None, force: bool) -> T:
+    async def _repair(self, declared: Declared, kind: Kind[T], live: T, *, owner: KubeObject | None, force: bool) -> T:
         """Write the difference between the live object and the desired one, if there is any."""
-        record = self._apply_records.get((declared.gvk, declared.key))  # another task may have applied it concurrently
-        if record is not None and record.digest == declared.digest and record.is_at(live):
-            return live
         tree = _live_tree(live)
-        applied = self._former.owner_in(tree)
-        if applied is None:
-            live, tree = await self._take_over(tree, kind)
-        comparison, owned, schema = self._compare(tree, declared, applied)
-        if self._is_up_to_date(declared, live, comparison, record):
-            remaining = record.remaining if record and comparison.differences else _NO_DIFFERENCES
-            self._remember(declared, kind, live, remaining, owned)
-            return live
-        uid = live.metadata.uid
-        previous = record.owned if record is not None and record.uid == uid else None
-        reasons_for = applied or self._owner
-        explanation = explain(comparison, declared.gvk, declared.key, field_owner=reasons_for, previous=previous)
-        if self._drift is Drift.LEAVE and explanation.drifted:
-            if len(explanation.drifted) == len(explanation.changes):
-                self._report(replace(explanation, written=False))
-                self._remember(declared, kind, live, _RemainingDifferences.of(comparison), previous or owned)
-                return live
-            declared = _without_drift(declared, comparison, explanation, schema)
-            explanation = explanation.without_drift()
-        self._slow_down(declared, uid, record, explanation)
-        if applied not in (None, self._owner):
-            await self._take_over(tree, kind)
-        return await self._write(declared, kind, explanation, owner=owner, force=force)
+        record = self._apply_records.get((declared.gvk, declared.key))  # another task may have applied it concurrently
+        decision = decide(declared, tree, record, former=self._former, drift=self._drift)
+        if isinstance(decision, TakeOver):
+            live, tree = await self._take_over(decision, tree, kind)
+            own = self._owner
+            decision = decide_write(declared, tree, record, field_owner=own, applied=own, drift=self._drift)
+        if isinstance(decision, Keep):
+            return self._keep(declared, kind, live, decision)
+        self._slow_down(decision)
+        if decision.take_over is not None:
+            await self._take_over(decision.take_over, tree, kind)
+        return await self._write(decision, kind, owner=owner, force=force)
 
-    def _slow_down(self, declared: _Declared, uid: str, record: _ApplyRecord | None, explanation: Explanation) -> None:
+    def _keep(self, declared: Declared, kind: Kind[T], live: T, decision: Keep) -> T:
+        if decision.left is not None:
+            self._report(decision.left)
+        if decision.outcome is not None:
+            self._remember(declared, kind, live, decision.outcome)
+        return live
+
+    def _slow_down(self, write: Write) -> None:
         """Count a write of an unchanged desired object. Raises `ContendedError` while the next one must wait."""
-        if record is None or record.uid != uid:
+        gvk, key, explanation = write.declared.gvk, write.declared.key, write.explanation
+        if write.repetition is Repetition.CHANGED:
+            self._contentions.forget((gvk, key))
+        if write.repetition is not Repetition.UNCHANGED:
             return
-        identity, now = (declared.gvk, declared.key), monotonic()
-        if declared.digest not in (record.digest, record.previous_digest):
-            self._contentions.forget(identity)
-            return
-        contention = self._contentions.get(identity) or Contention()
-        self._contentions[identity] = contention
+        now = monotonic()
+        contention = self._contentions.get((gvk, key)) or Contention()
+        self._contentions[gvk, key] = contention
         wait = contention.wait(now=now)
         others = sorted({change.manager for change in explanation.changes if change.manager}) or [self._owner]
         text = (
-            f"{declared.gvk.kind} {declared.key}: the field managers {self._owner} and {', '.join(others)} each apply "
+            f"{gvk.kind} {key}: the field managers {self._owner} and {', '.join(others)} each apply "
             f"again after the other: {explanation}"
         )
         if wait > 0:
             raise ContendedError(f"{text}; next write in {wait:.3g} s")
         contention.written(now=now)
         if contention.delay:
-            self._hook.record(Contended(field_owner=self._owner, kind=declared.gvk.kind))
+            self._hook.record(Contended(field_owner=self._owner, kind=gvk.kind))
             log.warning("%s; the next write waits for %g s", text, contention.delay)
 
-    async def _take_over(self, tree: JsonObject, kind: Kind[T]) -> tuple[T, JsonObject]:
+    async def _take_over(self, decision: TakeOver, tree: JsonObject, kind: Kind[T]) -> tuple[T, JsonObject]:
         """Move the fields of former field managers to the own one, and return the live object with its tree."""
         sent = Unstructured.from_tree(tree)
-        self._report(Explanation(gvk=kind.gvk, key=key_of(sent), reason=ApplyReason.TAKEN_OVER))
+        self._report(decision.explanation)
         await self._client.patch(sent, json_patch(self._former.patch(tree)), field_owner=self._owner)
         live_tree = _live_tree(sent)
         return decode_tree(live_tree, kind), live_tree
@@ -325,22 +251,13 @@ class Applier:
         declared = self._declare(desired, owner, b"")
         live: T | None = await self._client.get_or_none(kind, key)
         if live is None:
-            return self._created(declared)
+            return create(declared).explanation
         _check_live(live, owner)
         record = self._apply_records.get((kind.gvk, key))
-        if record is not None and record.digest == declared.digest and record.is_at(live):
-            return None
-        tree = _live_tree(live)
-        applied = self._former.owner_in(tree)
-        if applied is None:
-            return Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.TAKEN_OVER)
-        comparison, _, _ = self._compare(tree, declared, applied)
-        if self._is_up_to_date(declared, live, comparison, record):
-            return None
-        previous = record.owned if record is not None and record.uid == live.metadata.uid else None
-        return explain(comparison, declared.gvk, declared.key, field_owner=applied, previous=previous)
+        decision = decide(declared, _live_tree(live), record, former=self._former, drift=Drift.REPAIR)
+        return None if isinstance(decision, Keep) else decision.explanation
 
-    def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> _Declared:
+    def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> Declared:
         if isinstance(desired, PartialObjectMetadata):
             raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
         gvk, key = gvk_of(desired), key_of(desired)
@@ -355,49 +272,17 @@ class Applier:
             tree = {**tree, "metadata": {**tree["metadata"], "ownerReferences": references}}
         digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
         resolved = self._types.resolve(gvk, type(desired))
-        if digest not in self._owned_fields:
+        to_own = self._owned_fields.get(digest)
+        if to_own is None:
             check_desired(tree, gvk, key, resolved)
             if resolved is not None:
-                own = _fields_to_own(tree, resolved.field_type, resolved.ignored).shared()
-                self._owned_fields.remember(digest, own)
-        return _Declared(gvk, key, source, tree, digest, resolved)
+                to_own = own_fields(tree, resolved.field_type, resolved.ignored)
+                self._owned_fields.remember(digest, to_own)
+        return Declared(gvk, key, source, tree, digest, resolved, to_own)
 
-    def _compare(
-        self, live: JsonObject, declared: _Declared, applied: str | None = None
-    ) -> tuple[ApplyComparison, FieldSet, Schema]:
-        """Compare as `applied`, the field manager of the last apply; None is the own one."""
-        applied = applied or self._owner
-        resolved, tree = declared.resolved, declared.tree
-        if resolved is not None:
-            field_type, ignored = resolved.field_type, resolved.ignored
-            to_own = self._owned_fields.get(declared.digest)
-        else:
-            own = applied_by(managers_of(live), applied)
-            owned = own.fields if own is not None else EMPTY
-            field_type, to_own = inferred_type(owned, tree), None
-            ignored = EMPTY if "f:status" in owned.members | owned.children.keys() else STATUS
-        if to_own is None:
-            to_own = _fields_to_own(tree, field_type, ignored).shared()
-        result = compare(live, tree, field_type, to_own=to_own, field_owner=applied, ignored=ignored)
-        return result, to_own, field_type.schema
-
-    def _is_up_to_date(
-        self, declared: _Declared, live: KubeObject, comparison: ApplyComparison, record: _ApplyRecord | None
-    ) -> bool:
-        if record is None or (record.uid, record.digest) != (live.metadata.uid, declared.digest):
-            return comparison.owners_known and not comparison.differences
-        remaining = _RemainingDifferences.of(comparison)
-        if comparison.owners_known:
-            return not remaining.all or remaining == record.remaining
-        return not remaining.values or remaining.values == record.remaining.values
-
-    def _created(self, declared: _Declared) -> Explanation:
-        return Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.CREATE)
-
-    async def _write(
-        self, declared: _Declared, kind: Kind[T], explanation: Explanation, *, owner: KubeObject | None, force: bool
-    ) -> T:
-        self._report(explanation)
+    async def _write(self, write: Write, kind: Kind[T], *, owner: KubeObject | None, force: bool) -> T:
+        declared = write.declared
+        self._report(write.explanation)
         sent = Unstructured.from_tree(declared.tree)
         try:
             await self._client.apply(sent, field_owner=self._owner, force=force)
@@ -411,18 +296,11 @@ class Applier:
         live_tree = _live_tree(sent)
         if sent.metadata.deletion_timestamp is not None:
             raise _terminating(sent)
-        comparison, owned, _ = self._compare(live_tree, declared)
-        self._remember(declared, kind, sent, _RemainingDifferences.of(comparison), owned)
+        comparison, owned, _ = compare_declared(live_tree, declared, self._owner)
+        self._remember(declared, kind, sent, ApplyOutcome(RemainingDifferences.of(comparison), owned))
         return decode_tree(live_tree, kind)
 
-    def _remember(
-        self,
-        declared: _Declared,
-        kind: Kind[Any],
-        live: KubeObject,
-        remaining: _RemainingDifferences,
-        owned: FieldSet,
-    ) -> None:
+    def _remember(self, declared: Declared, kind: Kind[Any], live: KubeObject, outcome: ApplyOutcome) -> None:
         meta = live.metadata
         self._observe(kind)
         previous = self._apply_records.get((declared.gvk, declared.key))
@@ -433,7 +311,15 @@ class Applier:
             before = previous.previous_digest
         self._apply_records.remember(
             (declared.gvk, declared.key),
-            _ApplyRecord(meta.uid, meta.resource_version, declared.source, declared.digest, remaining, owned, before),
+            ApplyRecord(
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                source=declared.source,
+                digest=declared.digest,
+                remaining=outcome.remaining,
+                owned=outcome.owned,
+                previous_digest=before,
+            ),
         )
 
     def _observe(self, kind: Kind[Any]) -> None:
@@ -583,24 +469,6 @@ def _live_tree(live: AnyObject) -> JsonObject:
     """Return the JSON tree of the live object as the server returned it."""
     origin = origin_of(live)
     return to_tree(live) if origin is None else origin
-
-
-def _fields_to_own(tree: JsonObject, field_type: FieldType, ignored: FieldSet) -> FieldSet:
-    """Return the fields that an apply owns. Raises `UsageError` if an item of a keyed list has no key."""
-    try:
-        return fields_to_own(tree, field_type.schema, ignored=ignored)
-    except PatchError as error:
-        name = f"{tree['kind']} {tree['metadata'].get('namespace', '')}/{tree['metadata']['name']}"
-        raise UsageError(f"{name}: {error}") from error
-
-
-def _without_drift(
-    declared: _Declared, comparison: ApplyComparison, explanation: Explanation, schema: Schema
-) -> _Declared:
-    """Return the desired object without the fields that drifted."""
-    pairs = zip(comparison.differences, explanation.changes, strict=True)
-    paths = [difference.path for difference, change in pairs if change.reason is ApplyReason.DRIFT]
-    return replace(declared, tree=remove_items(declared.tree, FieldSet.of(*paths), schema))
 
 
 def _check_live(live: KubeObject, owner: KubeObject | None) -> None:
