@@ -33,6 +33,7 @@ _DEFAULTS: dict[str, list[int]] = {
     "tls": [200],
     "websites": [500, 8],
 }
+_WITH_LOOPS_OF_THEIR_OWN = ("certificates", "stalls")
 
 
 def main() -> None:
@@ -44,8 +45,8 @@ def main() -> None:
         sys.exit(__doc__)
     # Only this one: others need extras, or a sample on the path.
     module = importlib.import_module(f"benchmarks.runtime.{name}")
-    if name == "stalls":
-        module.main()
+    if name in _WITH_LOOPS_OF_THEIR_OWN:
+        module.main(*numbers, *_DEFAULTS[name][len(numbers) :])
     elif by_names:
         asyncio.run(module.run_names(*numbers))
     else:

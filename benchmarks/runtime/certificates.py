@@ -287,15 +287,19 @@ async def drive(figures: Figures, callers: int) -> None:
             loop.step(0.05)
 
 
-async def measure(rotations: int, *, replicas: int = 3, callers: int = 3) -> Figures:
-    """Replace the CA so many times under load, and return the figures."""
-    figures = Figures()
-    driving = asyncio.create_task(drive(figures, callers))
-    try:
-        await measure_with(figures, rotations, replicas, callers)
-    finally:
-        driving.cancel()
-    return figures
+def measure(rotations: int, *, replicas: int = 3, callers: int = 3) -> Figures:
+    """Replace the CA so many times under load, on a loop of its own, and return the figures."""
+
+    async def drive_and_measure() -> Figures:
+        figures = Figures()
+        async with asyncio.TaskGroup() as group:
+            driving = group.create_task(drive(figures, callers))
+            await measure_with(figures, rotations, replicas, callers)
+            driving.cancel()
+        return figures
+
+    with asyncio.Runner(loop_factory=StepLoop) as runner:
+        return runner.run(drive_and_measure())
 
 
 async def measure_with(figures: Figures, rotations: int, replicas: int, callers: int) -> None:
@@ -327,8 +331,8 @@ async def measure_with(figures: Figures, rotations: int, replicas: int, callers:
         figures.ended = True
 
 
-async def run(rotations: int = 100) -> None:
+def main(rotations: int = 100) -> None:
     """Print the figures."""
     # Replicas that are not ready for a moment are part of the measurement.
     logging.getLogger("opsdk").setLevel(logging.CRITICAL)
-    print(await measure(rotations))
+    print(measure(rotations))

@@ -53,10 +53,9 @@ async def answer(scope: JsonObject, receive: Any, send: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.realtime
-async def test_the_ca_is_replaced_under_load_and_no_call_fails() -> None:
+def test_the_ca_is_replaced_under_load_and_no_call_fails() -> None:
     """Three replicas with the documented rights; ``python -m benchmarks.runtime certificates`` does it 100 times."""
-    figures = await bench.measure(4)
+    figures = bench.measure(4)
     assert not figures.failures, str(figures)
     assert figures.rotations == 4
     # Of each rotation, the clock goes on with the calls for two overlaps.
