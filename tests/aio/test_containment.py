@@ -37,7 +37,7 @@ every_error = pytest.mark.parametrize("error", RAISED, ids=repr)
 
 @every_error
 def test_an_error_of_a_function_is_contained(error: BaseException) -> None:
-    """It becomes an Exception, with the error as its cause if it is none."""
+    """Any error of a function becomes an Exception, with the original as cause if it is none."""
     assert is_contained(error)
     exception = contain(error)
     assert isinstance(exception, Exception)
@@ -56,7 +56,7 @@ def test_an_exit_is_not_contained(error: BaseException) -> None:
 
 
 async def test_the_own_cancellation_of_a_task_is_not_contained() -> None:
-    """Also after an earlier cancellation that a library caught."""
+    """A task's own cancellation is not contained, also after an earlier one that a library caught."""
     verdicts: list[bool] = []
 
     async def work() -> None:
@@ -108,7 +108,7 @@ def test_groups_are_walked_at_any_depth() -> None:
 
 
 def test_an_error_without_a_text_is_described() -> None:
-    """Its class is named."""
+    """An error whose text raises is described by its class."""
 
     class UnprintableError(Exception):
         def __str__(self) -> str:

@@ -14,8 +14,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_ended_waits_for_all_or_for_the_time() -> None:
-    """It returns what has not ended; nothing where all has."""
+async def test_wait_ended_returns_the_unfinished_tasks() -> None:
+    """The function waits for all tasks or for the time, and returns the unfinished tasks."""
     tasks = [asyncio.create_task(asyncio.sleep(n)) for n in (1, 2, 10)]
     assert await wait_ended(tasks, 5) == {tasks[2]}
     assert now() == pytest.approx(5)

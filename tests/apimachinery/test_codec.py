@@ -48,7 +48,7 @@ def test_an_unchanged_object_encodes_to_what_it_came_from(kind: Kind[Any]) -> No
 
 
 def test_errors_name_kind_key_and_path() -> None:
-    """What cannot be decoded says which object it is and where in it."""
+    """A decode error names the object and the path of the invalid field."""
     with pytest.raises(DecodeError, match=r"Kind=Pod ns/p: .*spec\.containers\[0\]\.name"):
         decode(raw(pod(spec={"containers": [{"name": 5}]})), POD)
     with pytest.raises(DecodeError, match="starts with"):
@@ -67,7 +67,7 @@ def test_errors_name_kind_key_and_path() -> None:
 
 
 def test_items_of_built_in_lists_are_named() -> None:
-    """They come without kind and version: the list's is theirs."""
+    """An item without kind and version gets those of its list's kind."""
     bare = {k: v for k, v in pod().items() if k not in ("apiVersion", "kind")}
     for kind in (POD, ANY, metadata_only(Pod)):
         assert (decode(raw(bare), kind).api_version, decode(raw(bare), kind).kind) == ("v1", "Pod")
@@ -112,7 +112,7 @@ def test_a_tree_is_decoded_like_its_bytes() -> None:
 
 
 def test_peeking_never_fails() -> None:
-    """As much of the key as is readable."""
+    """Peeking at a key returns the readable part, and never raises."""
     assert peek_key(raw(pod())) == ObjectKey("ns", "p")
     for odd in (b"", b"[", b"5", raw({"metadata": 5}), raw({"metadata": None}), b"\xff\xfe"):
         assert peek_key(odd) == ObjectKey("", "")
@@ -121,7 +121,7 @@ def test_peeking_never_fails() -> None:
 
 @given(st.binary(max_size=40))
 def test_no_bytes_raise_anything_but_decode_errors(data: bytes) -> None:
-    """Whatever comes over the wire."""
+    """Any bytes decode or raise DecodeError."""
     for kind in (POD, ANY, metadata_only(Pod)):
         try:
             decode(data, kind)

@@ -135,7 +135,7 @@ _SPECS = st.fixed_dictionaries(
 
 @given(_SPECS)
 def test_class_and_server_agree(spec: JsonObject) -> None:
-    """What the server accepts decodes, and what it rejects does not."""
+    """A spec decodes into the class exactly if the server accepts it."""
     schema = structural.StructuralSchema(schema_for(Database))
     tree = {**HEAD, "spec": spec}
     stored = schema.default(schema.prune(tree)[0])

@@ -85,7 +85,7 @@ def test_results_are_canonical(a: tuple[Quantity, int], b: tuple[Quantity, int])
     ],
 )  # fmt: skip
 def test_canonical_forms(text: str, canonical: str) -> None:
-    """What is written is kept; what is computed is canonical, and finer than nano is rounded away from zero."""
+    """A parsed quantity keeps its text; a computed one is canonical, and rounds up below a nano."""
     assert str(Quantity(text)) == text
     assert str(Quantity(text) + Quantity("0")) == canonical.replace("e0", "")
 

@@ -9,7 +9,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def test_secrets_are_hidden() -> None:
-    """Neither data nor tokens nor the copy that kubectl keeps appear in logs and errors."""
+    """Secret data, tokens and kubectl's last-applied annotation appear in no repr."""
     meta = ObjectMeta(name="a", annotations={LAST_APPLIED: "hunter2", "team": "blue"})
     tree = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"k": "hunter2"}}
     for obj in (

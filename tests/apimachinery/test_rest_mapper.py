@@ -58,7 +58,7 @@ class Server:
 
 @pytest.mark.behaviour(140)
 async def test_one_fetch_at_first_none_after() -> None:
-    """By however many tasks, for however many kinds."""
+    """Concurrent lookups of any kinds cause one discovery fetch."""
     server = Server(POD, SITE)
     mapper = RestMapper(server)
     found = await asyncio.gather(*(mapper.mapping_for(m.gvk) for m in [POD, SITE] * 20))
@@ -105,8 +105,8 @@ async def test_a_removed_version_is_forgotten() -> None:
 
 
 @pytest.mark.behaviour(140)
-async def test_a_group_that_fails_keeps_what_was_known_and_hides_no_other() -> None:
-    """One aggregated API server is down: its kinds stay, the others come in, and unknown ones say why."""
+async def test_a_failing_group_keeps_its_known_kinds() -> None:
+    """When an aggregated API fails, its known kinds stay, other groups update, and unknown kinds give the reason."""
     server = Server(POD, METRIC)
     mapper = RestMapper(server)
     await mapper.mapping_for(METRIC.gvk)
@@ -123,8 +123,8 @@ async def test_a_group_that_fails_keeps_what_was_known_and_hides_no_other() -> N
         await mapper.mapping_for(METRIC.gvk)
 
 
-async def test_a_server_that_is_down() -> None:
-    """All who wait get the error; what was known stays; the next one asks again."""
+async def test_a_failed_fetch_reaches_every_waiter() -> None:
+    """A failed fetch is raised to every waiter, known kinds stay, and the next lookup fetches again."""
     server = Server(POD)
     server.down = ServiceUnavailableError("down")
     mapper = RestMapper(server)
@@ -137,8 +137,8 @@ async def test_a_server_that_is_down() -> None:
     assert await mapper.mapping_for(POD.gvk) == POD
 
 
-async def test_who_is_cancelled_does_not_spoil_it_for_the_others() -> None:
-    """Whoever asked for all is cancelled: somebody else asks, nobody gets an error of his."""
+async def test_a_cancelled_fetch_is_repeated_for_the_others() -> None:
+    """When the fetching task is cancelled, another waiter fetches, and no other task gets an error."""
     server = Server(POD, seconds=5)
     mapper = RestMapper(server)
     first = asyncio.create_task(mapper.mapping_for(POD.gvk))
@@ -151,8 +151,8 @@ async def test_who_is_cancelled_does_not_spoil_it_for_the_others() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_cancelled_at_random(seed: int) -> None:
-    """Whoever is cancelled when: the rest gets an answer, one request is in flight at a time, no task is left."""
+async def test_random_cancellations_leave_one_fetch(seed: int) -> None:
+    """After random cancellations the others get an answer, one fetch runs at a time, and no task is left."""
     rng = random.Random(seed)
     server = Server(POD, SITE, seconds=0.5)
     mapper = RestMapper(server)

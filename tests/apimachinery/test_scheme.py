@@ -60,7 +60,7 @@ def test_one_type_for_a_kind() -> None:
 
 
 def test_a_class_without_a_kind_is_refused() -> None:
-    """It would stand for nothing."""
+    """Adding a class without GroupVersionKind is an error."""
 
     class Nameless(TypedObject):
         pass
@@ -71,7 +71,7 @@ def test_a_class_without_a_kind_is_refused() -> None:
 
 @pytest.mark.behaviour(25)
 def test_types_and_kinds_find_each_other() -> None:
-    """Both ways, for classes and objects; what is not registered is named, with what to do."""
+    """Types and kinds map both ways; an unregistered one is an error that says what to do."""
     scheme = Scheme().add(Thing, ThingV2)
     assert scheme.type_for(GVK) is Thing
     assert scheme.gvk_for(Thing) == scheme.gvk_for(Thing(spec=Spec())) == GVK
@@ -139,7 +139,7 @@ def test_defaults_and_conversions() -> None:
 
 
 def test_a_copy_is_independent() -> None:
-    """What is added to one is not in the other."""
+    """Additions to a copy do not change the original."""
     one = Scheme().add(Thing)
     two = one.copy().add(Pod)
     two.add_defaulting(Thing, lambda t: setattr(t.spec, "size", 9))
@@ -151,7 +151,7 @@ def test_a_copy_is_independent() -> None:
 
 
 def test_builders_collect() -> None:
-    """What was registered at import time is added to each scheme."""
+    """A builder adds its registered classes to each scheme."""
     builder = SchemeBuilder()
     assert builder.register(Thing) is Thing
     builder.add(lambda s: s.add(Pod) and None)

@@ -126,8 +126,8 @@ def test_trailing_newlines_are_no_part_of_a_label() -> None:
             Selector.equal(wrong)
 
 
-def test_the_form_inside_objects() -> None:
-    """None matches nothing, an empty one everything; wrong operators and values are refused."""
+def test_label_selectors_convert_to_selectors() -> None:
+    """A LabelSelector of None matches nothing and an empty one everything; invalid operators are errors."""
     assert not Selector.of(None).matches({})
     assert Selector.of(LabelSelector()).matches({"a": "b"})
     assert not as_selector(None).matches({})
@@ -146,8 +146,8 @@ def test_the_form_inside_objects() -> None:
             Selector.of(wrong)
 
 
-def test_nothing_and_everything() -> None:
-    """Nothing stays nothing, whatever is added."""
+def test_nothing_combined_with_anything_is_nothing() -> None:
+    """A selector for nothing stays one in any combination."""
     assert not (Selector.none() & Selector()).matches({})
     assert not (Selector.parse("a") & Selector.none()).matches({"a": ""})
 
@@ -161,7 +161,7 @@ fields = st.lists(
 
 @given(fields)
 def test_printed_fields_read_back(selector: FieldSelector) -> None:
-    """Whatever the values: commas, equals signs and backslashes are escaped."""
+    """A printed field selector parses back, whatever characters its values have."""
     assert FieldSelector.parse(str(selector)) == selector
 
 

@@ -106,7 +106,7 @@ def test_bounds_hold_where_they_must(spec: JsonObject) -> None:
     ],
 )
 def test_another_type_is_still_an_error(spec: JsonObject, message: str) -> None:
-    """Also beside a value out of bounds; the error names the field."""
+    """A wrong type is an error with its path, also beside a value out of bounds."""
     with pytest.raises(DecodeError, match=message):
         decode(msgspec.json.encode({**HEAD, "spec": spec}), kind_of(Bounded))
 

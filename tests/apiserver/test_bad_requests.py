@@ -98,8 +98,8 @@ async def test_only_trailing_slashes_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
-async def test_names_that_are_no_part_of_a_path(method: str) -> None:
-    """They are not looked for."""
+async def test_invalid_path_segments_are_rejected(method: str) -> None:
+    """A name that is no valid path segment is rejected before any lookup."""
     async with serving() as call:
         for name, why in (("..", "may not be '..'"), (".", "may not be '.'"), ("a%", "may not contain '%'")):
             headers = {"content_type": "application/merge-patch+json"} if method == "PATCH" else {}
@@ -149,8 +149,8 @@ async def test_list_options() -> None:
 NO_TOKEN = "invalid continue token: continue key is not valid: "
 
 
-async def test_continue_tokens() -> None:
-    """They are checked before anything else; what they say of the future is waited for in vain."""
+async def test_continue_tokens_are_validated_first() -> None:
+    """A continue token is validated first; one from a future revision times out."""
 
     def token(raw: bytes) -> str:
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
@@ -229,8 +229,8 @@ async def test_the_timeout_parameter_is_a_go_duration() -> None:
 UNKNOWN = "the body of the request was in an unknown format - accepted media types include: "
 
 
-async def test_media_types() -> None:
-    """Those of objects are read with their parameters, those of patches as they stand."""
+async def test_media_types_are_matched_as_upstream_does() -> None:
+    """Object media types may have parameters; patch media types must match exactly."""
     objects = f"{UNKNOWN}application/json, application/yaml, application/vnd.kubernetes.protobuf"
     patches = "415: Unsupported Media Type"
     bad = ("text/plain", "application/cbor", "garbage", "application/*", "application/json,text/plain", "; x",
@@ -263,8 +263,8 @@ STRUCT = "json: cannot unmarshal {} into Go struct field .{} of type string"
 CANNOT = 'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cannot unmarshal '
 
 
-async def test_json_bodies() -> None:
-    """What is no object is refused by the parser, what is another object by the type."""
+async def test_json_bodies_are_checked_by_parser_and_kind() -> None:
+    """A body that is no JSON object fails in the parser, and one of another kind in the decoder."""
     nameless = (422, 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required')
     await check(
         [
@@ -380,8 +380,8 @@ async def test_what_asks_to_delete() -> None:
         assert (await call("DELETE", f"{MAPS}/a?resourceVersion=1", {})).status == 200
 
 
-async def test_orphans_that_are_refused_make_a_deletion_to_come() -> None:
-    """202: the object is there still, and who asked said that what depends on it has to go first."""
+async def test_a_delete_that_waits_is_202() -> None:
+    """A delete that waits for finalizers returns 202 if the request disables orphaning."""
     async with serving() as call:
         await call("POST", MAPS, {"metadata": {"name": "b", "finalizers": ["example.com/x"]}})
         assert (await call("DELETE", f"{MAPS}/b", {"orphanDependents": False})).status == 202

@@ -93,8 +93,8 @@ def book(name: str, title: str = "Walden") -> dict[str, object]:
     return {"metadata": {"name": name}, "spec": {"title": title}}
 
 
-async def test_replicas_are_one_server(etcd: EtcdCluster) -> None:
-    """What one replica writes, the other reads at once, lists in pages of one revision, and shows in watches."""
+async def test_replicas_share_their_state(etcd: EtcdCluster) -> None:
+    """A write to one replica is at once read, listed and watched through the other."""
     async with library(etcd) as shelf:
         created = (await shelf.call("POST", BOOKS, book("walden"))).json
         shelf.turn = 1
@@ -153,7 +153,7 @@ async def test_the_sample_keeps_its_books_in_etcd(etcd: EtcdCluster) -> None:
 
 @pytest.mark.slow
 async def test_the_sample_names_an_etcd_that_is_down() -> None:
-    """It ends after the time for retries, with the endpoint and what to check."""
+    """The sample ends after its retries with an error that names the endpoint and what to check."""
     url = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(ConnectError, match=f"cannot read from etcd at {url}.*check that"):
         async with open_storage(argument_parser().parse_args([*FLAGS, f"--etcd-servers={url}"])):

@@ -105,8 +105,8 @@ async def test_clients_that_vanish_leave_nothing() -> None:
         assert await settled(web)
 
 
-async def test_who_does_not_read_delays_nobody() -> None:
-    """One watcher sleeps; another sees each write at once, and the sleeper is not waited for."""
+async def test_a_slow_watcher_delays_no_other() -> None:
+    """A watcher that does not read delays neither writes nor other watchers."""
     async with Environment() as env:
         web, call = await env.serve(), Caller(env)
         async with lines(env, web, limit=1024) as sleeper, lines(env, web, limit=1 << 22) as reader:

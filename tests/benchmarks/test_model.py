@@ -45,7 +45,7 @@ def test_a_namespace_is_a_label() -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.99, 0.999])
 def test_the_percentile_of_one_value_is_the_value(share: float) -> None:
-    """One latency is every percentile."""
+    """Every percentile of one value is that value."""
     assert percentile([0.25], share) == 0.25
 
 

@@ -59,7 +59,7 @@ def test_a_chart_is_well_formed_for_every_figure(figure: float) -> None:
 
 
 def test_the_page_has_verdicts_tables_and_machines(tmp_path: Path) -> None:
-    """Everything that was measured, and where; a second run adds only the lines that differ."""
+    """The page has all measurements and machines; a second machine adds only the lines that differ."""
     collected = {"x": results(opsdk=[2], one=[4])}
     write_page(tmp_path / "page.md", collected, [TARGET], [{"cores": "2", "size": "a"}, {"cores": "2", "size": "b"}])
     page = (tmp_path / "page.md").read_text()

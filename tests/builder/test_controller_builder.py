@@ -94,7 +94,7 @@ def family(world: World) -> None:
 
 @pytest.mark.behaviour(92)
 async def test_owned_objects_lead_to_their_controller() -> None:
-    """To the controlling owner only, or to every owner where that is asked for."""
+    """An owned object queues its controller owner, or every owner with ``match_every_owner``."""
     for every, expected in ((False, {"ns/w", "ns/boss"}), (True, {"ns/w", "ns/boss", "ns/uncle"})):
         world = World()
         family(world)

@@ -67,7 +67,7 @@ async def test_a_blocked_leader_does_not_write() -> None:
 
 
 async def test_a_dry_run_writes_no_events() -> None:
-    """As everything else that a dry-run cluster would write."""
+    """A dry-run cluster writes no events."""
     async with envtest.Environment() as env, Cluster(env.config) as outside:
         async with Cluster(env.config, ClusterOptions(dry_run=True)) as dry:
             running = asyncio.create_task(dry.start())

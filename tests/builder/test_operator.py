@@ -78,8 +78,8 @@ async def test_a_life() -> None:
         assert not (await client.get(Lease, "default/site-operator")).spec.holder_identity
 
 
-async def test_metrics_of_ones_own_are_on_the_page() -> None:
-    """They are declared beside the operator, before it starts, and survive a second start."""
+async def test_an_operators_own_metrics_are_served() -> None:
+    """Metrics in the operator's registry are served, and survive a second start."""
     operator = made([])
     orders = Counter("shop_orders", "Orders.", registry=operator.registry)
     async with environment.Environment() as env:
@@ -113,8 +113,8 @@ async def test_metrics_and_health() -> None:
         await running
 
 
-def test_before_the_start() -> None:
-    """What needs a cluster says so; an operator has a name."""
+def test_before_the_start_cluster_attributes_are_errors() -> None:
+    """Before the start, attributes that need a cluster raise UsageError; an operator needs a name."""
     with pytest.raises(UsageError, match="needs a name"):
         Operator("")
     operator = Operator("x")

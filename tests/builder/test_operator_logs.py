@@ -59,7 +59,7 @@ async def fail_once() -> int:
 
 
 async def test_another_log_setup_shows_request_controller_and_key() -> None:
-    """One line says what failed, for whom, and when it is retried; there is no traceback of opsdk."""
+    """With foreign log handlers, one line has the failure, the object and the retry, without opsdk's traceback."""
     stream = io.StringIO()
     logging.getLogger().handlers.clear()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=stream)

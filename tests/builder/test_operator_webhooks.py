@@ -105,7 +105,7 @@ async def test_declared_webhooks_serve_and_the_operator_is_ready_only_then(tmp_p
 
 
 async def test_a_missing_certificate_ends_the_start_in_words(tmp_path: Path) -> None:
-    """Nothing is served without a certificate; the error names the file."""
+    """A start without certificate fails with an error that names the file."""
     operator = make_operator(WebhookServerOptions(host="127.0.0.1", port=0, cert_dir=tmp_path), [])
     async with environment.Environment(crds=[crd_for(Page)]) as env:
         with pytest.raises(ConfigError, match=r"tls\.crt"):

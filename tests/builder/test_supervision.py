@@ -74,8 +74,8 @@ def config(name: str) -> ConfigMap:
 
 
 @pytest.mark.slow
-async def test_a_missing_kind_stops_nobody_else() -> None:
-    """Its controller waits for hours if need be, readiness names it, others work; installed, it begins."""
+async def test_a_missing_kind_stops_no_other_controller() -> None:
+    """A controller waits for its missing kind, readiness names it, and other controllers work."""
     seen: list[str] = []
     async with environment.Environment() as env, Cluster(env.config) as outside:
         operator = Operator("o")
@@ -131,7 +131,7 @@ async def test_a_controller_may_go_on_without_a_source() -> None:
 
 
 async def test_each_source_may_have_a_policy_of_its_own() -> None:
-    """One watch may miss its permission and the controller works; another one of the same controller must sync."""
+    """An optional source may lack its permission while the required sources of the controller must sync."""
     seen: list[str] = []
     denies = Denies("secrets")
     async with environment.Environment(authorizer=denies) as env, Cluster(env.config) as outside:
@@ -398,7 +398,7 @@ async def test_workers_by_kind() -> None:
 
 
 async def test_a_child_deleted_in_a_gap_of_its_watch_is_made_again() -> None:
-    """The reconcile made it, somebody deleted it, and no list or watch ever showed it."""
+    """A child that was deleted before any list or watch showed it is created again."""
     async with environment.Environment() as env, Cluster(env.config) as outside:
         await outside.uncached.create(Unstructured.from_tree(crd_for(Site)))
         operator = Operator("o")

@@ -118,8 +118,8 @@ def test_type_errors_have_cel_gos_text_and_position(text: str, message: str) -> 
     assert str(caught.value).startswith(f"ERROR: <input>:{message}\n")
 
 
-def test_one_mistake_is_one_message() -> None:
-    """What is wrong fits everywhere, so that nothing follows from it; independent mistakes are all told, in order."""
+def test_one_type_error_is_one_message() -> None:
+    """A type error causes no further errors, and independent errors are reported in order."""
     with pytest.raises(CelCompileError) as caught:
         ENVIRONMENT.compile("p.z + 1 > 2 && x == 1 && i + s == 2")
     lines = [line for line in str(caught.value).splitlines() if line.startswith("ERROR")]

@@ -19,7 +19,7 @@ RANGES = st.builds(
 
 @given(RANGES, RANGES)
 def test_ranges_stay_ranges(one: Range, other: Range) -> None:
-    """Whatever is computed lies between nothing and the most."""
+    """Every computed cost range lies between zero and the maximum."""
     for found in (one + other, one * other, one | other, one.scaled(0.1), other.scaled(7.5)):
         assert 0 <= found.least <= found.most <= MOST
     assert (one | other).least <= one.least
@@ -82,7 +82,7 @@ OBJECTS = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("rule", RULES)
 def test_no_evaluation_costs_more_than_was_estimated(rule: str) -> None:
-    """For values that keep to the schema, the estimate is an upper bound."""
+    """The estimate is an upper bound of the cost for values that match the schema."""
     program = PROGRAMS[rule]
     most = program.estimate(DECLARED.size).most
 

@@ -101,7 +101,7 @@ OPERANDS = {"true": True, "false": False, "1 / 0 > 0": None}
 @pytest.mark.parametrize("left", OPERANDS)
 @pytest.mark.parametrize("right", OPERANDS)
 def test_logic_absorbs_errors_from_both_sides(left: str, right: str) -> None:
-    """One false side decides ``&&`` and one true side decides ``||``, whatever happens on the other."""
+    """One false operand decides ``&&`` and one true operand ``||``, even if the other one fails."""
     sides = (OPERANDS[left], OPERANDS[right])
     for operator, decisive in (("&&", False), ("||", True)):
         outcome = ENVIRONMENT.compile(f"({left}) {operator} ({right})").run({})
@@ -141,7 +141,7 @@ def test_folds_are_comprehensions(elements: list[int], a: int) -> None:
 
 
 def test_folds_over_maps_see_keys() -> None:
-    """One variable is the key; two are key and value."""
+    """A macro over a map binds the key to one variable, or key and value to two."""
     entries = {"a": 1, "b": 2}
     assert value("m.map(k, k)", m=entries) == ["a", "b"]
     assert value("m.all(k, e, m[k] == e)", m=entries) is True
@@ -298,8 +298,8 @@ def test_the_specification_by_examples(text: str) -> None:
     assert value(text) is True
 
 
-def test_budgets_cancel() -> None:
-    """What costs too much ends, is not absorbed, and says what it cost."""
+def test_an_exceeded_budget_stops_the_evaluation() -> None:
+    """An evaluation above its budget stops with its cost, and no operator absorbs the error."""
     program = ENVIRONMENT.compile("l.all(i, l.all(j, i + j >= 0)) || true")
     outcome = program.run({"l": list(range(1000))}, limit=1000)
     assert isinstance(outcome.error, CelBudgetError)
@@ -321,8 +321,8 @@ def test_regular_expressions_are_linear() -> None:
     assert value("('a' + s).matches('^(a+)+$')", s="a" * 5000 + "b") is False
 
 
-def test_constants_that_cannot_be_converted_are_no_programs() -> None:
-    """They are found when the program is made."""
+def test_invalid_constant_conversions_fail_at_compile_time() -> None:
+    """A constant conversion that fails is a compile error."""
     with pytest.raises(CelCompileError, match="program instantiation failed: type conversion error from 'string' to"):
         ENVIRONMENT.compile("int('x') == 1")
 
@@ -335,7 +335,7 @@ def test_doubles_survive_their_texts(number: float) -> None:
 
 
 def test_values_of_unknown_kinds_are_refused() -> None:
-    """What CEL has no type for is an error, not a crash."""
+    """A Python value without CEL type is an evaluation error."""
     assert "unsupported value" in failure("d == 1", d=object())
     assert value("d == 1", d=Optional.none()) is False
 

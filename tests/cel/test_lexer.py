@@ -11,7 +11,7 @@ from opsdk.cel.lexer import TokenKind, tokenize, unquote, unquote_bytes
 
 @given(st.text(max_size=60))
 def test_every_character_is_in_a_token_or_an_issue_or_blank(text: str) -> None:
-    """Nothing is lost: tokens stand where they say, and end with the end."""
+    """Tokens stand at their positions, and every other character is blank or in an issue."""
     tokens, _ = tokenize(text)
     assert tokens[-1].kind is TokenKind.END
     assert tokens[-1].at == len(text)
@@ -51,8 +51,8 @@ def test_each_token_form_has_its_kind(text: str, kinds: str) -> None:
         ("a.`b%`", "'`b%'"),
     ],
 )
-def test_what_is_no_token_is_shown(text: str, shown: str) -> None:
-    """As the real lexer shows it."""
+def test_invalid_tokens_are_printed_as_cel_go_does(text: str, shown: str) -> None:
+    """An invalid token is printed as cel-go prints it."""
     _, issues = tokenize(text)
     assert issues[0].message == f"Syntax error: token recognition error at: {shown}"
 

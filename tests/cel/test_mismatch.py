@@ -55,7 +55,7 @@ def test_what_asks_for_texts_names_nothing(text: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["null", "int", "bool", "double", "string"])
 def test_values_without_fields_have_none(kind: str) -> None:
-    """They are not there, which is no error until they are read."""
+    """A field of a scalar is absent for ``has``, and an error when it is read."""
     sample = SAMPLES[kind]
     assert failure("has(x.q)", sample) == "is False"
     assert failure("x.q", sample) == failure("x['q']", sample) == "no such key: q"
@@ -63,7 +63,7 @@ def test_values_without_fields_have_none(kind: str) -> None:
 
 
 def test_lists_have_no_fields_and_say_so() -> None:
-    """What is read is an index of the wrong type."""
+    """A field of a list is an error about the index type."""
     assert failure("x.q", [1]) == failure("has(x.q)", [1]) == "unsupported index type 'string' in list"
 
 
@@ -78,7 +78,7 @@ def test_what_has_no_elements_cannot_be_gone_over(text: str, kind: str, name: st
 
 @pytest.mark.parametrize("element", [None, "a", True, [1], {"k": 1}])
 def test_only_numbers_and_durations_are_summed(element: object) -> None:
-    """Whatever a list holds, that is no fault of the server."""
+    """Summing other elements than numbers and durations is an evaluation error."""
     assert failure("x.sum()", [element]) == "no such overload: sum(list)"
     assert failure("x.sum()", [1, element]) == "no such overload"
 
@@ -90,7 +90,7 @@ def test_only_texts_are_joined() -> None:
 
 
 def test_seconds_are_no_duration() -> None:
-    """Only texts are."""
+    """Only text converts to a duration."""
     assert failure("duration(x)", 5) == "no such overload: duration(int)"
 
 

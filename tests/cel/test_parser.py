@@ -297,7 +297,7 @@ def test_a_minus_belongs_to_its_number_and_two_cancel(text: str, same: str) -> N
 
 @pytest.mark.parametrize(("text", "field"), [("a.`b`", "b"), ("a.`b-c/d.e f`", "b-c/d.e f"), ("a.`in`", "in")])
 def test_names_in_backticks_are_fields(text: str, field: str) -> None:
-    """Any name of letters, digits and a few marks can be selected."""
+    """A name in backticks selects a field with letters, digits and some punctuation."""
     found = parse(text, ALL_MACROS)
     assert isinstance(found, Select)
     assert found.field == field

@@ -13,13 +13,13 @@ from opsdk.cel.values import Duration, Timestamp
 
 @given(st.integers(-(2**63), 2**63 - 1).map(Duration))
 def test_durations_survive_their_texts(duration: Duration) -> None:
-    """What is shown is read back, to the nanosecond."""
+    """A printed duration parses back to the nanosecond."""
     assert parse_duration(show_duration(duration)) == duration
 
 
 @given(st.integers(-62135596800 * 10**9, 253402300799 * 10**9 + 999_999_999).map(Timestamp))
 def test_timestamps_survive_their_texts(timestamp: Timestamp) -> None:
-    """What is shown is read back, from the year 1 to 9999."""
+    """A printed timestamp of the years 1 to 9999 parses back."""
     assert parse_timestamp(show_timestamp(timestamp)) == timestamp
 
 

@@ -67,8 +67,8 @@ def lines(findings: Sequence[Finding]) -> list[tuple[str, str]]:
     return [(finding.check, finding.level.value) for finding in findings]
 
 
-async def test_an_empty_cluster(k8s_env: Environment) -> None:
-    """Nothing is installed: each part is an error with an advice; the admin has all rights."""
+async def test_an_empty_cluster_lacks_every_part(k8s_env: Environment) -> None:
+    """In an empty cluster each missing part is a finding with advice, and the admin has all permissions."""
     findings = await examine(make_operator(), k8s_env.config, namespace="default")
     assert lines(findings) == [("rights", "ok"), ("definition", "error"), ("webhook", "error"), ("lease", "warning")]
     assert all(finding.advice for finding in findings if finding.level is not Level.OK)
@@ -95,8 +95,8 @@ async def test_a_user_without_rights(k8s_env: Environment) -> None:
     assert all("403 Forbidden" in finding.message for finding in others)
 
 
-async def test_what_is_wrong_is_named(k8s_env: Environment, k8s_client: Client) -> None:
-    """Another schema, an old stored version, a webhook without pods, a stuck finalizer, an expired Lease."""
+async def test_each_problem_is_a_finding(k8s_env: Environment, k8s_client: Client) -> None:
+    """Another schema, an old stored version, a webhook without pods, a stuck finalizer and a stale Lease are named."""
     operator = make_operator()
     definition = crd_for(Site)
     spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]

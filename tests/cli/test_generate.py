@@ -183,7 +183,7 @@ def test_the_output_says_where_it_comes_from(made: Any, tmp_path: Path) -> None:
 
 
 def test_the_same_input_gives_the_same_files() -> None:
-    """Whatever order the schemas come in."""
+    """The generated files do not depend on the order of the schemas."""
     one = TypeGenerator(SCHEMAS, package="x", source="s").files()
     two = TypeGenerator(dict(reversed(SCHEMAS.items())), package="x", source="s").files()
     assert one == two
@@ -209,8 +209,8 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert words in error
 
 
-async def test_schemas_of_a_live_server() -> None:
-    """Of all groups or of some; a group that is not there is named with those that are."""
+async def test_schemas_are_read_from_a_live_server() -> None:
+    """Schemas of all or some groups are read; the error for an unknown group lists the known ones."""
     environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
     async with environment.Environment() as env:
         everything = await read_schemas(env.config)
@@ -223,8 +223,8 @@ async def test_schemas_of_a_live_server() -> None:
             await read_schemas(env.config, ["nothing.dev"])
 
 
-async def test_a_kind_of_a_live_server(tmp_path: Path) -> None:
-    """What a server publishes for a CRD becomes a class."""
+async def test_a_crd_of_a_live_server_becomes_a_class(tmp_path: Path) -> None:
+    """The published schema of a CRD becomes a class."""
     environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
     import asyncio
 
@@ -264,8 +264,8 @@ async def test_a_kind_of_a_live_server(tmp_path: Path) -> None:
     ]
 
 
-def test_the_documents_that_are_read() -> None:
-    """One for each group and version, in the order asked for, at the address the server names."""
+def test_one_document_is_read_for_each_group_version() -> None:
+    """One OpenAPI document is read for each group version, in order, at the URL of the server."""
     paths = {
         ".well-known/openid-configuration": {},
         "api": {},
@@ -303,8 +303,8 @@ def test_names_become_pythons(wire: str, attribute: str) -> None:
     assert attribute.isidentifier()
 
 
-def test_other_names() -> None:
-    """What msgspec makes of attributes, class names from paths, modules from schema names."""
+def test_names_become_python_names() -> None:
+    """Attribute, class and module names follow from msgspec's rules, paths and schema names."""
     assert camel("pod_ip") == "podIp"
     assert pascal("CertificateSpec", "issuerRef", "item") == "CertificateSpecIssuerRefItem"
     assert module_of("io.k8s.api.core.v1.Pod") == ("core", "v1", "Pod")

@@ -105,7 +105,7 @@ def test_a_foreign_definition_goes_round() -> None:
 
 
 def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It groups versions by kind, sorts keys, repeats the same bytes, and protects files that were edited."""
+    """The command groups versions by kind, sorts keys, repeats equal bytes, and keeps edited files."""
     classes = ["crd_shapes:FullBeta", "crd_shapes:Full"]
     assert main(["generate", "crd", *classes]) == 0
     printed = capsys.readouterr().out
@@ -194,13 +194,13 @@ class Unused(Object[Model, None]):
 
 
 def test_a_spec_without_fields_goes_round() -> None:
-    """It has no class of its own."""
+    """A spec without fields has no class, and survives a round trip."""
     definition = crd_for(Unused)
     assert crd_for(models_of(definition)["v1"].Unused) == definition
 
 
-async def test_the_definitions_of_a_live_server() -> None:
-    """They give the same classes as the files, of all groups or of some."""
+async def test_definitions_of_a_live_server_give_equal_classes() -> None:
+    """Definitions of a server give the same classes as files, for all groups or some."""
     environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
     definition = crd_for(kind_with(Enums))
     async with environment.Environment(crds=[definition]) as env:

@@ -122,7 +122,7 @@ def test_a_file_is_checked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     ],
 )
 def test_what_is_no_operator_is_named(reference: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line says what is wrong with the reference."""
+    """A reference that is no operator is one line that says why."""
     assert generate(reference) == 1
     assert message in capsys.readouterr().err
 

@@ -63,10 +63,10 @@ def test_without_the_extra_a_sentence_says_what_to_install() -> None:
         ("y = 1\n", r"write MODULE:NAME: module 'broken' has no attribute 'x'"),
     ],
 )
-def test_a_module_that_does_not_import(
+def test_a_module_that_does_not_import_is_one_line(
     text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line with the place."""
+    """A module that does not import is an error of one line with the place."""
     (tmp_path / "broken.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "broken", raising=False)
@@ -82,8 +82,10 @@ def test_a_module_that_does_not_import(
         ("x = 1\n", r"^'broken:x' is not an operator: name an Operator"),
     ],
 )
-def test_what_is_no_operator(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line; the error of a function has its place."""
+def test_a_reference_that_is_no_operator_is_one_line(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reference that is no operator is an error of one line; a failing function adds its place."""
     (tmp_path / "broken.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "broken", raising=False)

@@ -51,7 +51,7 @@ def test_definitions_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> 
 def test_text_has_a_line_for_each_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And the next command, which a program does not need."""
+    """Text output has a line for each file and the next command; JSON output omits the command."""
     monkeypatch.chdir(tmp_path)
     assert main(["init", ".", "--name", "here"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()

@@ -74,7 +74,7 @@ def names(objects: list[JsonObject]) -> list[tuple[str, str]]:
 
 
 def test_every_form_has_the_same_objects(packages: Path) -> None:
-    """One YAML file, the kustomize folder, and the chart with its values filled in."""
+    """The YAML file, the kustomize folder and the rendered chart have the same objects."""
     resources = documents(packages / "kustomize/kustomization.yaml")[0]["resources"]
     folder = documents(*(packages / "kustomize" / path for path in resources))
     assert names(documents(packages / "install.yaml")) == names(folder)
@@ -131,7 +131,7 @@ async def test_a_cluster_accepts_the_whole_file(packages: Path, k8s_env: Environ
 
 
 def test_the_container_runs_the_package_without_root(packages: Path) -> None:
-    """And the Deployment's user is the image's."""
+    """The container runs the package as the user that the Deployment names, without root."""
     lines = (packages / "Containerfile").read_text().splitlines()
     assert lines[-2:] == ["USER 65532:65532", 'ENTRYPOINT ["/venv/bin/python", "-m", "packaged"]']
     (deployment,) = [o for o in documents(packages / "install.yaml") if o["kind"] == "Deployment"]
@@ -139,7 +139,7 @@ def test_the_container_runs_the_package_without_root(packages: Path) -> None:
 
 
 def test_the_kubeconfig_of_dev_does_not_enter_the_build(packages: Path) -> None:
-    """Both ignore files name .opsdk, where opsdk dev writes an administrator's kubeconfig; an own file is kept."""
+    """Both ignore files list ``.opsdk``, which has a kubeconfig; an existing ignore file is kept."""
     own = packages.parent / ".dockerignore"
     for path in (own, packages / "Containerfile.dockerignore"):
         assert {".opsdk", "**/kubeconfig", ".git"} <= set(path.read_text().splitlines())
@@ -149,7 +149,7 @@ def test_the_kubeconfig_of_dev_does_not_enter_the_build(packages: Path) -> None:
 
 
 def test_the_base_image_can_be_pinned(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both stages use --base-image; a text that is not the name of an image is refused."""
+    """Both stages use ``--base-image``; a text that is no image name is an error."""
     pinned = f"registry.example.com/python@sha256:{'0' * 64}"
     assert main(["package", "--base-image", pinned]) == 0
     lines = (packages / "Containerfile").read_text().splitlines()
@@ -181,7 +181,7 @@ def test_metrics_are_open_to_labelled_namespaces_only(packages: Path) -> None:
 
 
 def test_an_edited_file_is_kept(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second run overwrites what nobody edited; one edited file keeps all as they are, until --force."""
+    """A second run overwrites unedited files; one edited file stops the run until ``--force``."""
     assert main(["package"]) == 0
     path = packages / "install.yaml"
     path.write_text(path.read_text() + "# mine\n")
@@ -204,7 +204,7 @@ def test_what_is_missing_is_named(field: str) -> None:
 
 
 def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It passes after the files were written, and afterwards names the file, and the line, that differs."""
+    """The check passes on written files, and names file and line of a later difference."""
     assert main(["generate", "manifests"]) == 0
     assert main(["generate", "manifests", "--check"]) == 0
     capsys.readouterr()

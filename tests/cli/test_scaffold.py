@@ -30,7 +30,7 @@ def new_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_project_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One kind with its test: at most 8 files beside .gitignore, and 150 lines."""
+    """A new project has at most 8 files besides .gitignore, and 150 lines."""
     project = new_project(tmp_path, monkeypatch)
     files = [path for path in project.rglob("*") if path.is_file() and path.name != ".gitignore"]
     assert len(files) <= 8

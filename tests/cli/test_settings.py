@@ -59,7 +59,7 @@ def test_all_sources_of_variables() -> None:
     ],
 )
 def test_a_wrong_table_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    """One line with the file, the key and the form to write."""
+    """An invalid table is an error of one line with file, key and the correct form."""
     (tmp_path / "pyproject.toml").write_text(f"[tool.opsdk]\n{text}\n")
     with pytest.raises(UsageError, match=rf"^{tmp_path}/pyproject\.toml: \[tool\.opsdk\] .*{message}"):
         find_project(tmp_path)

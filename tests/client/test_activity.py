@@ -28,7 +28,7 @@ def test_an_object_is_encoded_only_if_it_is_kept(numbers: list[int]) -> None:
 
 
 def test_a_disabled_activity_is_not_the_current_one() -> None:
-    """Also inside one that is enabled: a reconcile without a journal records nothing."""
+    """A disabled activity is never current, even inside an enabled one."""
     with Activity():
         with Activity(enabled=False) as activity:
             assert current_activity() is None

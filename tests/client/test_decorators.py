@@ -68,7 +68,7 @@ def every(calls: dict[str, Call]) -> Any:
 @pytest.mark.behaviour(16)
 @every(WRITES | DELETES)
 async def test_a_dry_run_marks_every_write(call: Call) -> None:
-    """Nothing can be stored through it, whatever the verb."""
+    """A dry-run client sets dryRun on every write."""
     seen = FakeExecutor()
     await call(dry_run(Client(seen)), site())
     assert seen.last().options.dry_run
@@ -117,7 +117,7 @@ def _namespace(operation: Any) -> str:
 @pytest.mark.behaviour(24, better="One constructor creates every client, so each option applies to watches.")
 @every(WRITES | DELETES | READS)
 async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
-    """For every verb, watches and subresources included; its own namespace may be named, too."""
+    """A namespaced client adds its namespace to every verb; naming it explicitly is allowed."""
     for given in ("", "home"):
         seen = FakeExecutor()
         await call(namespaced(Client(seen), "home"), site(namespace=given))
@@ -198,7 +198,7 @@ def _home(client: Client) -> Client:
 @pytest.mark.behaviour(144)
 @every(WRITES | DELETES | {k: v for k, v in READS.items() if k != "watch"})
 async def test_an_interceptor_sees_every_operation(call: Call) -> None:
-    """It may pass the operation on; its return value is the result."""
+    """An interceptor gets every operation, may pass it on, and its return value is the result."""
     seen = FakeExecutor()
     passed: list[Operation] = []
 

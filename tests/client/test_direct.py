@@ -102,7 +102,7 @@ async def test_writes_update_the_object_to_the_servers_state() -> None:
     ],
 )
 async def test_a_failed_write_leaves_the_object_unchanged(answer: RestResponse, error: type[Exception]) -> None:
-    """For every error, also one while decoding the response."""
+    """A failed write leaves the object unchanged, also if the response cannot be decoded."""
     obj = site()
     before = copy.deepcopy(obj)
     for call in (
@@ -131,7 +131,7 @@ async def test_a_read_keeps_no_field_of_an_earlier_read() -> None:
 
 @pytest.mark.behaviour(6)
 async def test_every_write_keeps_the_kind() -> None:
-    """For typed, unstructured and metadata objects, through every verb that takes them."""
+    """Typed, unstructured and metadata objects keep their kind through every write."""
     partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
     bare: JsonObject = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"image": "nginx"}}
     for obj in (site(), Unstructured.from_tree(tree()), partial):
@@ -179,7 +179,7 @@ async def test_a_subresource_of_another_kind() -> None:
 
 
 async def test_delete_with_missing_ok_ignores_a_missing_object() -> None:
-    """Other errors are still raised."""
+    """A delete with ``missing_ok`` ignores only a missing object."""
     await client_of(failure(404, "NotFound")).delete(site(), missing_ok=True)
     with pytest.raises(NotFoundError):
         await client_of(failure(404, "NotFound")).delete(site())
@@ -188,7 +188,7 @@ async def test_delete_with_missing_ok_ignores_a_missing_object() -> None:
 
 
 async def test_an_undecodable_item_is_left_out_of_its_list() -> None:
-    """It is logged with its key and its error; null items are skipped."""
+    """An undecodable item is logged with key and error and left out; null items are skipped."""
     bad = tree("bad", spec={"image": 5})
     listed = {"kind": "SiteList", "metadata": {"resourceVersion": "9", "continue": "t"}, "items": [tree(), bad]}
     found = await client_of(listed).list(Site)
@@ -202,7 +202,7 @@ async def test_an_undecodable_item_is_left_out_of_its_list() -> None:
 
 
 async def test_a_response_that_is_not_a_list_raises_decode_error() -> None:
-    """It is not read as an empty list."""
+    """A response to a list that is no list raises DecodeError."""
     with pytest.raises(DecodeError, match="expected a list"):
         await client_of(tree()).list(Site)
 
@@ -324,7 +324,7 @@ async def test_an_invalid_frame_ends_the_watch_with_an_error(chunks: list[bytes]
 
 @pytest.mark.behaviour(23)
 async def test_leaving_the_block_closes_the_stream() -> None:
-    """Also in the middle, and when the block raises."""
+    """Leaving the block closes the stream, also early and by an error."""
     transport = FakeTransport(chunks=STREAM)
     made: Any = transport
     client = Client(DirectClient(made, scheme=default_scheme(), mapper=StaticMapper(MAPPINGS)))

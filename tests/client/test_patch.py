@@ -44,7 +44,7 @@ def test_only_changed_fields_are_sent() -> None:
 
 @pytest.mark.behaviour(10)
 def test_no_change_is_an_empty_patch() -> None:
-    """For typed, unstructured and metadata objects; a newer revision alone is no change."""
+    """An unchanged object gives an empty patch, even with a newer resource version."""
     partial = PartialObjectMetadata("v1", "Pod", ObjectMeta(name="a", resource_version="1"))
     for base in (read(), site(), Unstructured.from_tree(tree()), partial, Unstructured("v1", "Pod")):
         obj = deep_copy(base)
@@ -91,7 +91,7 @@ def test_the_base_is_a_copy() -> None:
 
 @pytest.mark.behaviour(8)
 def test_an_optimistic_lock_sends_the_revision_of_the_base() -> None:
-    """Also when nothing else changed, and not that of the object; without one it is refused at once."""
+    """An optimistic lock sends the base's resource version, and is an error without one."""
     base = read()
     changed = deep_copy(base)
     changed.metadata.resource_version = "100"
@@ -101,7 +101,7 @@ def test_an_optimistic_lock_sends_the_revision_of_the_base() -> None:
 
 
 def test_unknown_fields_are_not_touched() -> None:
-    """What the type does not know is neither sent nor removed."""
+    """A patch neither sends nor removes fields that the type does not know."""
     base = read(spec={"image": "nginx", "future": {"x": 1}}, extra=[1, 2])
     changed = deep_copy(base)
     changed.spec.image = "apache"
@@ -140,7 +140,7 @@ def test_a_patch_applied_to_its_base_gives_the_object(before: JsonObject, after:
 def test_without_a_base_the_patch_starts_from_the_object_as_read(
     before: JsonObject, after: JsonObject, locked: bool
 ) -> None:
-    """It equals the patch from a copy, in each representation, and a second call returns the same."""
+    """A patch without base equals the patch from a copy of the object as read, every time."""
     stored = msgspec.json.encode(tree(spec={"image": "nginx", **before}, future=before))
     for kind in (kind_of(Site), WIDGET, metadata_only(Site)):
         obj = decode(stored, kind)

@@ -47,7 +47,7 @@ def test_only_the_changed_item_is_sent() -> None:
 
 
 async def test_two_writers_change_two_containers() -> None:
-    """Both changes are there in the end: the lists merge by name."""
+    """The changes of two writers to two containers are both kept, because the list merges by name."""
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
         first = await cluster.uncached.create(deployment())
         second = await cluster.uncached.get(Deployment, "default/d")

@@ -83,7 +83,7 @@ def test_paths_and_queries(operation: Any, expected: str) -> None:
 
 
 def test_cluster_scoped_kinds_have_no_namespace_in_their_path() -> None:
-    """Whatever namespace the operation names."""
+    """The path of a cluster-scoped kind has no namespace, whatever the operation names."""
     node = Node(metadata=ObjectMeta(name="n", namespace="odd"))
     for operation, expected in (
         (Get(kind=kind_of(Node), key=ObjectKey("odd", "n")), "GET /api/v1/nodes/n"),
@@ -139,7 +139,7 @@ def test_deletes_carry_their_options_in_the_body() -> None:
 
 
 def test_a_selector_for_nothing_selects_nothing() -> None:
-    """It must not turn into no selector at all, which selects everything."""
+    """A selector for nothing is sent as a contradiction, because no selector would select everything."""
     for operation in (
         List(kind=KIND, options=ListOptions(label_selector=Selector.none())),
         DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns", label_selector=Selector.none())),
@@ -253,8 +253,8 @@ def test_requests_have_verb_resource_and_key() -> None:
     )
 
 
-def test_bodies_of_subresources() -> None:
-    """Where a body is given it is sent, to the parent's path."""
+def test_bodies_of_subresources_go_to_the_parents_path() -> None:
+    """A subresource body is sent to the parent's path."""
     body = Unstructured.from_tree({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3}})
     options = WriteOptions(field_owner="me")
     for operation in (

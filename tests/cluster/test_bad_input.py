@@ -105,7 +105,7 @@ async def test_a_denied_list_names_verb_resource_and_scope() -> None:
 
 
 async def test_an_undecodable_object_is_left_out_of_its_list() -> None:
-    """It is logged with its key and the reason; others are reconciled; its own reconcile fails and is retried."""
+    """An undecodable object is logged and left out, its own reconcile is retried, and others continue."""
     seen: list[str] = []
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
         await cluster.uncached.create(loose_definition())

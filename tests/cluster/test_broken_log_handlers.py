@@ -65,7 +65,7 @@ async def test_informers_and_clients_go_on(broken: BrokenHandler) -> None:
 
 
 async def test_a_leader_keeps_its_lease(broken: BrokenHandler) -> None:
-    """Neither the election nor an interrupted renewal depends on the log."""
+    """A leader keeps and renews its Lease while log handlers raise."""
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         options = LeaderElectionOptions(name="l", namespace="default", identity="a")
         elector = LeaderElector(cluster.uncached, options)

@@ -150,7 +150,7 @@ async def test_apply_conflicts_name_the_manager() -> None:
 
 @pytest.mark.behaviour(16)
 async def test_a_dry_run_stores_nothing() -> None:
-    """For every verb; the response is the object that would be stored."""
+    """A dry run returns the would-be object and stores nothing, for every verb."""
     async with world() as (cluster, _):
         client = dry_run(cluster.uncached)
         made = await client.create(config("dry"))
@@ -164,7 +164,7 @@ async def test_a_dry_run_stores_nothing() -> None:
 
 @pytest.mark.behaviour(11)
 async def test_deleting_many_stays_in_its_namespace() -> None:
-    """By labels, in one namespace; without one the server refuses."""
+    """A deletion by labels stays in its namespace, and is rejected without one."""
     async with world() as (cluster, _):
         client = cluster.uncached
         await client.create(Namespace(metadata=ObjectMeta(name="other")))
@@ -305,7 +305,7 @@ async def test_discovery_costs_two_requests_once() -> None:
 
 
 async def test_a_controller_waits_for_its_crd_and_reconciles() -> None:
-    """It starts before its CRD exists, reconciles and owns objects, and leaves no task."""
+    """A controller that starts before its CRD reconciles once it exists, and leaves no task."""
     async with world(field_owner="site-operator") as (cluster, _):
         manager = Manager()
         manager.add(cluster, phase=Phase.CACHES)

@@ -44,7 +44,7 @@ async def test_reads_that_need_the_server_bypass_the_cache() -> None:
 
 @pytest.mark.behaviour(27, better="Unstructured reads use the same cache.")
 async def test_kinds_in_disable_cache_for_are_never_cached() -> None:
-    """For every representation."""
+    """A kind in ``disable_cache_for`` is read directly in every representation."""
     client, cached, direct = made(disable_cache_for=[Site.gvk])
     for kind in (Site, UNSTRUCTURED, metadata_only(Site)):
         await client.get(kind, "ns/a")

@@ -100,7 +100,7 @@ async def test_a_cached_read_says_that_the_cache_answered() -> None:
 
 
 async def test_no_secret_is_in_the_text() -> None:
-    """Neither the body of a Secret nor a query reaches text, repr or field."""
+    """An error's text, repr and fields have neither the body of a Secret nor a query."""
     secret = Secret(metadata=ObjectMeta(name="s", namespace="default"), string_data={"password": "s3cret"})
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         env.faults.add(effects.Fail(500), verb="create")

@@ -120,7 +120,7 @@ async def test_an_object_that_loses_its_label_leaves_the_cache() -> None:
 
 @pytest.mark.behaviour(113)
 async def test_a_second_cluster_is_ready_before_reconcilers_start() -> None:
-    """Its cache has synced at the first reconcile; client, recorder and mapper are its own."""
+    """A second cluster's cache has synced before the first reconcile, and its client and mapper are its own."""
     async with connected() as home, connected(name="away") as away:
         await home.uncached.create(config("here"))
         await away.uncached.create(config("there"))

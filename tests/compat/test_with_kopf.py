@@ -118,7 +118,7 @@ def test_an_operator_lives_its_life(story: Story) -> None:
 
 
 def test_handlers_try_again_and_have_children(story: Story) -> None:
-    """What fails for now is tried again, attempts are counted in the object; what a toy owns goes with it."""
+    """A kopf handler retries a temporary error and counts in the object; the child is deleted with its owner."""
     with story.operator():
         story.make("t")
         eventually(lambda: story.status("t").get("attempts") == 3)
@@ -128,7 +128,7 @@ def test_handlers_try_again_and_have_children(story: Story) -> None:
 
 
 def test_an_operator_comes_back(story: Story) -> None:
-    """It resumes what it knows, hears of changes it has missed, and says good-bye to those that wait for it."""
+    """A restarted kopf operator resumes known objects, gets missed changes, and finishes pending deletions."""
     with story.operator() as first:
         story.make("stays")
         story.make("goes")
@@ -145,7 +145,7 @@ def test_an_operator_comes_back(story: Story) -> None:
 
 
 def test_indices_follow_the_objects(story: Story) -> None:
-    """What an operator counts of one kind it tells objects of another."""
+    """A kopf index of one kind is visible in handlers of another kind."""
     with story.operator():
         for name in ("a", "b"):
             story.make(name)

@@ -75,7 +75,7 @@ def test_deployments_scale(api: Any, namespace: str) -> None:
 
 
 def test_nodes_are_cordoned(api: Any) -> None:
-    """And let in again."""
+    """kr8s cordons and uncordons a node."""
     (node,) = api.get("nodes")
     node.cordon()
     node.refresh()
@@ -126,7 +126,7 @@ def test_what_exists_and_what_does_not(api: Any, namespace: str) -> None:
 
 
 def test_lists_are_selected(api: Any, namespace: str) -> None:
-    """By labels, fields, names, and in all namespaces."""
+    """kr8s lists by labels, fields, names, and in all namespaces."""
     for name, app in (("a", "x"), ("b", "y"), ("c", "x")):
         ConfigMap({"metadata": {"name": name, "namespace": namespace, "labels": {"app": app}}}, api=api).create()
 

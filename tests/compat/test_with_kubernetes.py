@@ -162,8 +162,8 @@ def test_lists_of_manifests(api: client.ApiClient, namespace: str) -> None:
     assert [e.status for e in again.value.api_exceptions] == [409, 409]
 
 
-def test_somebody_leads(api: client.ApiClient, kubeconfig: str, namespace: str) -> None:
-    """Its leader election, which keeps its lock in annotations of a ConfigMap, until it cannot."""
+def test_the_clients_leader_election_works(api: client.ApiClient, kubeconfig: str, namespace: str) -> None:
+    """The client's leader election keeps its lock in a ConfigMap's annotations until its writes fail."""
     config.load_kube_config(kubeconfig)
     leads, stopped, broken = threading.Event(), threading.Event(), threading.Event()
 
@@ -223,8 +223,8 @@ def test_writes_that_must_not_collide(api: client.ApiClient, namespace: str) -> 
     assert v1.read_namespaced_config_map("a", namespace).data == {"k": "w"}
 
 
-def test_collections_go_and_dependents_with_them(api: client.ApiClient, namespace: str) -> None:
-    """What is selected is deleted; what it owned follows."""
+def test_deletecollection_removes_dependents(api: client.ApiClient, namespace: str) -> None:
+    """A deletecollection deletes the selected objects, and their dependents follow."""
     v1 = client.CoreV1Api(api)
     owner = v1.create_namespaced_config_map(namespace, {"metadata": {"name": "o", "labels": {"go": "yes"}}})
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": owner.metadata.uid}
@@ -235,8 +235,8 @@ def test_collections_go_and_dependents_with_them(api: client.ApiClient, namespac
     assert "stays" in [item.metadata.name for item in v1.list_namespaced_config_map(namespace).items]
 
 
-def test_rights_are_asked_for_and_refused(api: client.ApiClient, namespace: str) -> None:
-    """Somebody else's rights, before and after a role is bound."""
+def test_subject_access_reviews_follow_role_bindings(api: client.ApiClient, namespace: str) -> None:
+    """A SubjectAccessReview of another user changes when a role is bound."""
     rbac, reviews = client.RbacAuthorizationV1Api(api), client.AuthorizationV1Api(api)
     asked = client.V1ResourceAttributes(namespace=namespace, verb="list", resource="secrets")
     review = client.V1SubjectAccessReview(spec=client.V1SubjectAccessReviewSpec(user="jo", resource_attributes=asked))

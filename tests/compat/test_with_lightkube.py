@@ -65,7 +65,7 @@ def test_patches_of_every_kind(lk: lightkube.Client) -> None:
 
 
 def test_managers_of_fields_conflict(lk: lightkube.Client) -> None:
-    """What one has applied, another takes by force only."""
+    """An apply of lightkube conflicts with another field manager unless it is forced."""
     lk.apply(ConfigMap(metadata=ObjectMeta(name="a"), data={"k": "v"}))
     other = ConfigMap(metadata=ObjectMeta(name="a"), data={"k": "w"})
     with pytest.raises(lightkube.ApiError) as refused:

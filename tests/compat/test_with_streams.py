@@ -105,7 +105,7 @@ async def test_kubernetes_asyncio_execs(pod: str, namespace: str, kubeconfig: st
 
 
 def test_kr8s_execs(pod: str, namespace: str, kubeconfig: str) -> None:
-    """And raises where the command fails."""
+    """kr8s executes a command, and raises if it fails."""
     api = kr8s.api(kubeconfig=kubeconfig)
     found = kr8s.objects.Pod.get(pod, namespace=namespace, api=api)
     made = found.exec(["echo", "c"])

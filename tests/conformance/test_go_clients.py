@@ -83,7 +83,7 @@ def decoded(env: Environment, entry: JsonObject) -> JsonObject:
 
 
 async def test_protobuf_bodies_decode_to_what_was_answered(record: JsonObject) -> None:
-    """Everything that a body says is in the answer that a real server gave to it."""
+    """Each recorded protobuf body decodes to the fields in the real server's response."""
     wrong: list[str] = []
     read = 0
     async with Environment() as env:
@@ -104,7 +104,7 @@ async def test_protobuf_bodies_decode_to_what_was_answered(record: JsonObject) -
 
 
 def test_bodies_are_written_as_they_were(record: JsonObject) -> None:
-    """What is read from a body of a Go client and written again is read as the same."""
+    """A recorded body that is read, written and read again is equal."""
     written = 0
     for entry in record["protobuf"]:
         unknown = envelope(base64.b64decode(entry["protobuf"]))

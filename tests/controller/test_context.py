@@ -347,7 +347,7 @@ async def test_an_object_that_is_gone_or_being_deleted_is_not_reconciled() -> No
 # ------------------------------------------------------------------ finalizers
 @pytest.mark.behaviour(139, better="They run in the order of their registration.")
 async def test_finalizers_run_in_order_and_a_failing_one_stays() -> None:
-    """They are added in one write; at the deletion, those that return are removed, also if another one fails."""
+    """Finalizers are added in one write; on deletion each one that succeeds is removed, even if another fails."""
     operator = Operator("boxes")
     calls: list[str] = []
     down = True
@@ -452,7 +452,7 @@ async def test_a_finalizer_that_waits_stays(by_request: bool) -> None:
 
 
 async def test_a_finalizer_must_return_none_or_a_result() -> None:
-    """Its finalizer stays, and the error names the value."""
+    """A finalizer function with another return value fails with that value, and the finalizer stays."""
     operator = Operator("boxes")
 
     async def wrong(obj: Box, ctx: Context) -> str:

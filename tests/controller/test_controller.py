@@ -180,7 +180,7 @@ async def test_a_cancellation_while_syncing_ends_the_controller() -> None:
 
 @pytest.mark.behaviour(86)
 async def test_starting_twice_is_refused() -> None:
-    """Also after the first start has ended."""
+    """A second start is an error, also after the first one has ended."""
     async with Running(_nothing) as running:
         with pytest.raises(UsageError, match="started more than once"):
             await running.controller.start()
@@ -259,7 +259,7 @@ async def test_errors_are_retried_with_growing_delays_until_success() -> None:
 
 @pytest.mark.behaviour(77)
 async def test_failures_are_counted_for_each_key() -> None:
-    """One key's failures do not make another wait."""
+    """One key's failures do not delay another key."""
     times: dict[str, list[float]] = {"a": [], "b": []}
 
     async def reconcile(request: Request) -> None:
@@ -326,7 +326,7 @@ async def test_requeue_waits_for_the_delay_of_the_rate_limiter() -> None:
     [TerminalError("bad"), ExceptionGroup("g", [TerminalError("a"), ExceptionGroup("h", [TerminalError("b")])])],
 )
 async def test_terminal_errors_are_not_retried(error: Exception) -> None:
-    """They count as error and as terminal, also when a task group raises them."""
+    """A terminal error is counted as error and as terminal and not retried, also inside a group."""
     times, hook = await _times([error])
     assert len(times) == 1
     (record,) = hook.reconciled()
@@ -412,7 +412,7 @@ def circular_causes() -> Exception:
 async def test_no_exception_of_a_reconciler_stops_the_controller(
     make: Callable[[], BaseException], panicked: bool
 ) -> None:
-    """It is counted, as a panic if it is no Exception, and retried; other objects are reconciled."""
+    """Any exception of a reconciler is counted and retried, as a panic if it is no Exception; others continue."""
     seen: list[str] = []
 
     async def reconcile(request: Request) -> None:
@@ -443,7 +443,7 @@ async def test_an_exit_ends_the_controller() -> None:
 
 
 async def test_a_library_that_cancels_its_own_task_stops_nothing() -> None:
-    """It cancels and catches that, at once or in an earlier reconcile, before a CancelledError of its own."""
+    """A library that cancels its own task, and catches that, stops no worker."""
     seen: list[str] = []
 
     async def reconcile(request: Request) -> None:
@@ -512,7 +512,7 @@ async def test_retries_keep_the_priority(answer: Any) -> None:
 
 @pytest.mark.behaviour(82)
 async def test_a_result_may_set_the_priority() -> None:
-    """For requeue and requeue_after alike, and it stays."""
+    """A Result's priority applies to requeue and requeue_after, and stays."""
     await _priorities([Result(requeue=True, priority=7), Result(requeue_after=1)], [LOW_PRIORITY, 7, 7])
     await _priorities([Result(requeue_after=1, priority=-5)], [LOW_PRIORITY, -5])
 
@@ -542,7 +542,7 @@ async def _priorities(answers: list[Any], expected: list[int]) -> None:
 
 
 async def test_a_conflict_is_retried_and_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
-    """Another client wrote first, so nothing is logged above INFO."""
+    """A conflict is retried and logged at INFO, because another client wrote first."""
     with caplog.at_level(logging.INFO, logger="opsdk.controller"):
         times, _ = await _times([ConflictError("modified"), ExceptionGroup("g", [ConflictError("modified")])])
     assert len(times) == 3
@@ -847,7 +847,7 @@ async def test_a_standby_warms_its_queue_and_reconciles_nothing() -> None:
 
 @pytest.mark.behaviour(86)
 async def test_a_source_added_during_the_warm_up_starts_once() -> None:
-    """It is started when it is added, and not again with the controller."""
+    """A source that is added during the warm-up starts once."""
     gate = Gate()
     controller = Controller("c", _nothing, sources=[Gate()])
     warming = asyncio.create_task(controller.warmup())
@@ -936,7 +936,7 @@ async def test_requeue_after_takes_a_timedelta() -> None:
 
 
 async def test_a_source_can_be_removed() -> None:
-    """It is closed and no longer part of the controller; the others go on."""
+    """A removed source is closed, and the other sources continue."""
     gate = Gate()
     seen: list[str] = []
 

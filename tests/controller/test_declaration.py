@@ -145,6 +145,6 @@ def test_classes_are_inspected_before_they_are_created() -> None:
 
 
 def test_a_controller_without_kind_needs_a_name() -> None:
-    """There is no kind to take the name from."""
+    """A controller without kind needs a name."""
     with pytest.raises(UsageError, match="needs a name"):
         Operator("x").reconciler()

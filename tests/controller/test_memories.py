@@ -62,7 +62,7 @@ class OtherHolder(Holder):
 
 
 async def test_a_shared_container_counts_for_each_class_that_holds_it() -> None:
-    """So the order of the walk makes no difference, nor does the number of holders of one class."""
+    """A shared container counts once for each class that holds it, in any order of the walk."""
     shared = list(range(50))
     one, other = Holder(shared), OtherHolder(shared)
     sizes = container_sizes(one, other)

@@ -67,7 +67,7 @@ async def test_a_standby_keeps_no_request_for_names_that_lived() -> None:
 
 
 async def test_a_burst_of_deletions_is_bounded_by_live_objects() -> None:
-    """Of 1,000 objects that are deleted just before the election, a new leader reconciles the last 100."""
+    """A new leader reconciles the last 100 of 1,000 objects that were deleted just before its election."""
     async with Standby() as standby:
         for number in range(1000):
             standby.server.put(f"o{number}")
@@ -97,7 +97,7 @@ async def test_a_new_leader_reconciles_every_object_and_late_deletions() -> None
 
 
 async def test_an_object_that_was_created_again_is_no_deletion() -> None:
-    """Its live state is queued once."""
+    """An object that was deleted and created again is queued once, with its live state."""
     async with Standby() as standby:
         standby.server.put("a")
         await asyncio.sleep(1)
@@ -110,7 +110,7 @@ async def test_an_object_that_was_created_again_is_no_deletion() -> None:
 
 
 async def test_a_standby_calls_neither_predicates_nor_handlers() -> None:
-    """Both are called when the replica leads, with each object as an initial create event."""
+    """A standby calls no predicates and handlers; as leader it calls them with initial create events."""
     events: list[tuple[str, bool]] = []
 
     def passes(event: AnyEvent) -> bool:

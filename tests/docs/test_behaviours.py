@@ -17,7 +17,7 @@ ROWS = re.findall(r"^\| (\d+) \| (.+) \| (.*) \| (same|better: .+|not applicable
 
 
 def test_every_behaviour_has_a_row() -> None:
-    """There are 146 rows, in order, each with a sentence."""
+    """The table has 146 rows in order, each with a sentence."""
     assert [int(number) for number, *_ in ROWS] == list(range(1, 147))
     assert all(text.endswith(".") for _, text, *_ in ROWS)
 

@@ -233,8 +233,8 @@ def test_each_target_of_make_exists(page: Path) -> None:
         ("python -m envtest serve --port 0 --quick", ["--quick"]),
     ],
 )
-def test_words_that_do_not_exist(line: str, unknown: list[str]) -> None:
-    """They are found; flags of the operator and other programs are not read."""
+def test_unknown_command_words_are_found(line: str, unknown: list[str]) -> None:
+    """Unknown words of opsdk's commands are found; other programs and operator flags are ignored."""
     assert unknown_words(words_of(line)) == unknown
 
 

@@ -48,7 +48,7 @@ def test_examples_use_the_public_modules(where: str, text: str) -> None:
 
 
 def test_every_imported_module_has_a_reference_entry() -> None:
-    """What README, pages and samples import from, beside generated kinds, is in the reference or is a package of it."""
+    """Each module that README, pages and samples import is in the reference, except generated kinds."""
     entries = "\n".join(reference_entries())
     modules = {module for _, text in sources() for module in imported(text)}
     missing = [
@@ -58,7 +58,7 @@ def test_every_imported_module_has_a_reference_entry() -> None:
 
 
 def test_the_front_door_has_at_most_sixty_names() -> None:
-    """They are sorted, each can be imported, and type checkers see the same ones."""
+    """The names of ``opsdk`` are sorted, importable, equal for type checkers, and at most sixty."""
     assert len(opsdk.__all__) <= 60
     assert opsdk.__all__ == sorted(opsdk.__all__)
     stub = (ROOT / "opsdk" / "__init__.pyi").read_text()

@@ -80,7 +80,7 @@ def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
 
 
 def test_every_public_name_has_a_reference_entry() -> None:
-    """So have the public modules, and no entry is there twice."""
+    """Each public name and module has exactly one reference entry."""
     entries = reference_entries()
     texts = "".join(page.read_text() for page in sorted((DOCS / "reference").glob("*.md")))
     assert len(re.findall(r"^::: ", texts, re.MULTILINE)) == len(entries)

@@ -95,7 +95,7 @@ async def ask(port: int, text: str) -> str:
 
 
 async def test_ports_of_pods_are_forwarded(tmp_path: Path) -> None:
-    """Many connections at once, each with its own answer; one that nobody takes ends without any."""
+    """A port-forward of kubectl carries many connections at once; one to a closed port ends without data."""
     async with Environment(controllers="cluster") as env:
         env.responders.forwarded = listen
         await env.kubectl("run", "p", "--image=i")

@@ -85,7 +85,7 @@ def metrics_port(manager: Manager) -> int:
 
 @pytest.mark.behaviour(133, 134)
 async def test_prometheus_scrapes_over_tls_with_a_token(tmp_path: Path) -> None:
-    """Its target is up, and it has the series of a reconcile, a request, an informer and the build."""
+    """Prometheus scrapes the target over TLS, and gets series of reconciles, requests, informers and the build."""
     ca = make_ca()
     (tmp_path / "ca.crt").write_bytes(ca.cert)
     cert, key = ca.issue("metrics", "127.0.0.1").files(tmp_path, "tls")

@@ -22,8 +22,8 @@ async def _pod(call: Caller, name: str, **spec: Any) -> JsonObject:
     return found
 
 
-async def test_bindings_of_the_pod_that_is_meant() -> None:
-    """Who says which pod he means does not bind another one of the same name."""
+async def test_a_binding_checks_the_uid() -> None:
+    """A binding with another uid is a conflict."""
     async with Environment() as env:
         call = Caller(env)
         uid = (await _pod(call, "p"))["metadata"]["uid"]
@@ -37,8 +37,8 @@ async def test_bindings_of_the_pod_that_is_meant() -> None:
         assert bound.status == 201
 
 
-async def test_resizing_changes_amounts_and_nothing_else() -> None:
-    """What else was sent is not even looked at."""
+async def test_resize_changes_resources_only() -> None:
+    """A resize changes resources and ignores every other field."""
     async with Environment() as env:
         call = Caller(env)
         await _pod(call, "p")
@@ -53,8 +53,8 @@ async def test_resizing_changes_amounts_and_nothing_else() -> None:
         assert "Pod QOS Class may not change as a result of resizing" in wrong.json["message"]
 
 
-async def test_services_come_and_go_between_types() -> None:
-    """What the new type does not need goes, unless it was changed on purpose."""
+async def test_a_type_change_clears_fields_of_the_old_type() -> None:
+    """A change of the service type clears fields that the new type lacks, unless the request changes them."""
     async with Environment() as env:
         call = Caller(env)
         spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}
@@ -76,8 +76,8 @@ async def test_services_come_and_go_between_types() -> None:
         assert (await patched(type="ClusterIP"))["clusterIP"]
 
 
-async def test_the_port_for_health_stays() -> None:
-    """As long as somebody asks it."""
+async def test_the_health_check_node_port_is_immutable() -> None:
+    """The health check node port is immutable while the service needs it."""
     async with Environment() as env:
         call = Caller(env)
         spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}

@@ -67,8 +67,8 @@ async def test_a_dry_run_changes_nothing() -> None:
         assert env.plane.storage.current_rv == before
 
 
-async def test_a_dry_run_does_not_reach_the_check_of_versions() -> None:
-    """Only a create that is stored refuses a resourceVersion; a dry run returns it."""
+async def test_a_dry_run_create_may_have_a_resource_version() -> None:
+    """A create with resourceVersion fails unless it is a dry run."""
     async with Environment() as env:
         call = Caller(env)
         body = {"metadata": {"name": "a", "resourceVersion": "7"}}
@@ -132,7 +132,7 @@ async def test_apply_owns_and_conflicts() -> None:
 
 @pytest.mark.behaviour(18)
 async def test_unknown_fields_warn_or_are_refused() -> None:
-    """By default they are dropped with a warning; Strict makes them a 400."""
+    """Unknown fields are dropped with a warning; with fieldValidation=Strict they are a 400."""
     async with Environment() as env:
         call = Caller(env)
         body = {"metadata": {"name": "a"}, "colour": "red"}
@@ -170,7 +170,7 @@ async def test_anonymous_users_see_health_only() -> None:
 
 
 async def test_both_event_apis_see_the_same_objects() -> None:
-    """What is written through one API is read through the other, in its own words."""
+    """An event that is written through one API group is read through the other."""
     async with Environment() as env:
         call = Caller(env)
         event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": "hi", "reason": "R"}
@@ -196,7 +196,7 @@ async def test_services_get_addresses_of_their_own() -> None:
 
 
 async def test_a_page_of_selected_objects_does_not_look_ahead() -> None:
-    """Where objects follow the last one that was taken there is a next page, though nothing on it may be selected."""
+    """A page has a continue token if unread objects follow, even if none of them is selected."""
     async with Environment() as env:
         call = Caller(env)
         for name, kind in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "y")):

@@ -46,7 +46,7 @@ def served(command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], str]
 
 @pytest.mark.realtime
 async def test_client_certificates_are_users(tmp_path: Path) -> None:
-    """Who presents a certificate of the server's authority is its common name, in its organisations."""
+    """A client certificate's common name is the user, and its organisations are the groups."""
     async with Environment() as env:
         web = await env.serve()
         pair = env.authority.client("admin", ("system:masters",))
@@ -68,7 +68,7 @@ async def test_a_busy_port_is_an_error_at_once() -> None:
 
 @pytest.mark.e2e
 def test_the_command_serves_and_stops(tmp_path: Path) -> None:
-    """One line when it serves, a private kubeconfig, a stop when it is told, everything kept for the next start."""
+    """The command prints one line, writes a private kubeconfig, stops on a signal, and keeps its objects."""
     kubeconfig, tokens = tmp_path / "kubeconfig", tmp_path / "tokens.csv"
     tokens.write_text('secret,alice,uid,"devs,system:masters"\n')
     command = [

@@ -37,8 +37,8 @@ async def changed(url: str, spec: JsonObject, status: JsonObject) -> JsonObject:
         ("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", WISH, {"allocation": {"devices": {}}}),
     ],
 )
-async def test_some_change_nothing_but_the_status(url: str, spec: JsonObject, status: JsonObject) -> None:
-    """Labels and annotations stay away, and nobody owns them."""
+async def test_some_status_updates_ignore_metadata(url: str, spec: JsonObject, status: JsonObject) -> None:
+    """Status updates of these kinds drop labels and annotations, and manage no metadata."""
     meta = await changed(url, spec, status)
     assert not {"labels", "annotations"} & meta.keys()
     assert all("f:metadata" not in owner["fieldsV1"] for owner in meta["managedFields"])
@@ -55,8 +55,8 @@ async def test_some_change_nothing_but_the_status(url: str, spec: JsonObject, st
         ("/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", SCALED, {"annotations", "labels"}),
     ],
 )
-async def test_most_take_metadata_along(url: str, spec: JsonObject, kept: set[str]) -> None:
-    """What comes along is owned by who wrote it; what does not is not."""
+async def test_most_status_updates_write_metadata(url: str, spec: JsonObject, kept: set[str]) -> None:
+    """A status update's manager manages the metadata that the update may change, and no other."""
     meta = await changed(url, spec, {"observedGeneration": 1})
     assert {key for key in ("annotations", "labels") if "mine" in meta.get(key, {})} == kept
     [owner] = [entry for entry in meta["managedFields"] if entry.get("subresource") == "status"]

@@ -53,7 +53,7 @@ async def test_rows_come_with_the_metadata_of_their_objects(include: str, kind: 
 
 
 async def test_rows_come_with_objects_or_without() -> None:
-    """As `includeObject` says; other words are refused."""
+    """The parameter includeObject decides what a row holds; unknown values are a 400."""
     async with envtest.Environment() as env:
         await fill(env, "a")
         (whole,) = (await table(env, f"{MAPS}?includeObject=Object"))["rows"]
@@ -77,8 +77,8 @@ async def test_watched_tables_have_one_head() -> None:
         assert second["object"]["rows"][0]["cells"][0] == "b"
 
 
-async def test_errors_are_no_tables() -> None:
-    """What went wrong is told as it always is."""
+async def test_errors_are_statuses() -> None:
+    """An error of a table request is a Status."""
     async with envtest.Environment() as env:
         answer = await Caller(env)("GET", f"{MAPS}/none", accept=TABLE)
         assert (answer.status, answer.json["kind"]) == (404, "Status")

@@ -158,7 +158,7 @@ async def test_initial_events_of_a_revision_that_never_comes_are_an_error_of_the
 
 
 async def test_bookmarks_of_a_table_have_a_row() -> None:
-    """Its object is what has the revision and the annotation."""
+    """A bookmark in a table watch is a row whose object has revision and annotation."""
     query = "watch=1&allowWatchBookmarks=true"
     async with Environment() as env, Caller(env).watch(f"{CM}?{query}", accept=TABLE) as events:
         [row] = (await events.get())["object"]["rows"]
@@ -183,7 +183,7 @@ async def test_any_method_watches_at_the_old_paths_of_custom_resources_only() ->
 
 
 async def test_tables_name_their_columns_once() -> None:
-    """Only the first event of a watch in table form has column definitions."""
+    """A table watch has column definitions only in its first event."""
     async with Environment() as env:
         call = Caller(env)
         async with call.watch(f"{CM}?watch=1", accept=TABLE) as events:

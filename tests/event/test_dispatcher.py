@@ -327,7 +327,7 @@ def test_awaitable_protocol() -> None:
 
 
 async def test_a_map_function_that_raises_keeps_no_task_for_deleted_names() -> None:
-    """Of 500 deleted names few are retried, and none after some minutes. A live object is retried until it is done."""
+    """Failed mappings of deleted objects are dropped within minutes; those of live objects are retried."""
     before = len(asyncio.all_tasks())
     broken = True
 

@@ -49,7 +49,7 @@ async def test_owners_before_and_after_an_update_are_requested() -> None:
 
 @pytest.mark.behaviour(92)
 async def test_only_the_controller_owner_is_requested_by_default() -> None:
-    """Other owners count with ``controller_only=False`` only."""
+    """By default only the controller owner is queued; other owners need ``only_controller_owner=False``."""
     both = view(ownerReferences=[owner(WIDGET, "a", controller=False), owner(WIDGET, "b")])
     assert await ask(EnqueueRequestForOwner(WIDGET), created(both)) == ["ns/b"]
     assert await ask(EnqueueRequestForOwner(WIDGET, only_controller_owner=False), created(both)) == ["ns/a", "ns/b"]
@@ -99,7 +99,7 @@ async def test_map_functions_map_old_then_new_without_duplicates() -> None:
 
 @pytest.mark.behaviour(95)
 async def test_a_map_function_may_return_none() -> None:
-    """None and an empty list are no requests; so are those of an async function."""
+    """A map function that returns None or an empty list queues nothing, also if it is async."""
 
     async def nothing(_: Any) -> None: ...
 

@@ -37,7 +37,7 @@ def test_all_of_nothing_is_true_and_any_of_nothing_is_false() -> None:
 @pytest.mark.behaviour(98)
 @pytest.mark.parametrize("seed", range(50))
 def test_predicates_combine_like_booleans(seed: int) -> None:
-    """Any expression of &, | and ~ says what Python's own operators say of its parts."""
+    """Predicates combined with &, | and ~ evaluate like the same boolean expression."""
     rng = random.Random(seed)
 
     def build(depth: int) -> tuple[Predicate, bool]:

@@ -91,7 +91,7 @@ async def test_a_poll_queues_changed_requests() -> None:
 
 
 async def test_a_failed_poll_loses_nothing_and_is_reported() -> None:
-    """It is retried before the next interval, readiness names it, and changes of the outage are found after it."""
+    """A failed poll is retried early, readiness names it, and changes during the outage are found."""
     down = True
 
     async def poll() -> dict[Request, object]:
@@ -113,7 +113,7 @@ async def test_a_failed_poll_loses_nothing_and_is_reported() -> None:
 
 
 async def test_a_poll_that_hangs_is_a_failure() -> None:
-    """Its timeout ends it, and the next attempt is made."""
+    """A hanging poll fails at its timeout, and the next attempt is made."""
     calls = 0
 
     async def poll() -> dict[Request, object]:
@@ -159,7 +159,7 @@ async def test_a_poll_sees_values_that_are_changed_in_place() -> None:
 
 
 async def test_a_poll_value_that_cannot_be_compared_is_queued_alone() -> None:
-    """Other requests of the same poll are compared as usual."""
+    """A poll value that cannot be compared is queued; the other values are compared."""
 
     class Incomparable:
         def __eq__(self, other: object) -> bool:

@@ -186,7 +186,7 @@ async def test_a_replica_that_stops_hands_its_clusters_over() -> None:
 
 
 async def test_a_cluster_that_leaves_is_not_reconciled_any_more() -> None:
-    """Its connections and informers are closed, and the others go on."""
+    """A cluster that leaves has its connections and informers closed, and the others continue."""
     async with World(["eu", "us"]) as world:
         (replica,) = world.start("a")
         await world.settled()
@@ -375,7 +375,7 @@ async def test_what_cannot_work_is_refused() -> None:
 
 
 async def test_a_directory_names_the_files_that_are_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One warning for each new set of other names, with the suffixes; none for hidden files; one for no directory."""
+    """A directory provider warns once for each new set of ignored files, and once for a missing directory."""
     folder = tmp_path / "clusters"
     provider = KubeconfigDirectory(folder, interval=1.0)
     changes: list[list[str]] = []

@@ -38,7 +38,7 @@ def describe(values: list[float]) -> str:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_each_write_is_the_holders_and_each_change_is_handled(seed: int) -> None:
-    """Whatever happens to the replicas, each write comes from the holder of the cluster's lease, and none is missed."""
+    """Under any faults, each write comes from the holder of the cluster's Lease, and each change is handled."""
     world = fleet_simulation.simulate(seed, clusters=6, replicas=3, seconds=150)
     assert world.problems == []
     assert world.latencies
@@ -54,7 +54,7 @@ print(world.problems, world.latencies, world.handovers, world.takeovers)
 
 @pytest.mark.slow
 def test_a_seed_repeats_its_run_in_other_processes() -> None:
-    """Whatever the hashes of strings are, and wherever objects are in memory."""
+    """A seed gives the same run in another process, with any string hashes and addresses."""
     running = [
         subprocess.Popen(
             [sys.executable, "-c", _SCRIPT],

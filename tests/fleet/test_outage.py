@@ -30,7 +30,7 @@ def test_each_member_has_one_turn_in_each_round() -> None:
 
 
 def test_shards_of_one_owner_spread_over_the_others() -> None:
-    """Which member is first depends on the shard."""
+    """The first invited member depends on the shard."""
     first = {Outage(f"s{n}", since=0.0, timeout=1.0).stand_in(1.0, MEMBERS) for n in range(40)}
     assert first == set(MEMBERS)
 
@@ -44,7 +44,7 @@ def test_a_member_that_joins_is_invited_in_a_pause() -> None:
 
 
 def test_a_member_that_leaves_ends_its_turn() -> None:
-    """Only live members are invited."""
+    """Only live members are invited, so a member that leaves ends its turn."""
     outage = Outage("eu", since=0.0, timeout=60.0)
     gone = outage.stand_in(60.0, ["a", "b"])
     (other,) = {"a", "b"} - {gone}
@@ -57,7 +57,7 @@ def test_a_member_that_leaves_ends_its_turn() -> None:
     timeout=st.floats(1, 100),
 )
 def test_invitations_stay_within_their_bounds(steps: list[tuple[float, set[str]]], timeout: float) -> None:
-    """Whoever comes and goes: only live members are invited, none before the timeout, none twice in one pause."""
+    """Invitations go to live members, after the timeout, and at most once before each pause."""
     outage, now = Outage("eu", since=0.0, timeout=timeout), 0.0
     previous, changes, pauses = "", 0, 0
     for seconds, others in steps:

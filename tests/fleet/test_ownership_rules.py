@@ -22,7 +22,7 @@ def test_shards_are_owned_as_placed() -> None:
 
 
 def test_a_member_that_joins_takes_its_share_and_no_more() -> None:
-    """Only the shards that the placement moves get another owner."""
+    """When a member joins, only the shards that the placement moves change their owner."""
     model = FleetModel(2, members=3, shards=60)
     model.faults = False
     model.run(60)
@@ -89,7 +89,7 @@ def test_a_shard_goes_to_the_member_that_reaches_it(seed: int) -> None:
 
 
 def test_a_shard_that_no_member_reaches_stays() -> None:
-    """Its owner keeps it, and invites the others ever more seldom."""
+    """An unreachable shard stays with its owner, who invites others with growing pauses."""
     model = calm_model(3, members=4, shards=2)
     owner = owner_of(model, "s1")
     model.cut(1e9, "s1")
@@ -125,7 +125,7 @@ def test_a_link_that_comes_and_goes_moves_a_shard_ever_more_seldom() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_shard_never_has_two_writers(seed: int) -> None:
-    """Whatever freezes, dies, is deleted or answered late, at most one member may write for a shard at any time.
+    """Under any faults, at most one member may write for a shard.
 
     After the faults, each shard has exactly one owner again.
     """

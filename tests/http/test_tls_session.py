@@ -106,7 +106,7 @@ def test_a_server_survives_anything_instead_of_a_client_hello(data: bytes) -> No
 
 @versions
 def test_ten_thousand_small_records_in_one_read(version: ssl.TLSVersion) -> None:
-    """They are read in one call, in order."""
+    """Ten thousand small records are read in one call and in order."""
     client, server = sessions(contexts(version))
     for number in range(10_000):
         client.write(b"%04d" % number)
@@ -122,8 +122,8 @@ def test_more_than_a_record_holds(size: int) -> None:
     assert exchange(client, server) == (bytes(size), bytes(size))
 
 
-def test_a_record_that_is_longer_than_tls_allows() -> None:
-    """Its header alone ends the session."""
+def test_a_too_long_record_ends_the_session() -> None:
+    """The header of a too long record ends the session."""
     _, server = sessions(contexts())
     server.receive(b"\x17\x03\x03\xff\xff")
     assert server.state is TlsState.CLOSED
@@ -176,8 +176,8 @@ def test_a_peer_that_has_closed_still_reads() -> None:
     assert server.outgoing.pending > len(b"answer")
 
 
-def test_closing_during_the_handshake() -> None:
-    """There is nothing to say goodbye to."""
+def test_closing_during_the_handshake_sends_nothing() -> None:
+    """A session that closes during the handshake sends no close_notify."""
     server = TlsSession(contexts().server, server_side=True)
     server.start()
     server.close()
@@ -224,5 +224,5 @@ def test_a_client_certificate_that_is_missing() -> None:
 
 
 def test_the_representation_names_the_state() -> None:
-    """For logs."""
+    """The repr of a session has its state."""
     assert repr(TlsSession(contexts().server, server_side=True)) == "<TlsSession handshaking>"

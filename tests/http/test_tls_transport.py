@@ -156,7 +156,7 @@ async def test_events_in_order() -> None:
 
 
 async def test_a_write_is_one_write_below() -> None:
-    """What fits in a record goes down at once, and larger data in few pieces."""
+    """Data that fits in a record is one lower write, and larger data few writes."""
     joined = Joined()
     joined.shake()
     joined.tls.write(b"x" * 1000)
@@ -185,7 +185,7 @@ async def test_a_protocol_that_pauses_when_it_is_connected() -> None:
 
 
 async def test_nothing_is_delivered_after_close() -> None:
-    """Neither to a protocol that closes when it is connected, nor later."""
+    """After close, no data reaches the protocol, even if it closes in connection_made."""
     joined = Joined(lambda transport: transport.close())
     joined.shake(b"early")
     joined.tls.data_received(b"late")
@@ -207,7 +207,7 @@ async def test_closing_during_the_handshake() -> None:
 
 
 async def test_the_lower_transport_limits_the_buffer() -> None:
-    """Its limits and its pauses are those of the TLS transport."""
+    """Buffer limits and pauses of the TLS transport are those of the lower transport."""
     joined = Joined()
     joined.tls.pause_writing()
     joined.tls.resume_writing()
@@ -274,8 +274,8 @@ async def test_a_peer_that_sends_no_close_notify() -> None:
 
 
 @pytest.mark.parametrize("connected", [False, True])
-async def test_an_eof_without_close_notify(connected: bool) -> None:
-    """It is an error, not the end of the data, because an attacker can cause it."""
+async def test_an_eof_without_close_notify_is_an_error(connected: bool) -> None:
+    """An EOF without close_notify is an error, because an attacker can cause it."""
     joined = Joined()
     if connected:
         joined.shake(b"half")
@@ -376,8 +376,8 @@ async def test_a_peer_that_does_not_read() -> None:
         await upper.lost
 
 
-async def test_a_protocol_that_does_not_read() -> None:
-    """Nothing is delivered while reading is paused, and everything afterwards."""
+async def test_a_paused_protocol_gets_data_later() -> None:
+    """While reading is paused nothing is delivered; afterwards everything is."""
     async with peer() as (port, accepted):
         upper = await connected(port)
         _, writer = await accepted.get()

@@ -68,7 +68,7 @@ class Play:
 
 @given(steps_of, st.integers(1, 3))
 def test_nothing_is_forgotten(steps: list[tuple[str, object]], limit: int) -> None:
-    """What was taken runs in the end, unless its handler has succeeded meanwhile; then the table is empty."""
+    """Each taken request runs or its handler has succeeded meanwhile, and in the end the table is empty."""
     play = Play(limit)
     taken: Counter[AnyRequest] = Counter()
     for action, value in steps:

@@ -88,7 +88,7 @@ async def test_draining_returns_ready_items_before_it_ends() -> None:
 @pytest.mark.behaviour(61, 70)
 @pytest.mark.parametrize("seed", range(30))
 async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
-    """Any interleaving, with workers cancelled: the last add of each key is processed, never two at once."""
+    """Under any interleaving and cancelled workers, each key's last add is processed, and never twice at once."""
     rng = random.Random(seed)
     q: WorkQueue[int] = WorkQueue()
     wanted = [0] * 8

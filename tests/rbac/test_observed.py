@@ -254,7 +254,7 @@ async def test_a_forbidden_request_is_marked() -> None:
 
 
 async def test_the_election_is_observed() -> None:
-    """Its requests go over connections of their own, and are recorded all the same."""
+    """Requests of the leader election are recorded, although they use connections of their own."""
     operator = Operator("x", OperatorOptions(leader_election=True))
 
     @operator.reconciler(ConfigMap)

@@ -71,7 +71,7 @@ rule_sets = st.lists(permissions, max_size=6).map(RuleSet)
 @settings(deadline=None, max_examples=25)
 @given(rule_sets, rule_sets)
 def test_a_review_agrees_with_coverage(granted: RuleSet, required: RuleSet) -> None:
-    """What the server's reviews miss is exactly what the granted rules do not cover."""
+    """The server's reviews miss exactly the permissions that the granted rules do not cover."""
 
     async def compare() -> None:
         async with rbac_server() as (env, client):
@@ -84,7 +84,7 @@ def test_a_review_agrees_with_coverage(granted: RuleSet, required: RuleSet) -> N
 
 
 async def test_everything_missing_is_named_at_once() -> None:
-    """One error has every missing permission, where it is needed, and the role that should grant it."""
+    """One error has every missing permission with its use and the role that should grant it."""
     operator = operator_with(RbacCheck.ERROR, RbacRule("get", Secret, namespaces=["shop"]), RbacRule("list", "nodes"))
     async with rbac_server() as (env, client):
         await install(client, RuleSet([Permission("get", "", "configmaps")]), NAMES)
@@ -134,7 +134,7 @@ async def test_the_own_namespace_has_lease_and_certificate() -> None:
 
 
 async def test_a_warning_does_not_wait(caplog: pytest.LogCaptureFixture) -> None:
-    """By default the same text is logged once, and the operator is ready before the server has reviewed anything."""
+    """By default missing permissions are logged once, and the operator is ready before the review ends."""
     operator = operator_with(RbacCheck.WARN, RbacRule("get", Secret))
     async with rbac_server() as (env, client):
         await install(client, RuleSet(Permission(v, "", "configmaps") for v in ("get", "list", "watch")), NAMES)

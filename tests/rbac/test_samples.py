@@ -331,7 +331,7 @@ async def test_the_start_passes_with_the_generated_manifests(name: str) -> None:
 
 
 def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
-    """Everything it may do is in its namespace, and in that of its Lease."""
+    """An operator of one namespace has permissions only there and in its Lease's namespace."""
     assert SAMPLES["website of one namespace"].rules.namespaces == ("default", NAMESPACE)
 
 

@@ -25,7 +25,7 @@ def test_the_transition_time_moves_with_the_status() -> None:
 
 
 def test_each_type_stands_alone() -> None:
-    """Others are left where they are, and one that is not there is neither true nor false."""
+    """Setting a condition changes no other type, and a missing condition is neither true nor false."""
     conditions = [Condition(type="A", status="True"), Condition(type="B", status="Unknown")]
     set_condition(conditions, "B", True, "X", now=NOON)
     assert [c.type for c in conditions] == ["A", "B"]

@@ -49,8 +49,8 @@ def config(**data: str) -> ConfigMap:
 
 @pytest.mark.behaviour(137)
 @pytest.mark.parametrize("recipe", [create_or_update, create_or_patch])
-async def test_created_updated_unchanged(recipe: Recipe) -> None:
-    """One write where something changes, none where nothing does; the object ends up as the server has it."""
+async def test_the_result_is_created_updated_or_unchanged(recipe: Recipe) -> None:
+    """A change is one write and no change none; the object then equals the server's."""
     async with world() as (client, writes):
 
         def wish(value: str) -> Callable[[ConfigMap], None]:
@@ -72,8 +72,8 @@ async def test_created_updated_unchanged(recipe: Recipe) -> None:
 
 @pytest.mark.behaviour(137)
 @pytest.mark.parametrize("recipe", [create_or_update, create_or_patch])
-async def test_a_wish_may_not_rename(recipe: Recipe) -> None:
-    """Neither a new object nor one that is there, and nothing is written."""
+async def test_a_mutate_function_may_not_rename(recipe: Recipe) -> None:
+    """A mutate function that changes the name is an error, and nothing is written."""
     async with world() as (client, writes):
 
         def rename(obj: ConfigMap) -> None:

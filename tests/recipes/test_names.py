@@ -26,8 +26,8 @@ def test_a_long_name_is_stable_and_short(parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("cut", "length"), [("a", 57), ("9", 57), ("-", 56), (".", 56)])
-def test_the_character_before_the_hash(cut: str, length: int) -> None:
-    """As in wrangler, a separator at the cut is replaced by one more character of the hash."""
+def test_a_separator_before_the_hash_is_replaced(cut: str, length: int) -> None:
+    """A separator at the cut is replaced by one more character of the hash, as in wrangler."""
     name = safe_concat_name("x" * 56 + cut + "y" * 20)
     assert len(name) == 63
     assert name[length] == "-"

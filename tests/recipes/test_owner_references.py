@@ -49,7 +49,7 @@ def test_one_controlling_owner() -> None:
 
 @pytest.mark.behaviour(136)
 def test_an_owner_that_was_made_again_or_moved_on_is_updated() -> None:
-    """Another version, another uid: the same owner, in place."""
+    """An owner reference with another version or uid of the same owner is updated in place."""
     obj = child()
     obj.metadata.owner_references = [
         OwnerReference(api_version="demo.opsdk.dev/v1alpha1", kind="Site", name="a", uid="old", controller=True),
@@ -76,8 +76,8 @@ def test_owners_that_do_not_control() -> None:
     assert is_controlled_by(owner("a"), obj)
 
 
-def test_taking_an_owner_away() -> None:
-    """Whatever its version or uid was; an owner that is gone from the server can be asked about, too."""
+def test_an_owner_reference_is_removed_by_identity() -> None:
+    """An owner reference is found and removed whatever its version or uid is."""
     obj = child()
     set_controller_reference(owner(), obj)
     gone = owner(uid="")

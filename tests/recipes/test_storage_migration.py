@@ -355,7 +355,7 @@ async def test_a_definition_that_keeps_changing_ends_the_migration() -> None:
 
 
 async def test_a_label_of_the_definition_is_no_change() -> None:
-    """Another writer of the definition's metadata causes a conflict, after which the stored versions are set."""
+    """A concurrent metadata change of the definition causes a conflict, and storedVersions is still set."""
     async with world(1) as here:
         crd = Unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition", ObjectMeta(name=NAME))
 
@@ -509,7 +509,7 @@ async def test_a_cancelled_migration_is_repeated_without_loss() -> None:
 
 
 async def test_a_manager_runs_the_migrator() -> None:
-    """It waits for a definition, migrates when the storage version changes, and survives failures."""
+    """A migrator waits for its definition, migrates when the storage version changes, and survives failures."""
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         client, manager = cluster.uncached, Manager()
         migrator = StorageMigrator(client, NAME, interval=60)
@@ -586,8 +586,8 @@ async def test_a_storage_version_that_is_not_served() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "webhook"), [(2000, False), (500, True)])
-async def test_thousands_of_objects_while_writers_write(count: int, webhook: bool) -> None:
-    """None is lost, all are stored in the storage version, and every write of the writers is kept."""
+async def test_a_migration_keeps_concurrent_writes(count: int, webhook: bool) -> None:
+    """During a migration no object and no write is lost, and all objects reach the storage version."""
     async with world(count, webhook=webhook, hot_loop_limit=0) as here:
         rng, writing, created, deleted = random.Random(7), True, 0, 0
 

@@ -57,7 +57,7 @@ SECRETS: JsonObject = {
 
 
 def test_repr_shows_no_secret() -> None:
-    """Neither repr nor str of a configuration holds a secret; they still say what is set."""
+    """The repr and str of a configuration name the secrets that are set, without their values."""
     config = Config(host="https://x", **SECRETS)
     basic = Config(host="https://x", username="me", password="s3cret-password")
     for text in (repr(config), str(config), repr(basic), f"{config.exec!r}"):

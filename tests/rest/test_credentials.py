@@ -35,8 +35,8 @@ V1 = "client.authentication.k8s.io/v1"
         ({"token": "t", "exec": ExecConfig(command="/none")}, {"Authorization": "Bearer t"}),
     ],
 )
-async def test_static_credentials(settings: JsonObject, headers: dict[str, str]) -> None:
-    """What never changes is sent as it is, and a 401 cannot be healed."""
+async def test_static_credentials_never_change(settings: JsonObject, headers: dict[str, str]) -> None:
+    """Static credentials send the same headers, and a 401 does not change them."""
     source = credentials_for(Config(host="https://x", **settings))
     assert isinstance(source, StaticCredentials)
     assert await source.headers() == headers
@@ -116,7 +116,7 @@ async def test_a_401_reads_the_token_file_again(tmp_path: Path) -> None:
 
 
 async def test_a_401_is_final_for_static_credentials() -> None:
-    """Nothing is repeated where nothing can change."""
+    """A 401 with static credentials is not retried."""
     app = _Guard()
     async with Transport(Config(app=app, token="t")) as transport:
         assert (await transport.send(GET)).status == 401
@@ -273,7 +273,7 @@ _CHILD = "import subprocess; child = subprocess.Popen([sys.executable, '-c', 'im
 
 @pytest.mark.realtime
 async def test_a_child_that_keeps_the_pipes_open_delays_nothing(plugin: PluginMaker, tmp_path: Path) -> None:
-    """Neither the credential nor a cancellation waits for it, and it ends with the plugin."""
+    """A plugin's child with open pipes delays neither credential nor cancellation, and ends with the plugin."""
     pids = tmp_path / "pids"
     child = f"{_CHILD}open({str(pids)!r}, 'a').write(f'{{child.pid}}\\n')\n"
     loop = asyncio.get_running_loop()
@@ -325,7 +325,7 @@ def _printed(**changes: Any) -> bytes:
     ],
 )
 def test_unusable_output_is_described_and_not_quoted(printed: bytes, words: str) -> None:
-    """What a plugin prints wrongly is named without its text, which may hold a secret."""
+    """Unusable plugin output is described without its text, which may have a secret."""
     with pytest.raises(ConfigError, match=words) as caught:
         parse_credential(printed, ExecConfig(command="x", install_hint="hint"))
     assert "s3cret" not in str(caught.value)

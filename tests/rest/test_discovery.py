@@ -187,7 +187,7 @@ async def test_an_absent_root_serves_nothing() -> None:
     ],
 )
 async def test_a_failing_root_is_raised(answer: Any, kind: type[Exception]) -> None:
-    """Where a root cannot be read nothing is known, and the plain error says why."""
+    """An error of a discovery root is raised unchanged."""
     with pytest.raises(kind):
         await _fetch({**AGGREGATED, "/apis": answer})
 

@@ -91,7 +91,7 @@ async def test_the_check_comes_after_connecting(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_running_write_is_not_touched() -> None:
-    """What was sent while leading gets its answer: the server has decided about it."""
+    """A write that was sent while leading gets its response."""
 
     async def slow(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(5)

@@ -36,7 +36,7 @@ async def test_httpx_clients_share_the_pool() -> None:
 
 
 async def test_a_cluster_has_an_http_client_of_its_own() -> None:
-    """It sends the cluster's credentials, and is closed with the cluster."""
+    """The HTTP client of a cluster sends its credentials, and closes with it."""
     async with Server(always(answer(body=b"hi"))) as server:
         async with Cluster(Config(host=server.host, token="t")) as cluster:
             client = cluster.http

@@ -158,7 +158,7 @@ _EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}
     ],
 )
 def test_malformed_entries_are_named(document: JsonObject, words: str | None) -> None:
-    """What is malformed is named with its file and entry; empty values count as absent."""
+    """A malformed entry is an error with file and entry; empty values count as absent."""
     if words is None:
         assert resolve(merge([(A, document)])).host == "https://c"
         return

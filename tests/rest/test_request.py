@@ -46,7 +46,7 @@ def test_path_table(parts: tuple[str, ...], path: str) -> None:
 
 @given(_parts, _parts)
 def test_no_part_escapes_its_segment(namespace: str, name: str) -> None:
-    """Whatever the namespace and the name are, the path has the same number of segments and gives them back."""
+    """Any namespace and name stay in their path segment and can be read back."""
     segments = resource_path("", "v1", "pods", namespace, name).split("/")
     assert len(segments) == 7
     assert (unquote(segments[4]), unquote(segments[6])) == (namespace, name)

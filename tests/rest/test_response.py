@@ -111,7 +111,7 @@ def test_an_expired_list_has_a_second_token() -> None:
 
 @given(st.integers(300, 599), st.binary(), st.sampled_from(["", "text/html", "application/json", "x/y"]))
 def test_any_failed_response_is_an_api_error(code: int, body: bytes, kind: str) -> None:
-    """For any body; a long one is quoted in part."""
+    """Any failed response is an ApiError that quotes a long body in part."""
     error = error_from_response(RestResponse(code, {"content-type": kind}, body * 100), GET)
     assert error.code == code
     assert len(str(error)) < 3000
@@ -187,10 +187,10 @@ _ASKED = {"retry-after": "3"}
         (GET, TlsError("x"), 0, None),
     ],
 )
-def test_retry_table(
+def test_only_safe_requests_are_retried(
     request_: RestRequest, outcome: RestResponse | TransportError, attempt: int, delay: float | None
 ) -> None:
-    """What was certainly not processed is repeated for every method, what may have been only for reads."""
+    """A request that was not processed is retried for every method; one that may have been, only for reads."""
     assert retry_delay(request_, outcome, attempt) == delay
 
 

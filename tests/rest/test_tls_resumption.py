@@ -75,7 +75,7 @@ async def test_the_certificate_is_verified_again_after_a_time(tmp_path: Path) ->
 
 
 async def test_new_certificates_make_a_full_handshake(tmp_path: Path) -> None:
-    """What the old CA verified is not used with the new one."""
+    """New CA certificates cause a full handshake, so the old verification is not reused."""
     file = tmp_path / "ca.crt"
     file.write_bytes(CA.cert)
     async with _server(tmp_path) as server, Transport(Config(host=server.host, ca_file=str(file))) as transport:
@@ -88,7 +88,7 @@ async def test_new_certificates_make_a_full_handshake(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_know_the_session_is_verified() -> None:
-    """Another server of the same CA, or the same one after a restart, makes a full handshake."""
+    """A server that does not know the session makes a full handshake."""
     both = contexts()
     client, server = sessions(both)
     server.write(b"the tickets come before it")
@@ -106,7 +106,7 @@ def test_a_server_that_does_not_know_the_session_is_verified() -> None:
 
 
 async def test_tls_1_2_is_not_resumed(tmp_path: Path) -> None:
-    """Its resumed connections share one secret."""
+    """TLS 1.2 sessions are not resumed, because resumed connections share one secret."""
     server = _server(tmp_path)
     assert server.tls is not None
     server.tls.maximum_version = ssl.TLSVersion.TLSv1_2

@@ -522,7 +522,7 @@ async def test_closing_ends_running_requests() -> None:
 
 
 async def test_idle_connections_are_bounded_in_number_and_age() -> None:
-    """Those of 64 workers stay, at most 256 in all, and for at most 90 seconds: the next request closes older ones."""
+    """At most 256 idle connections stay, for at most 90 seconds; the next request closes older ones."""
     gate = asyncio.Event()
 
     async def gated(seen: Seen, writer: asyncio.StreamWriter) -> None:

@@ -115,6 +115,6 @@ def test_paths_read_as_in_conflicts(path: list[str], text: str) -> None:
 
 @pytest.mark.parametrize("fields", [{"x:a": {}}, {"k:{": {}}, {"k:[1]": {}}, {"f:a": 1}, {"i:x": {}}])
 def test_malformed_sets_are_refused(fields: JsonObject) -> None:
-    """What is no path element is an error, not an owner of nothing."""
+    """A malformed path element in fieldsV1 raises DecodeError."""
     with pytest.raises(DecodeError):
         FieldSet.from_fields_v1(fields)

@@ -24,8 +24,8 @@ from opsdk.structured_merge.go_format import go_json, go_quote, go_syntax, go_va
         (2**63, "9223372036854775808"),
     ],
 )
-def test_plain_printing(value: Any, text: str) -> None:
-    """As ``%v`` writes values."""
+def test_values_are_printed_like_percent_v(value: Any, text: str) -> None:
+    """Values are printed as Go's ``%v`` prints them."""
     assert go_value(value) == text
 
 

@@ -9,8 +9,8 @@ from opsdk.structured_merge.identity_cache import IdentityCache
 
 
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 5))
-def test_it_answers_about_the_last_trees_and_about_no_other(order: list[int], limit: int) -> None:
-    """Equal trees are strangers to each other; who was put longest ago is forgotten first."""
+def test_the_cache_knows_the_last_trees_by_identity(order: list[int], limit: int) -> None:
+    """The cache finds a tree by identity, not equality, and evicts the oldest entry first."""
     cache = IdentityCache[int](limit=limit)
     trees = [{"same": True} for _ in range(10)]
     kept: list[int] = []

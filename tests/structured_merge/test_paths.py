@@ -31,7 +31,7 @@ def test_pointers_come_back(parts: list[str]) -> None:
 
 
 def test_a_pointer_starts_with_a_slash() -> None:
-    """Anything else is refused."""
+    """A JSON pointer without leading slash is an error."""
     with pytest.raises(PatchError):
         parse_pointer("a/b")
 

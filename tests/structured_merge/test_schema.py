@@ -59,7 +59,7 @@ def test_keys_have_their_defaults() -> None:
 
 
 def test_unknown_leads_to_unknown() -> None:
-    """Of an untyped value nothing is known, however deep."""
+    """The schema of an untyped value is unknown at every depth."""
     assert UNKNOWN.field("x").item().topology is Topology.UNKNOWN
     assert SPEC.field("anything").admits("x")
     assert not SPEC.admits("x")

@@ -67,7 +67,7 @@ def test_a_value_does_not_differ_from_itself(value: Any) -> None:
 
 @given(WIDGETS, WIDGETS)
 def test_comparison_has_a_direction(old: Any, new: Any) -> None:
-    """What is added one way is removed the other way."""
+    """Swapping the arguments of a comparison swaps added and removed."""
     there, back = compare(old, new, WIDGET), compare(new, old, WIDGET)
     assert (there.added, there.modified, there.removed) == (back.removed, back.modified, back.added)
 
@@ -94,7 +94,7 @@ def test_merging_twice_is_merging_once(live: Any, applied: Any) -> None:
 
 @given(WIDGETS)
 def test_extracting_all_fields_keeps_all_leaves(value: Any) -> None:
-    """What owns everything extracts everything that can be owned."""
+    """Extracting all fields keeps every leaf."""
     fields = to_field_set(value, WIDGET)
     extracted = extract_items(value, fields, WIDGET)
     assert to_field_set(extracted, WIDGET) == fields or not fields

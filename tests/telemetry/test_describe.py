@@ -43,7 +43,7 @@ def test_one_line_and_a_traceback_for_mistakes(error: BaseException, text: str, 
 
 
 def test_a_group_is_described_by_its_parts() -> None:
-    """One mistake among API errors is enough for the traceback; long groups are cut."""
+    """A group is described by its parts, has a traceback if one part needs it, and is cut if long."""
     conflict = ConflictError("changed")
     assert describe(ExceptionGroup("g", [conflict, ExceptionGroup("h", [conflict])])) == ("changed; changed", False)
     assert describe(ExceptionGroup("g", [conflict, ValueError("v")])) == ("changed; ValueError: v", True)

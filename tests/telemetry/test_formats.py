@@ -49,7 +49,7 @@ def test_json_has_the_keys_of_controller_runtime() -> None:
 
 
 def test_the_context_is_not_repeated_in_the_message() -> None:
-    """What the record factory appended for foreign handlers is taken off again."""
+    """The formatters remove the context that the record factory appended for foreign handlers."""
     text = render_fields(FIELDS)
     full = record("m%s", text, opsdk=FIELDS, opsdk_context=text)
     assert json.loads(JsonFormatter().format(full))["msg"] == "m"
@@ -100,7 +100,7 @@ def test_both_formats_have_the_same_time() -> None:
     )
 )  # fmt: skip
 def test_any_value_becomes_one_line_of_valid_json(extra: dict[str, Any]) -> None:
-    """Whatever is logged, the line is one JSON object with the message, and the text formatter does not raise."""
+    """Any logged value becomes one line of JSON with the message, and the text formatter does not raise."""
     made = record("m", **{f"x{key}": value for key, value in extra.items()})
     line = JsonFormatter().format(made)
     assert "\n" not in line

@@ -23,7 +23,7 @@ def page(registry: CollectorRegistry) -> list[str]:
 
 @given(st.lists(st.tuples(labels, values)))
 def test_the_page_equals_that_of_the_prometheus_library(events: list[tuple[str, float]]) -> None:
-    """For any values, names, labels, buckets and sums are the same."""
+    """The page equals that of prometheus_client for any values."""
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     counters = Counters("jobs", "Jobs.", ["kind"])
     histograms = Histograms("seconds", "Time.", ["kind"], buckets=BUCKETS)

@@ -128,7 +128,7 @@ async def test_eventually_fails_with_the_last_failure() -> None:
 
 
 async def test_a_function_declared_to_return_none_asserts() -> None:
-    """It passes as soon as it raises nothing, alone, as a method, as a partial, and as the check of a value."""
+    """A function that is declared to return None passes as soon as it raises nothing, in any form."""
     loop = asyncio.get_running_loop()
 
     class Probe:
@@ -150,7 +150,7 @@ async def test_a_function_declared_to_return_none_asserts() -> None:
 
 
 async def test_consistently_needs_every_call_to_pass() -> None:
-    """It lasts as long as asked, and fails with the time of the first call that does not pass."""
+    """The function ``consistently`` lasts its full time, and fails with the time of the first failed call."""
     loop = asyncio.get_running_loop()
     begin, calls = loop.time(), list[float]()
 
@@ -166,7 +166,7 @@ async def test_consistently_needs_every_call_to_pass() -> None:
 
 
 async def test_an_installed_definition_is_not_written_again() -> None:
-    """And one whose names are taken is an error that says so."""
+    """An installed definition is not written again; one whose names are taken is an error."""
     async with Environment() as env, Cluster(env.config) as cluster:
         definition = crd_for(Site)
         assert await install_definitions(cluster.uncached, [definition]) == ["sites.demo.opsdk.dev"]

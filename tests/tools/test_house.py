@@ -69,7 +69,7 @@ def test_each_measure_counts_its_places(tmp_path: Path) -> None:
 
 
 def test_every_measure_gives_a_figure(tmp_path: Path) -> None:
-    """None fails on a small project; the figure follows from the findings."""
+    """Every measure gives a figure from its findings, and none fails on a small project."""
     project = house(tmp_path)
     figures = {m.name: m.scale(project, len(m.count(project))) for m in MEASURES}
     assert figures["modules without test file"] == 1

@@ -25,7 +25,7 @@ def test_literal_blocks_lose_their_mark() -> None:
 
 
 def test_long_names_in_tables_may_wrap() -> None:
-    """Only code in cells changes, and its text without the tags is the same."""
+    """Code in table cells gets break opportunities, and its text stays equal."""
     code = "<code>tests/a_b.py::test_c</code>"
     page = on_page_content(f"<p>{code}</p><td>{code} a_b</td>")
     assert page.startswith(f"<p>{code}</p>")

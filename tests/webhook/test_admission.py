@@ -192,7 +192,7 @@ def test_the_patch_leads_to_the_new_object(original: JsonObject, current: JsonOb
 
 
 @given(st.binary(max_size=60) | objects.map(lambda tree: json.dumps(tree).encode()))
-def test_no_body_escapes(body: bytes) -> None:
+def test_any_body_decodes_or_raises_an_opsdk_error(body: bytes) -> None:
     """Any body decodes, or raises one of opsdk's errors."""
     with suppress(OpsdkError):
         assert decode_review(body, "application/json").api_version == "admission.k8s.io/v1"

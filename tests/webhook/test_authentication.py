@@ -80,7 +80,7 @@ async def test_a_token_has_a_user_or_none(version: str) -> None:
     ],
 )
 async def test_errors_stand_in_the_review(body: bytes, content_type: str, message: str) -> None:
-    """Without a token that can be checked, nobody is authenticated."""
+    """An invalid TokenReview gets a review with the error, and no user."""
     answer = await ask(body, content_type)
     assert "authenticated" not in answer["status"]
     assert message in answer["status"]["error"]
@@ -105,7 +105,7 @@ json_objects = st.dictionaries(st.sampled_from(["spec", "request", "kind", "apiV
 
 
 @given(st.binary(max_size=60) | json_objects)
-def test_no_body_escapes(body: bytes) -> None:
+def test_any_body_decodes_or_raises_an_opsdk_error(body: bytes) -> None:
     """Any body decodes, or raises one of opsdk's errors."""
     with pytest.raises(BadRequestError):
         decode_review(body, "application/json")

@@ -35,7 +35,7 @@ def refuse(site: Site, ctx: Any) -> None:
 
 
 async def test_all_webhooks_of_a_kind_are_registered() -> None:
-    """Their paths are controller-runtime's."""
+    """The paths of a kind's webhooks are controller-runtime's."""
     server = WebhookServer()
     builder = WebhookBuilder().for_(Site).with_defaulter(set_replicas).with_validator(create=refuse)
     builder.with_converter(CONVERTER).complete(server)

@@ -51,7 +51,7 @@ def test_an_independent_verifier_accepts_the_certificate() -> None:
 
 
 def test_a_certificate_does_not_outlive_its_ca() -> None:
-    """Its end is cut off at that of the CA."""
+    """A certificate expires no later than its CA."""
     authority = create_authority(NOW, 1000)
     certificate = x509.load_pem_x509_certificate(issue_serving(authority, ("a",), NOW, 5000).cert)
     assert certificate.not_valid_after_utc == NOW + timedelta(seconds=1000)
@@ -79,7 +79,7 @@ def test_the_secret_holds_the_whole_bundle(bundle: CertificateBundle) -> None:
     ],
 )
 def test_unusable_cas_are_an_error_that_names_the_entry(entry: str, content: bytes, message: str) -> None:
-    """Nothing is guessed about a CA and its keys."""
+    """An unusable CA or key is an error that names the entry of the Secret."""
     with pytest.raises(ConfigError, match=message):
         bundle_from_secret({**in_rotation().to_secret_data(), entry: content})
 

@@ -56,7 +56,7 @@ def test_only_the_ca_bundles_of_our_webhooks_change(webhooks: list[JsonObject], 
     [{"caBundle": "b2xk"}, {"service": {"name": "hooks", "namespace": "demo", "path": "/new"}}, {"url": "https://x"}],
 )
 def test_a_patch_fails_if_the_client_config_changed(change: JsonObject) -> None:
-    """Also if a caBundle appeared where there was none."""
+    """An injection patch fails if the client config changed meanwhile, also if a caBundle appeared."""
     tree: JsonObject = {"webhooks": [{"clientConfig": {"service": {"name": "hooks", "namespace": "demo"}}}]}
     patch = injection_patch(CONFIGURATION, deepcopy(tree), SERVICE, PEM)
     tree["webhooks"][0]["clientConfig"].update(change)

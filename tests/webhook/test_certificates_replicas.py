@@ -45,7 +45,7 @@ environment = pytest.importorskip("envtest.environment", reason="needs the envte
 
 # ------------------------------------------------------------------ agreement
 async def test_replicas_that_start_together_share_one_certificate() -> None:
-    """One creates the Secret, the others read it; the caBundle of ours is set, that of others is not."""
+    """One replica creates the Secret, the others read it, and only our configurations get the caBundle."""
     async with world() as w:
         await asyncio.gather(*(r.manager.wait_ready() for r in w.replicas if r.manager))
         secret = await w.secret()
@@ -89,7 +89,7 @@ async def rotate_with_faults(seed: int, rotations: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_what_is_served_verifies_at_any_time(seed: int) -> None:
-    """Whatever fails when, also in an API server that sees changes late."""
+    """Each served certificate verifies at any time, under any faults and late reads."""
     await rotate_with_faults(seed, 1)
 
 
@@ -122,13 +122,13 @@ async def crash_during_rotations(numbers: Sequence[int]) -> None:
 
 @pytest.mark.slow
 async def test_a_crash_during_a_rotation_does_no_harm() -> None:
-    """Another replica finishes it."""
+    """After a crash during a rotation, another replica finishes the rotation."""
     await crash_during_rotations((2, 5, 9))
 
 
 @pytest.mark.slow
 async def test_a_crash_at_any_await_of_a_rotation_does_no_harm() -> None:
-    """For each message of a rotation."""
+    """After a crash at any request of a rotation, another replica finishes the rotation."""
     await crash_during_rotations(range(24))
 
 
@@ -145,7 +145,7 @@ async def test_a_year_passes() -> None:
 
 
 async def test_a_replica_that_was_cut_off_is_not_ready_while_a_ca_is_replaced() -> None:
-    """It cannot know what others serve. When it reads again, it joins."""
+    """A replica that cannot read the Secret is not ready during a CA rotation, and joins when it can."""
     async with world() as w:
         await w.run(30)
         await w.annotate(RenewalRequest.CA)
@@ -164,7 +164,7 @@ async def test_a_replica_that_was_cut_off_is_not_ready_while_a_ca_is_replaced() 
 
 @pytest.mark.slow
 async def test_a_replica_that_was_cut_off_in_quiet_times_stays_ready() -> None:
-    """Its certificate is good for months."""
+    """A replica that cannot read the Secret stays ready while no rotation is due."""
     async with world() as w:
         await w.run(30)
         for replica in w.replicas:
@@ -175,7 +175,7 @@ async def test_a_replica_that_was_cut_off_in_quiet_times_stays_ready() -> None:
 
 @pytest.mark.parametrize("place", ["read the target", "read the Secret again", "patch"])
 async def test_a_slow_replica_does_not_bring_back_an_old_bundle(place: str) -> None:
-    """Another one adds a CA while it is between two requests: it begins again, and both CAs stay trusted."""
+    """A slow replica that meets a new CA between two requests starts again, and both CAs stay trusted."""
     async with world(replicas=0) as w:
         fast = CertificateManager(w.cluster.uncached, OPTIONS, targets=TARGETS)
 
@@ -214,7 +214,7 @@ async def test_a_damaged_or_deleted_secret_is_restored() -> None:
 
 @pytest.mark.slow
 async def test_a_replica_that_starts_without_a_secret_lets_the_others_serve_on() -> None:
-    """It makes a new CA. The one of the others stays trusted until they have the new certificate."""
+    """A replica that finds no Secret makes a new CA; the old one stays trusted until all use the new one."""
     async with world() as w:
         await w.run(30)
         w.lag = 0.0
@@ -258,7 +258,7 @@ async def test_a_damaged_secret_is_replaced_when_no_replica_remembers_it() -> No
 
 
 async def test_a_secret_of_another_program_is_refused() -> None:
-    """It is neither served nor changed; the error says what to do."""
+    """A Secret without our label is neither served nor changed, and the error says what to do."""
     async with world(replicas=0) as w:
         meta = ObjectMeta(name="hooks-tls", namespace="default")
         await w.cluster.uncached.create(Secret(metadata=meta, data={"password": b"a"}))
@@ -309,7 +309,7 @@ async def test_a_configuration_may_come_later() -> None:
 
 
 async def test_a_request_for_a_serving_certificate_keeps_the_ca() -> None:
-    """It is taken up once."""
+    """A request for a serving certificate keeps the CA and is handled once."""
     async with world() as w:
         await w.run(30)
         before = await w.secret()
@@ -324,7 +324,7 @@ async def test_a_request_for_a_serving_certificate_keeps_the_ca() -> None:
 
 @pytest.mark.slow
 async def test_a_request_for_a_ca_waits_for_the_end_of_a_rotation() -> None:
-    """It is neither lost nor taken up in between."""
+    """A request for a CA during a rotation is handled after it."""
     async with world() as w:
         await w.run(30)
         await w.annotate(RenewalRequest.CA)
@@ -348,7 +348,7 @@ class Refusing(Client):
 
 
 async def test_a_target_that_fails_does_not_keep_back_the_others() -> None:
-    """They get their caBundle; the check fails, and no rotation goes on."""
+    """If one target fails, the others get their caBundle, the check fails, and no rotation continues."""
     async with world(replicas=0) as w:
         manager = CertificateManager(Refusing(w.cluster.uncached.executor), OPTIONS, targets=TARGETS)
         for _ in range(2):
@@ -414,7 +414,7 @@ def extension_objects() -> list[JsonObject]:
 
 
 async def test_definitions_and_api_services_get_the_ca() -> None:
-    """Only their caBundle changes."""
+    """Injection changes only the caBundle of definitions and APIServices."""
     inject = (
         InjectionTarget(InjectionKind.CONVERSION, "books.example.com"),
         InjectionTarget(InjectionKind.API_SERVICE, "v1.shelves.example.com"),

@@ -103,7 +103,7 @@ STEPS = st.lists(
 @pytest.mark.slow
 @given(STEPS)
 def test_a_ca_is_trusted_before_it_signs_and_after_it_served(steps: list[tuple[float, RenewalRequest, bool]]) -> None:
-    """For all times, requests and interruptions: no certificate is served that cannot be verified."""
+    """At any times, requests and interruptions, every served certificate can be verified."""
     history = History()
     for seconds, request, published in steps:
         history.step(seconds, request, published=published)
@@ -148,7 +148,7 @@ def test_a_rotation_waits_for_the_overlap() -> None:
 
 
 def test_a_serving_certificate_that_is_unusable_is_issued_anew() -> None:
-    """By the same CA, so that no caBundle changes; more names than needed do no harm."""
+    """An unusable serving certificate is issued again by the same CA; extra names are accepted."""
     bundle = first()
     damaged = replace(bundle, serving=CertificateKeyPair(b"junk", b"junk"))
     assert decide(damaged, OPTIONS, now=NOW, published_for=None) is RotationStep.ISSUE_SERVING
@@ -182,7 +182,7 @@ def test_a_certificate_of_a_dropped_ca_is_replaced_before_the_drop() -> None:
 
 
 def test_an_expired_ca_is_replaced_without_delay() -> None:
-    """By the next one if there is one, else from scratch."""
+    """An expired CA is replaced at once by the next CA, or by a new one."""
     late = later(10_000)
     assert decide(first(), OPTIONS, now=late, published_for=1e6) is RotationStep.CREATE
     added = advance(first(), RotationStep.ADD_NEXT_CA, OPTIONS, later(9000))
@@ -192,7 +192,7 @@ def test_an_expired_ca_is_replaced_without_delay() -> None:
 
 @pytest.mark.parametrize(("seconds", "age", "outdated"), [(0, 1e6, False), (7000, 49, False), (7000, 51, True)])
 def test_a_replica_that_cannot_read_knows_when_others_may_rotate(seconds: float, age: float, *, outdated: bool) -> None:
-    """Only a CA that is due, or is being replaced, makes an old read dangerous."""
+    """An old read is outdated only if a CA is due or is being replaced."""
     assert is_outdated(first(), OPTIONS, later(seconds), age) is outdated
     added = advance(first(), RotationStep.ADD_NEXT_CA, OPTIONS, NOW)
     assert is_outdated(added, OPTIONS, later(seconds), age) is (age > 50)

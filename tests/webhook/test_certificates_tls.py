@@ -67,7 +67,7 @@ def test_the_ca_is_replaced_under_load_and_no_call_fails() -> None:
 # ------------------------------------------------------------------ the TLS context
 @pytest.mark.parametrize("in_memory", [True, False])
 async def test_open_connections_survive_a_new_certificate(in_memory: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They go on with the old one; the next handshake gets the new one."""
+    """Open connections keep the old certificate, and the next handshake gets the new one."""
     if not in_memory:
         monkeypatch.delattr(os, "memfd_create", raising=False)
     now = datetime.now(UTC)
@@ -209,7 +209,7 @@ def test_a_server_has_one_source_of_certificates() -> None:
 
 
 async def test_the_operator_injects_into_what_it_declares() -> None:
-    """Its configurations, its definitions with a converter, and what the options add."""
+    """Injection targets are the operator's configurations, its converted definitions, and those of the options."""
     more = InjectionTarget(InjectionKind.API_SERVICE, "v1.a.b")
     certificates = SelfSigned(service="hooks", namespace="default", inject=[more])
     operator = Operator("sites", OperatorOptions(webhook=WebhookServerOptions(certificates=certificates)))

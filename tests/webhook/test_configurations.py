@@ -67,7 +67,7 @@ def test_configurations_have_every_field() -> None:
 
 
 def test_selectors_and_conditions_limit_the_calls() -> None:
-    """They and the name come from the rule."""
+    """A configuration has name, selectors and match conditions of its rule."""
     server = WebhookServer()
     rule = WebhookRule(
         name="images.demo.opsdk.dev",
@@ -93,8 +93,8 @@ def test_a_configuration_without_webhooks_is_left_out() -> None:
     assert only["kind"] == "ValidatingWebhookConfiguration"
 
 
-def test_the_conversion_of_a_definition() -> None:
-    """It names the server and the review version."""
+def test_a_conversion_names_server_and_review_version() -> None:
+    """A conversion stanza names the server and the review version."""
     stanza = conversion_stanza(WebhookClientConfig(url="https://127.0.0.1:9443/"))
     assert stanza == {
         "strategy": "Webhook",
@@ -114,7 +114,7 @@ def test_the_conversion_of_a_definition() -> None:
     ],
 )
 def test_a_server_is_reached_in_one_way(options: Any) -> None:
-    """Either a Service or an https URL."""
+    """A client config has either a Service or an https URL."""
     with pytest.raises(UsageError):
         WebhookClientConfig(**options)
 

@@ -249,7 +249,7 @@ async def test_a_failure_is_a_status_in_the_review(version: str, tree: JsonObjec
     ],
 )
 async def test_what_is_no_review_is_a_bad_request(body: bytes) -> None:
-    """Only then is the HTTP status 400."""
+    """A body that is no ConversionReview gets HTTP 400."""
     status, text = await post(serving(CONVERTER), "/convert", body)
     assert status == 400
     assert "ConversionReview" in text
@@ -287,13 +287,13 @@ json_objects = st.dictionaries(st.sampled_from(["spec", "request", "kind", "apiV
 
 
 @given(st.binary(max_size=60) | json_objects)
-def test_no_body_escapes(body: bytes) -> None:
+def test_any_body_decodes_or_raises_an_opsdk_error(body: bytes) -> None:
     """Any body decodes, or raises one of opsdk's errors."""
     with pytest.raises(BadRequestError):
         decode_review(body)
 
 
 def test_the_converter_names_its_classes() -> None:
-    """They make the definition: the hub comes first, so it is the storage version."""
+    """The converter's classes make the definition, with the hub as storage version."""
     assert CONVERTER.kinds == (Site, OldSite, NewSite)
     assert [v["name"] for v in crd_for(*CONVERTER.kinds)["spec"]["versions"] if v["storage"]] == ["v1"]

@@ -49,7 +49,7 @@ def set_replicas(site: Site, ctx: AdmissionContext) -> None:
 
 @pytest.mark.behaviour(124)
 async def test_a_default_is_a_minimal_patch() -> None:
-    """Only the new field is sent; fields that the class does not know stay as they are."""
+    """A default is a patch of the new field only; unknown fields stay."""
     tree = site_tree(newField={"a": 1})
     tree["metadata"]["managedFields"] = [{"manager": "kubectl", "fieldsV1": {"f:x": {}}}]
     response = await DefaulterHandler(Site, set_replicas).handle(request(object=tree))
@@ -65,7 +65,7 @@ async def test_without_a_change_there_is_no_patch() -> None:
 
 
 async def test_the_patch_fits_the_objects_of_the_request() -> None:
-    """Also where the request lacks what every object of the class has."""
+    """The patch applies to the request's object even if it lacks fields that the class always has."""
 
     def label(site: Site, ctx: AdmissionContext) -> None:
         site.metadata.labels["a"] = "b"
@@ -95,7 +95,7 @@ async def test_a_removed_field_is_a_remove_operation() -> None:
 @pytest.mark.behaviour(124)
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
 async def test_a_defaulter_does_not_see_deletions(operation: str) -> None:
-    """They are allowed without a call."""
+    """A defaulter allows DELETE and CONNECT without a call."""
 
     def fail(site: Site, ctx: AdmissionContext) -> None:
         raise AssertionError
@@ -104,7 +104,7 @@ async def test_a_defaulter_does_not_see_deletions(operation: str) -> None:
 
 
 async def test_a_defaulter_may_be_an_object_and_may_deny() -> None:
-    """Its denial has code, reason and warnings."""
+    """A defaulter object may deny with code, reason and warnings."""
 
     class Refusing:
         async def default(self, site: Site, ctx: AdmissionContext) -> None:
@@ -204,7 +204,7 @@ async def test_warnings_come_with_denials_too() -> None:
 @pytest.mark.behaviour(125)
 @pytest.mark.parametrize("operation", ["", "PATCH", "create"])
 async def test_an_unknown_operation_is_a_bad_request(operation: str) -> None:
-    """It is answered with 400."""
+    """An unknown operation gets the code 400."""
     response = await ValidatorHandler(Site, Rules()).handle(request(operation, object=site_tree()))
     assert (response.allowed, response.code) == (False, 400)
 
@@ -275,7 +275,7 @@ async def test_the_denial_equals_that_of_the_server(k8s_env: Environment) -> Non
 
 @pytest.mark.parametrize(("spec", "decodes"), [({"size": 6}, True), ({"color": "green"}, False)])
 async def test_a_stored_object_may_break_bounds(spec: JsonObject, decodes: bool) -> None:
-    """But not other types: it was stored before the bound came, and must remain deletable."""
+    """A stored object out of bounds decodes, so it stays deletable; one of a wrong type does not."""
     validator = ValidatorHandler(Bounded, delete=lambda _, __: None)
     stored = await validator.handle(request("DELETE", old_object={**site_tree(), "spec": spec}))
     assert (stored.allowed, stored.code) == ((True, 200) if decodes else (False, 400))
@@ -283,7 +283,7 @@ async def test_a_stored_object_may_break_bounds(spec: JsonObject, decodes: bool)
 
 @pytest.mark.parametrize("result", [False, True, 0, {"allowed": False}])
 async def test_a_validator_that_returns_a_verdict_does_not_allow(result: Any) -> None:
-    """It raises an error that says how to deny; a single text is one warning."""
+    """A validator that returns a boolean raises an error that says how to deny."""
 
     def verdict(site: Site, ctx: AdmissionContext) -> Any:
         return result
@@ -295,7 +295,7 @@ async def test_a_validator_that_returns_a_verdict_does_not_allow(result: Any) ->
 
 
 async def test_a_defaulter_that_returns_another_object_fails() -> None:
-    """Its changes would be lost."""
+    """A defaulter that returns another object is an error, because its changes would be lost."""
 
     def replace(site: Site, ctx: AdmissionContext) -> Any:
         return Site(spec=site.spec)

@@ -162,7 +162,7 @@ async def test_an_api_server_converts_with_the_webhook() -> None:
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
 async def test_a_webhook_that_raises_denies(policy: str) -> None:
-    """Its answer is a review with 500, so the failure policy is not consulted: as with controller-runtime."""
+    """A webhook that raises denies with 500, so the failure policy does not apply, as in controller-runtime."""
     server = make_server(failure_policy=policy)
     async with world(server, app=server.app) as (_, cluster):
         with pytest.raises(InternalServerError, match="panic: ZeroDivisionError: of course") as raised:

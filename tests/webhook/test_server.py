@@ -111,7 +111,7 @@ UNSENDABLE = AdmissionResponse(allowed=True, patches=({"op": "add", "path": "/x"
 
 @pytest.mark.parametrize("nonsense", [None, True, {"allowed": True}, UNSENDABLE])
 async def test_a_handler_that_returns_nonsense_is_answered_with_500(nonsense: Any) -> None:
-    """Nothing but a response that can be sent allows a request."""
+    """A handler's return value that is no valid response gets the code 500."""
 
     async def answer_nonsense(request: AdmissionRequest) -> Any:
         return nonsense
@@ -202,13 +202,13 @@ def test_a_path_is_registered_once() -> None:
 
 @pytest.mark.parametrize("path", ["", "w", "/w/", "//", "/a.b", "/a b", "/w\n"])
 def test_a_path_has_segments_of_letters_and_digits(path: str) -> None:
-    """Other paths are refused."""
+    """A webhook path has segments of letters, digits, dashes and underscores; others are errors."""
     with pytest.raises(UsageError, match="is not a webhook path"):
         WebhookServer().register(path, AdmissionWebhook(allow))
 
 
 def test_the_root_and_nested_paths_are_accepted() -> None:
-    """So are dashes and underscores."""
+    """The root and nested paths are valid webhook paths."""
     server = WebhookServer()
     for path in ("/", "/a", "/a-b/c_d/9"):
         server.register(path, AdmissionWebhook(allow))

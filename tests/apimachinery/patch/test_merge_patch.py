@@ -21,7 +21,7 @@ def test_a_created_patch_makes_the_new_of_the_old(old: Any, new: Any) -> None:
 
 @given(trees(), trees())
 def test_nothing_is_mutated(target: Any, patch: Any) -> None:
-    """Both arguments stay what they were."""
+    """Applying and creating a merge patch change neither argument."""
     before = copy.deepcopy((target, patch))
     apply_merge_patch(target, patch)
     create_merge_patch(target, patch)

@@ -30,8 +30,8 @@ def patched(original: Any, patch: Any, kind: str = "core.v1.Pod") -> Any:
         (["x", 1], "[x %!s(int64=1)]"),
     ],
 )
-def test_directives_that_are_none_are_shown_as_texts(value: Any, shown: str) -> None:
-    """As Go shows what it took for a text."""
+def test_invalid_directives_are_printed_as_go_does(value: Any, shown: str) -> None:
+    """An invalid directive is printed as Go's ``%s`` prints it."""
     with pytest.raises(PatchError, match=r"^unknown patch type: ") as refused:
         patched({"metadata": {"name": "a"}}, {"metadata": {"$patch": value}})
     assert str(refused.value).startswith(f"unknown patch type: {shown} in map: map[$patch:")
@@ -76,7 +76,7 @@ def test_lists_that_do_not_fit_are_told(original: Any, patch: Any, why: str) -> 
 
 
 def test_lists_inside_of_maps_cannot_be_merged() -> None:
-    """Only the fields of structs say how."""
+    """A list inside a map cannot be merged, because only struct fields have a merge strategy."""
     review = {"spec": {"extra": {"a": ["x"]}}}
     with pytest.raises(PatchError, match="data type is not struct, instead is: map"):
         patched(review, review, "authorization.v1.SubjectAccessReview")
@@ -94,7 +94,7 @@ def test_elements_that_are_new_keep_their_nulls() -> None:
 
 
 def test_a_list_is_replaced_by_what_stands_beside_the_directive() -> None:
-    """Whatever keys its elements share."""
+    """With ``$patch: replace`` in a list, its other elements replace the list."""
     patch = {
         "metadata": {"ownerReferences": [{"uid": "b", "name": "x"}, {"$patch": "replace"}, {"uid": "b", "name": "y"}]}
     }
@@ -104,8 +104,8 @@ def test_a_list_is_replaced_by_what_stands_beside_the_directive() -> None:
     ]
 
 
-def test_elements_without_their_key_do_not_hide_others() -> None:
-    """They are passed over when one is looked for, and told of in the end."""
+def test_elements_without_merge_key_are_an_error_at_the_end() -> None:
+    """An element without its merge key is skipped in the search, and is an error at the end."""
     with pytest.raises(PatchError, match=r"map: map\[name:lost\] does not contain declared merge key: uid"):
         patched(
             {"metadata": {"ownerReferences": [{"name": "lost"}, {"uid": "a"}]}},

@@ -74,7 +74,7 @@ def test_a_rule_matches_what_it_names_and_nothing_else(rule: JsonObject, asked: 
 
 
 def test_only_configurations_of_admission_are_exempt() -> None:
-    """Their resources of their group, in any version, and nothing else."""
+    """Only resources of admissionregistration.k8s.io are exempt, in any version."""
     group = "admissionregistration.k8s.io"
     assert exempt(GroupVersionResource(group, "v1", "validatingwebhookconfigurations"))
     assert exempt(GroupVersionResource(group, "v9", "mutatingadmissionpolicybindings"))

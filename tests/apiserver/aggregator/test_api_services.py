@@ -30,8 +30,8 @@ VERDICTS = [
 
 
 @given(st.lists(st.sampled_from(VERDICTS), min_size=1))
-def test_the_condition_is_the_last_verdict_and_turns_when_its_status_does(verdicts: list[Availability]) -> None:
-    """There is one such condition; its time is when its status last became another; other conditions stay."""
+def test_the_available_condition_follows_the_last_verdict(verdicts: list[Availability]) -> None:
+    """The condition Available has the last verdict, its time changes with its status, and other conditions stay."""
     other = {"type": "Other", "status": "True"}
     status: JsonObject = {"conditions": [other]}
     turned, before = 0, ""
@@ -47,7 +47,7 @@ def test_the_condition_is_the_last_verdict_and_turns_when_its_status_does(verdic
 
 @pytest.mark.parametrize("bundle", ["", "QQ==", "no base64!"])
 def test_any_stored_object_can_be_read(bundle: str) -> None:
-    """Also one whose certificates make no sense: that turns out when they are used."""
+    """An APIService with an invalid caBundle can be read; the bundle is parsed when it is used."""
     spec = {"service": {"name": "s", "namespace": "n"}, "version": "v1", "group": "g", "caBundle": bundle}
     found = remote_of({"metadata": {"name": "v1.g"}, "spec": spec})
     assert found is not None
@@ -81,8 +81,8 @@ def network(
         (Network(service={"spec": {"type": "ExternalName"}}), ""),
     ],
 )
-def test_the_first_obstacle_counts(found: Network, reason: str) -> None:
-    """Nothing is tried before Service, port and addresses are there; names outside are tried at once."""
+def test_the_first_failing_check_is_the_reason(found: Network, reason: str) -> None:
+    """Service, ports and addresses are checked in order before any request; external names skip the addresses."""
     verdict = unavailable_reason(REMOTE, found)
     assert (verdict.reason if verdict else "") == reason
 

@@ -81,8 +81,8 @@ async def test_who_it_is(sent: str, wanted: str) -> None:
             await union.authenticate(request(sent))
 
 
-async def test_a_wrong_proof_does_not_spoil_a_good_one() -> None:
-    """One way may fail as long as another succeeds."""
+async def test_one_successful_authenticator_is_enough() -> None:
+    """A request is authenticated if one authenticator succeeds, even if another one fails."""
 
     class Wrong:
         async def authenticate(self, request: HttpRequest) -> User | None:
@@ -120,8 +120,8 @@ class Says:
         return ResolvedRules(rules=[{"verbs": [namespace]}], error="partly")
 
 
-async def test_the_first_yes_or_firm_no_counts() -> None:
-    """Masters pass before anybody is asked; a firm no stops; where nobody has an opinion all reasons are told."""
+async def test_the_first_allow_or_deny_decides() -> None:
+    """The first allow or explicit deny decides; without either, all reasons are reported."""
     no, firm = Decision(allowed=False, reason="one", error="e"), Decision(allowed=False, denied=True)
     yes = Decision(allowed=True)
     ask = AuthorizerAttributes(user=ALICE, verb="get")

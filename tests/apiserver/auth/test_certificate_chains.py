@@ -98,8 +98,8 @@ USERS, PROXIES = issue("users", ca=True), issue("proxies", ca=True)
 BETWEEN = issue("below", PROXIES, ca=True)
 
 
-async def test_a_leaf_below_an_intermediate_of_the_proxies_is_no_user() -> None:
-    """Not even with the group of the masters: its chain ends at the CA of front proxies."""
+async def test_a_front_proxy_certificate_is_no_user() -> None:
+    """A certificate whose chain ends at the front proxy CA is no user, whatever group it has."""
     users = CertificateAuthenticator(ChainVerifier(USERS.pem))
     mallory = issue("mallory", BETWEEN, group=MASTERS)
     with pytest.raises(UnauthorizedError):
@@ -154,8 +154,8 @@ def test_a_mesh_of_intermediates_costs_a_bounded_number_of_signatures() -> None:
     assert not _chain(issue("a", first), *mesh)
 
 
-async def test_the_time_is_checked_at_each_request() -> None:
-    """Of the certificate and of each one above it."""
+async def test_validity_is_checked_at_each_request() -> None:
+    """The validity of the leaf and of each intermediate is checked at every request."""
     between = issue("short", USERS, ca=True, valid=HOUR / 2)
     for leaf, sent in ((issue("a", USERS, valid=HOUR / 2), ()), (issue("a", between), (between,))):
         now = datetime.now(UTC).timestamp()

@@ -26,7 +26,7 @@ uses = st.one_of(resource_uses, path_uses)
 
 @given(st.frozensets(uses), uses)
 def test_minimal_rules_allow_exactly_what_was_done(done: frozenset[ObservedUse], other: ObservedUse) -> None:
-    """Nothing that was done is missing, and nothing else is allowed."""
+    """Minimal rules allow every observed use and no other."""
     rules = [r.wire() for r in minimal_rules(done)]
     assert UserRules(user="u", allowed=done).exceeds(rules) == []
     asked = UserRules(user="u", allowed=frozenset({other}))
@@ -35,14 +35,14 @@ def test_minimal_rules_allow_exactly_what_was_done(done: frozenset[ObservedUse],
 
 @given(st.frozensets(resource_uses, min_size=1), st.data())
 def test_a_missing_verb_is_named(done: frozenset[ObservedUse], data: st.DataObject) -> None:
-    """Where the rules lack one thing that was done, exactly that is told."""
+    """A use that the rules do not allow is reported, and no other."""
     lost = data.draw(st.sampled_from(sorted(done)))
     rules = [r.wire() for r in minimal_rules(done - {lost})]
     assert UserRules(user="u", allowed=done).exceeds(rules) == [lost]
 
 
 def test_resources_with_the_same_verbs_stand_together() -> None:
-    """One rule for one group and one set of verbs; paths apart."""
+    """Resources of one group with equal verbs share a rule; paths have rules of their own."""
     done = [
         ObservedUse(user="u", verb=verb, resource=resource)
         for verb in ("list", "get")
@@ -99,7 +99,7 @@ async def test_what_everybody_may_is_no_use() -> None:
 
 
 def test_manifests_bind_service_accounts_and_users() -> None:
-    """A Role for each namespace, a ClusterRole for the rest, and bindings to who it was."""
+    """Manifests have a Role for each namespace, a ClusterRole for the rest, and bindings to the observed users."""
     name = "system:serviceaccount:ns:robot"
     done = frozenset(
         {
@@ -117,8 +117,8 @@ def test_manifests_bind_service_accounts_and_users() -> None:
     assert found[1]["subjects"] == [{"kind": "ServiceAccount", "name": "robot", "namespace": "ns"}]
 
 
-def test_a_use_reads_well() -> None:
-    """As failing tests print it."""
+def test_a_use_prints_verb_resource_and_namespace() -> None:
+    """A use prints its verb, its resource with group, and its namespace or path."""
     assert str(ObservedUse(user="u", verb="get", group="apps", resource="deployments/scale", namespace="n")) == (
         "get deployments/scale.apps in n"
     )

@@ -129,23 +129,23 @@ def test_a_rule_covers_itself_and_its_parts(rule: PolicyRule) -> None:
 
 @given(rules, rules, rules)
 def test_covering_is_transitive(one: PolicyRule, two: PolicyRule, three: PolicyRule) -> None:
-    """What covers a rule covers all that this one covers."""
+    """Covering is transitive."""
     if one.covers(two) and two.covers(three):
         assert one.covers(three)
 
 
 @given(rules, rules, asked)
-def test_who_covers_allows_no_less(one: PolicyRule, two: PolicyRule, asked: AuthorizerAttributes) -> None:
-    """A covering rule allows every request that the covered one allows: nobody escalates by being covered."""
+def test_a_covering_rule_allows_no_less(one: PolicyRule, two: PolicyRule, asked: AuthorizerAttributes) -> None:
+    """A covering rule allows every request that the covered rule allows."""
     if one.covers(two) and two.allows(asked):
         assert one.allows(asked)
 
 
 @given(st.lists(rules, max_size=4), st.lists(rules, max_size=4), asked)
-def test_what_is_granted_without_complaint_is_held(
+def test_covered_rules_grant_nothing_new(
     owned: list[PolicyRule], wanted: list[PolicyRule], asked: AuthorizerAttributes
 ) -> None:
-    """Where nothing is missing, the granted rules allow no request that the owner's do not; more rules miss no more."""
+    """Covered rules allow no request that the owner's rules deny, and more rules never uncover one."""
     lacking = uncovered_rules(owned, wanted)
     assert uncovered_rules([*owned, *lacking], wanted) == []
     if not lacking:
@@ -213,8 +213,8 @@ steps = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(st.one_of(steps, asked.map(lambda a: ("ask", a))), max_size=25))
-def test_the_index_decides_as_looking_at_everything_does(history: list[tuple[object, ...]]) -> None:
-    """Whatever is written in whatever order, decisions are those of the naive evaluator, and yes has a reason."""
+def test_the_index_decides_like_the_naive_evaluator(history: list[tuple[object, ...]]) -> None:
+    """After any writes, the index decides like the naive evaluator, and gives a reason for an allow."""
     policy = RbacPolicy()
     world: World = ({}, {})
     for step in history:

@@ -105,8 +105,8 @@ def test_other_algorithms_are_refused(algorithm: str | None) -> None:
 
 
 @given(st.text())
-def test_any_text_is_just_no_token(text: str) -> None:
-    """Whatever is sent as a token, reading it never fails."""
+def test_parsing_a_token_never_raises(text: str) -> None:
+    """Reading any text as a token raises no error."""
     unverified(text)
     unverified(f"{text}.{text}.{text}")
 
@@ -203,8 +203,8 @@ def test_a_pods_node_may_go() -> None:
     assert user_of(claims(BoundObject(pod=POD, node=NODE)), world.find)
 
 
-async def test_tokens_of_others_are_left_to_others() -> None:
-    """Another issuer's token, or no token at all, is no service account's."""
+async def test_foreign_tokens_are_skipped() -> None:
+    """A token of another issuer and an opaque token are no service account tokens."""
     checker = ServiceAccountTokens(KEY, World().find)
     assert await checker.check("opaque", [ISSUER]) is None
     assert await checker.check(KEY.sign({**claims(), "iss": "https://elsewhere"}), [ISSUER]) is None
@@ -238,8 +238,8 @@ def kept() -> tuple[str, World]:
     return token, world
 
 
-async def test_a_kept_token_is_good_while_its_secret_holds_it() -> None:
-    """It has no end of its own: the secret is its end, and so is the account."""
+async def test_a_secret_token_is_valid_while_its_secret_has_it() -> None:
+    """A token of a Secret has no expiry; it is valid while its Secret and its account exist."""
     token, world = kept()
     checker = ServiceAccountTokens(KEY, world.find)
     found = await checker.check(token, [ISSUER])

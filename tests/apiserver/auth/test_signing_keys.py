@@ -59,7 +59,7 @@ def certificate(made: Any) -> bytes:
 @each_sort
 @given(text=st.binary(max_size=200), other=st.binary(max_size=200))
 def test_a_signature_is_of_one_text_and_one_key(sort: str, text: bytes, other: bytes) -> None:
-    """Other texts, other keys and other sorts do not fit it."""
+    """A signature verifies only with its text, its key and its algorithm."""
     token, strange = key(sort).sign(text), key(sort).sign(other)
     assert key(sort).public.payload(token) == text
     swapped = f"{token.rpartition('.')[0]}.{strange.rpartition('.')[2]}"
@@ -70,8 +70,8 @@ def test_a_signature_is_of_one_text_and_one_key(sort: str, text: bytes, other: b
 
 @each_sort
 @given(st.binary(max_size=150))
-def test_bytes_are_no_signature(sort: str, signature: bytes) -> None:
-    """Whatever is sent, it is refused and never fails."""
+def test_random_bytes_are_no_signature(sort: str, signature: bytes) -> None:
+    """Random bytes never verify, and verification never raises."""
     signed = key(sort).sign(b"text").rpartition(".")[0]
     assert key(sort).public.payload(f"{signed}.{base64url_encode(signature).decode()}") is None
 
@@ -85,7 +85,7 @@ def test_short_keys_are_taken(bits: int) -> None:
 
 @each_sort
 def test_tokens_name_the_key_and_its_algorithm(sort: str, tmp_path: Path) -> None:
-    """And only tokens that do are good."""
+    """A token names its key and algorithm, and is invalid without them."""
     path = tmp_path / "key.pem"
     path.write_bytes(private_pem(key(sort).key))
     mine = SigningKey(path)
@@ -127,7 +127,7 @@ def test_a_key_is_shown_once(tmp_path: Path) -> None:
 
 
 def test_files_without_a_usable_key_say_so(tmp_path: Path) -> None:
-    """By their name."""
+    """A file without a usable key is an error with the file's name."""
     odd = ed25519.Ed25519PrivateKey.generate()
     path = tmp_path / "odd.pem"
     raw = odd.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

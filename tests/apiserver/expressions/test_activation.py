@@ -65,8 +65,8 @@ def composed(*variables: str, params: bool = False) -> PolicyCompiler:
         ("duration('1s')", (TIMESTAMP,), "must evaluate to google.protobuf.Timestamp but got google.protobuf.Duration"),
     ],
 )
-def test_expressions_give_exactly_what_is_wanted(text: str, wanted: tuple[Type, ...], fault: str) -> None:
-    """Anything else is told by the names that types have in Go, even what might turn out right."""
+def test_expressions_must_have_the_declared_type(text: str, wanted: tuple[Type, ...], fault: str) -> None:
+    """An expression with another static type is an error with Go's names, even if its value could fit."""
     assert PolicyCompiler(params=False, composed=False).compile(text, wanted).fault == fault
 
 

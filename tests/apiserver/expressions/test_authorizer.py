@@ -45,7 +45,7 @@ def test_questions_are_put_together() -> None:
 
 
 def test_paths_service_accounts_and_selectors() -> None:
-    """Others may be asked about, and paths that are no resources."""
+    """The authorizer checks paths, service accounts and requests with selectors."""
     _, (path,) = ask("authorizer.path('/healthz').check('get').allowed()")
     assert (path.path, path.resource_request) == ("/healthz", False)
     _, (account,) = ask("authorizer.serviceAccount('ns', 'sa').group('').resource('pods').check('list').allowed()")

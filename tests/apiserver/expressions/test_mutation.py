@@ -54,8 +54,8 @@ def test_objects_named_after_their_places_are_the_trees_that_they_spell(tree: An
 
 
 @given(TREES)
-def test_objects_below_another_name_are_found_out(tree: Any) -> None:
-    """One level lower, all objects stand in the wrong place: each is told."""
+def test_objects_at_the_wrong_path_are_errors(tree: Any) -> None:
+    """An Object type at another path than its name says is an error."""
     outer = construct(MUTATION_TYPES["Object"], {"field": objects(tree, "Object")})
     if "Made" not in str(_kinds(objects(tree, "Object"))):
         check_names(outer)
@@ -70,8 +70,8 @@ def _kinds(made: Any) -> list[str]:
     return [kind for below in made for kind in _kinds(below)] if isinstance(made, list) else []
 
 
-def test_every_name_below_object_is_a_type_with_every_field() -> None:
-    """Nobody knows the schema when expressions are compiled."""
+def test_every_object_type_has_every_field() -> None:
+    """Every type name below Object exists and has every field, because the schema is unknown at compile time."""
     assert MUTATION_TYPES["Object.spec.x"].fields["whatever"] == DYN
     assert "Objects" not in MUTATION_TYPES
     assert "Object" in list(MUTATION_TYPES)

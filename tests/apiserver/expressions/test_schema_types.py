@@ -101,7 +101,7 @@ def test_paths_lead_to_sizes() -> None:
 
 @given(st.text(st.sampled_from("ab_-./1 "), max_size=6), st.text(st.sampled_from("ab_-./1 "), max_size=6))
 def test_escaped_names_are_identifiers_and_tell_apart(one: str, other: str) -> None:
-    """What can be escaped is an identifier, and different names stay different."""
+    """Escaped names are identifiers, and different names have different escapes."""
     first, second = escape(one), escape(other)
     assert first is None or first.isidentifier()
     assert first is None or (first == second) == (one == other)

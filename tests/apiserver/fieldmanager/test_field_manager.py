@@ -75,7 +75,7 @@ def test_a_creator_owns_what_it_sets_beyond_the_zero_value() -> None:
 
 
 def test_a_creator_of_a_custom_resource_also_owns_its_parts() -> None:
-    """A custom resource has no zero value, so that whoever sets spec owns it."""
+    """The creator of a custom resource also manages parent fields, because there is no zero value."""
     new = {"apiVersion": "g/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"tags": ["x"]}}
     created = manager(structural_schema(WIDGET_SCHEMA), api_version="g/v1").update(None, new, manager="m", now=T1)
     assert owners(created) == [("m", "Update", {"f:spec": {".": {}, "f:tags": {".": {}, 'v:"x"': {}}}})]
@@ -87,7 +87,7 @@ def test_identity_is_never_owned() -> None:
 
 
 def test_changing_a_field_takes_it() -> None:
-    """Whoever changes a value owns it alone; others keep the rest."""
+    """An update that changes a value becomes its only manager; other fields keep their managers."""
     live = update(None, "one", data={"x": "1", "y": "1"})
     live = update(live, "two", now=T2, data={"x": "2", "y": "1"})
     assert owners(live) == [
@@ -97,7 +97,7 @@ def test_changing_a_field_takes_it() -> None:
 
 
 def test_removing_a_field_removes_its_owners() -> None:
-    """Nobody owns what is not there."""
+    """A removed field has no managers."""
     live = update(None, "one", data={"x": "1", "y": "1"})
     assert owners(update(live, "two", data={"y": "1"})) == [("one", "Update", {"f:data": {".": {}, "f:y": {}}})]
     assert owners(update(live, "two")) == []
@@ -123,8 +123,8 @@ def test_entries_sent_by_the_client_count() -> None:
 
 
 @pytest.mark.parametrize("reset", [[], [{}]])
-def test_owners_can_be_reset(reset: list[Any]) -> None:
-    """After a reset nobody owns anything until the next apply, which accounts for what is there."""
+def test_managed_fields_can_be_reset(reset: list[Any]) -> None:
+    """Empty managedFields reset all managers until the next apply, which records the existing fields."""
     live = update(None, "one", data={"x": "1"})
     sent = {**work(data={"x": "1"}), "metadata": {"name": "a", "uid": "u", "managedFields": reset}}
     live = manager().update(live, sent, manager="two", now=T2)
@@ -153,7 +153,7 @@ def test_many_updaters_are_folded() -> None:
 
 
 def test_reset_fields_belong_to_another_endpoint() -> None:
-    """Through the main endpoint nobody owns status; through status nobody owns spec."""
+    """The main endpoint manages no status fields, and the status endpoint no spec fields."""
     main = manager(reset_fields=FieldSet.of(("f:status",)))
     created = main.update(None, work(spec={"replicas": 1}, status={"phase": "Up"}), manager="m", now=T1)
     assert owners(created) == [("m", "Update", {"f:spec": {"f:replicas": {}}})]
@@ -165,7 +165,7 @@ def test_reset_fields_belong_to_another_endpoint() -> None:
 
 # ------------------------------------------------------------------ applies
 def test_an_applier_owns_exactly_what_it_applied() -> None:
-    """Not the defaults, and not the containers of what it set."""
+    """An applier manages the applied fields, and neither defaults nor parent fields."""
     live = apply(None, "one", data={"x": "1"}, spec={"containers": [{"name": "c"}]})
     assert owners(live) == [
         (
@@ -176,8 +176,8 @@ def test_an_applier_owns_exactly_what_it_applied() -> None:
     ]
 
 
-def test_the_same_value_is_shared() -> None:
-    """Two appliers of one value both own it, and who changed nothing has no time."""
+def test_appliers_of_one_value_share_it() -> None:
+    """Two appliers of one value both manage it, and an apply without change keeps its time."""
     live = apply(apply(None, "one", data={"x": "1"}), "two", now=T2, data={"x": "1"})
     assert [(entry["manager"], entry.get("time")) for entry in live["metadata"]["managedFields"]] == [
         ("two", None),
@@ -185,8 +185,8 @@ def test_the_same_value_is_shared() -> None:
     ]
 
 
-def test_one_conflict() -> None:
-    """Another value is a conflict that names the owner and the field."""
+def test_another_value_is_a_conflict() -> None:
+    """Applying another value is a conflict that names the manager and the field."""
     live = apply(None, "one", data={"x": "1"})
     with pytest.raises(ConflictError) as caught:
         apply(live, "two", data={"x": "2"})
@@ -229,7 +229,7 @@ def test_what_is_no_longer_applied_goes() -> None:
 
 
 def test_what_an_updater_owns_stays() -> None:
-    """An applier's leaving does not remove what somebody wrote."""
+    """A field that an update manages stays when its applier stops applying it."""
     live = apply(None, "one", data={"x": "1"})
     live = update(live, "editor", now=T2, data={"x": "2"})
     assert owners(live) == [("editor", "Update", {"f:data": {"f:x": {}}})]
@@ -383,8 +383,8 @@ def test_elements_that_stand_twice_have_no_form_in_other_versions() -> None:
     assert owners(manager("g/v2").update({**first, "apiVersion": "g/v2"}, twice, manager="two", now=T1)) == []
 
 
-def test_owners_by_unknown_versions() -> None:
-    """They are kept when other versions are not known, and dropped when they are known to be gone."""
+def test_managers_of_unknown_versions_are_kept_or_dropped() -> None:
+    """Managers of an unknown version stay if versions are not known, and go if the version no longer exists."""
     live = versioned("g/v1").apply(None, widget("g/v1", size=1), manager="one", force=False, now=T1)
     entry = {**live["metadata"]["managedFields"][0], "manager": "old", "apiVersion": "g/v0"}
     live["metadata"]["managedFields"].append(entry)

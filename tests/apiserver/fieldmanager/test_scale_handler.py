@@ -26,7 +26,7 @@ ONLY = {"f:spec": {"f:replicas": {}}}
 
 
 def test_a_scale_shows_the_owners_of_replicas() -> None:
-    """Only they appear, with the Scale's own field."""
+    """A Scale shows only the managers of replicas, with the field path of Scale."""
     shown = owners_of_scale([OWNER, entry("other", {"f:spec": {"f:paused": {}}})], REPLICAS)
     assert [(one["manager"], one["apiVersion"], one["fieldsV1"]) for one in shown] == [
         ("owner", "autoscaling/v1", ONLY)

@@ -129,7 +129,7 @@ def test_depth_is_bounded(deep: bytes) -> None:
 
 
 def test_brackets_in_strings_are_no_depth() -> None:
-    """Only structure counts."""
+    """Brackets inside strings do not count as nesting depth."""
     raw = json.dumps({"a": "[{" * 1000, 'b"\\': "]" * 500}).encode()
     assert parse_json(raw).tree["a"] == "[{" * 1000
 
@@ -168,8 +168,8 @@ def test_merge_keys_merge() -> None:
         ("0x" + "f" * 100_000, "0x" + "f" * 100_000),
     ],
 )
-def test_large_numbers(text: str, value: float | str) -> None:
-    """As Go resolves them: int64, uint64 (a float in JSON), float64, and then text."""
+def test_large_yaml_numbers_resolve_as_in_go(text: str, value: float | str) -> None:
+    """A large YAML number becomes int64, a float or text, as in Go."""
     number = parse_yaml(f"a: {text}".encode()).tree["a"]
     assert number == value
 

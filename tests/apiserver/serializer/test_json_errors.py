@@ -16,8 +16,8 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.sampled_from([None, 1]))
-def test_json_has_no_fault(value: object, indent: int | None) -> None:
-    """Whatever a JSON encoder writes is good."""
+def test_valid_json_has_no_fault(value: object, indent: int | None) -> None:
+    """Valid JSON has no fault."""
     assert first_fault(json.dumps(value, indent=indent).encode()) is None
     assert first_fault(json.dumps(value, ensure_ascii=False).encode()) is None
 
@@ -31,8 +31,8 @@ def test_every_cut_is_an_unexpected_end(value: object, data: st.DataObject) -> N
 
 
 @given(st.binary(max_size=40))
-def test_it_agrees_with_a_parser(raw: bytes) -> None:
-    """There is a fault exactly where another strict parser refuses the text."""
+def test_the_scanner_agrees_with_a_strict_parser(raw: bytes) -> None:
+    """The scanner finds a fault exactly if a strict parser rejects the text."""
 
     def constant(name: str) -> None:
         raise ValueError(name)

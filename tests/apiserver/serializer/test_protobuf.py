@@ -55,7 +55,7 @@ def shown(message: str) -> set[str]:
 
 
 def test_messages_have_the_fields_of_their_schemas() -> None:
-    """Whatever is sent as protobuf reads like what is sent as JSON: the same names, and parts in the same places."""
+    """Each protobuf message has the field names and structure of the JSON schema."""
     for name, schema in types().items():
         message, short = message_of(name), name.rpartition(".")[2]
         if fields_of(message) is None or short in _OWN_FORM or short.startswith("JSONSchemaPropsOr"):

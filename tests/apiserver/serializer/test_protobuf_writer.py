@@ -98,8 +98,8 @@ def test_what_is_written_is_read_again(obj: JsonObject) -> None:
     st.floats(allow_nan=False),
     st.binary(max_size=20),
 )
-def test_any_value_comes_back(texts: dict[str, str], numbers: list[int], number: float, raw: bytes) -> None:
-    """Whatever the values are."""
+def test_any_value_survives_a_round_trip(texts: dict[str, str], numbers: list[int], number: float, raw: bytes) -> None:
+    """Every value survives a protobuf round trip."""
     import base64
 
     from opsdk.apiserver.serializer.protobuf import ProtobufReader
@@ -159,7 +159,7 @@ def test_what_does_not_fit_is_an_error() -> None:
 
 
 def test_every_built_in_kind_has_its_message() -> None:
-    """And so has the list of each kind that can be listed."""
+    """Every built-in kind has a protobuf message, as does its list."""
     missing = []
     for row in rows():
         info = row.info

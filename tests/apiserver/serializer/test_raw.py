@@ -23,7 +23,7 @@ REVISIONS = "/apis/apps/v1/namespaces/default/controllerrevisions"
 
 @given(st.dictionaries(st.text(), TREES, max_size=4), st.sampled_from([None, 1]), st.booleans())
 def test_a_member_is_found_as_it_is_written(tree: JsonObject, indent: int | None, plain: bool) -> None:
-    """Whatever the white space, the text of each member is that of its value."""
+    """The text of each member is that of its value, with any white space."""
     document = json.dumps(tree, indent=indent, ensure_ascii=plain)
     for key, value in tree.items():
         text = member(document, key)
@@ -34,13 +34,13 @@ def test_a_member_is_found_as_it_is_written(tree: JsonObject, indent: int | None
 
 
 def test_of_repeated_members_the_last_counts() -> None:
-    """As everywhere in JSON."""
+    """The last of repeated members counts, as in encoding/json."""
     assert member('{"a":1,"a":[ 2 ]}', "a") == "[ 2 ]"
     assert member("[1]", "a") is None
 
 
 def test_copies_keep_the_text() -> None:
-    """What is stored is copied, and must not lose it."""
+    """A copied RawExtension keeps its text."""
     tree = {"data": RawExtension({"a": 1}, '{"a": 1}')}
     assert raw_text(copy_tree(tree)["data"]) == '{"a": 1}'
     assert raw_text({"a": "<"}) == '{"a":"\\u003c"}'

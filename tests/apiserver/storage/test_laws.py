@@ -264,7 +264,7 @@ async def test_pages_show_one_snapshot(opened: Opener) -> None:
 
 
 async def test_a_list_without_a_limit_is_whole(storage: Storage) -> None:
-    """It has every key below the prefix in order, and begins at the start key."""
+    """A list without limit has every key with the prefix in order, from the start key on."""
     for name in "edcba":
         await put(storage, name)
     whole = await storage.list(P)
@@ -313,7 +313,7 @@ async def test_a_watch_shows_each_change_with_the_state_before(storage: Storage)
 
 
 async def test_a_watch_may_start_in_the_past(storage: Storage) -> None:
-    """It shows every change after its revision, also beside a watch that started later."""
+    """A watch from an old revision shows every later change, beside watches that started later."""
     first = await put(storage, "a")
     await put(storage, "b")
     later = await storage.watch(P)

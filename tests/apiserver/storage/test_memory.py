@@ -55,7 +55,7 @@ async def collect(watch: object, count: int) -> list[StorageChange]:
 
 
 async def test_an_equal_update_keeps_the_revision(storage: MemoryStorage) -> None:
-    """A write that changes nothing writes nothing and tells nobody."""
+    """An update without change writes nothing and sends no event."""
     before = put(storage, "a", x=1)
     watch = storage.watch_now(P)
     assert await update(storage, "a", x=1) is before

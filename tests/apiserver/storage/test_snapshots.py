@@ -79,7 +79,7 @@ def test_a_restored_storage_is_what_it_was(steps: list[tuple[str, str, int]]) ->
 
 
 async def test_watches_end_with_an_error_and_old_revisions_are_gone() -> None:
-    """What happened before cannot be watched or listed any more; what comes after can."""
+    """After a restore, watches end with an error, and only later revisions can be watched or listed."""
     storage = MemoryStorage()
     assert isinstance(storage, Snapshots)
     await put(storage, "core/pods/a", 1)
@@ -102,7 +102,7 @@ async def test_watches_end_with_an_error_and_old_revisions_are_gone() -> None:
 
 
 async def test_the_revision_goes_on_or_back() -> None:
-    """By choice."""
+    """A restore continues the revision or resets it, as the argument says."""
     storage = MemoryStorage()
     await put(storage, "core/pods/a", 1)
     snapshot = storage.snapshot()

@@ -30,13 +30,13 @@ def test_bytes_come_through(dialect: Dialect, channel: int, data: bytes) -> None
 
 @given(DIALECTS, st.one_of(st.binary(max_size=50), st.text(max_size=50)))
 def test_reading_never_fails(dialect: Dialect, message: bytes | str) -> None:
-    """Whatever a client sends is a piece or nothing."""
+    """Any message of a client is a piece or ignored."""
     piece = dialect.read(message)
     assert piece is None or isinstance(piece, Piece)
 
 
-def test_only_the_newest_can_end_a_stream() -> None:
-    """In the others, the channel for that is one that nobody has."""
+def test_only_v5_can_close_a_channel() -> None:
+    """Only protocol v5 has the channel that closes another one."""
     assert COMMANDS["v5.channel.k8s.io"].read(b"\xff\x00") == Piece(channel=0, ends=True)
     assert COMMANDS["v5.channel.k8s.io"].read(b"\xff") is None
     assert COMMANDS["v4.channel.k8s.io"].read(b"\xff\x00") == Piece(channel=255, data=b"\x00")

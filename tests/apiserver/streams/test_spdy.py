@@ -56,7 +56,7 @@ def test_frames_are_read_as_they_were_written_however_they_are_cut(events: list[
 
 @given(st.binary(max_size=300))
 def test_anything_is_read_or_refused(raw: bytes) -> None:
-    """Whatever comes, there is an answer, and no other error."""
+    """Any bytes are read or raise BadRequestError."""
     try:
         list(SpdyReader().feed(raw))
     except BadRequestError:
@@ -64,15 +64,15 @@ def test_anything_is_read_or_refused(raw: bytes) -> None:
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=4), st.data())
-def test_bytes_that_changed_on_the_way_are_read_or_refused(events: list[Event], data: st.DataObject) -> None:
-    """One wrong byte in good frames does no harm."""
+def test_corrupted_frames_are_read_or_refused(events: list[Event], data: st.DataObject) -> None:
+    """Frames with one changed byte are read or raise BadRequestError."""
     raw = bytearray(written(events))
     raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     test_anything_is_read_or_refused.hypothesis.inner_test(bytes(raw))  # type: ignore[attr-defined]
 
 
-def test_long_data_goes_in_frames_that_clients_take() -> None:
-    """Only the last frame ends the stream."""
+def test_long_data_is_split_into_frames() -> None:
+    """Long data is split into frames that clients accept, and only the last one ends the stream."""
     data = bytes(range(256)) * 400
     events = list(SpdyReader().feed(spdy.carry(5, data, ends=True)))
     assert all(isinstance(event, Data) for event in events)
@@ -89,8 +89,8 @@ def test_long_data_goes_in_frames_that_clients_take() -> None:
         b"\x80\x03\x00\x01\x00\x00\x00\x0c" + b"\0" * 12,  # headers that were never compressed
     ],
 )
-def test_what_is_no_frame_is_refused(raw: bytes) -> None:
-    """There is no way to find the next frame."""
+def test_an_invalid_frame_is_refused(raw: bytes) -> None:
+    """An invalid frame raises BadRequestError, because the next frame cannot be found."""
     with pytest.raises(BadRequestError):
         list(SpdyReader().feed(raw))
 

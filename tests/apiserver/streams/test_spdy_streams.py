@@ -98,8 +98,8 @@ async def test_a_command_has_a_stream_for_each_channel() -> None:
     assert client.replies() == [2, 2, 2, 3, 2, 7]
 
 
-async def test_old_versions_are_told_in_words() -> None:
-    """There is no Status before v4."""
+async def test_versions_before_v4_get_errors_as_text() -> None:
+    """Protocol versions before v4 get an error as text instead of a Status."""
     client = Client()
     line = SpdyStream(client.connection, status=False)
     client.open(1, streamtype="error")
@@ -109,15 +109,15 @@ async def test_old_versions_are_told_in_words() -> None:
     assert client.got(1) == (b"command terminated with non-zero exit code: exit status 3", True)
 
 
-async def test_a_client_that_begins_too_few_streams_is_left_after_a_while() -> None:
-    """Nothing waits forever."""
+async def test_missing_streams_time_out() -> None:
+    """A client that does not open all streams in time is disconnected."""
     client = Client()
     client.open(1, streamtype="error")
     assert not await SpdyStream(client.connection, status=True).open({"error", "stdout"})
 
 
 async def test_a_command_is_cancelled_when_its_client_goes() -> None:
-    """Nobody is left to read."""
+    """A command is cancelled when its client disconnects."""
     client, cancelled = Client(), asyncio.Event()
 
     async def forever(_: Pipe) -> int:
@@ -145,7 +145,7 @@ async def test_a_command_is_cancelled_when_its_client_goes() -> None:
     ],
 )
 def test_terminals_have_a_stream_for_their_size(version: str, tty: bool, types: set[str]) -> None:
-    """Since v3."""
+    """A terminal has a resize stream since v3."""
     assert stream_types(version, stdin=False, stdout=True, stderr=True, tty=tty) == types
 
 
@@ -186,8 +186,8 @@ async def test_connections_to_ports_do_not_mix() -> None:
         assert client.got(1) == client.got(5) == (b"", True)
 
 
-async def test_what_fails_is_told_on_the_stream_for_errors() -> None:
-    """Others go on."""
+async def test_a_failed_port_reports_on_its_error_stream() -> None:
+    """A failed port reports on its error stream, and other ports continue."""
     async with forwarding() as client:
         connect(client, 1, 1, 0)
         connect(client, 5, 80, 1)
@@ -198,8 +198,8 @@ async def test_what_fails_is_told_on_the_stream_for_errors() -> None:
 
 
 @pytest.mark.parametrize("headers", [{"streamtype": "data"}, {"port": "80"}, {"streamtype": "data", "port": "70000"}])
-async def test_streams_that_say_too_little_are_refused(headers: dict[str, str]) -> None:
-    """With RST_STREAM."""
+async def test_incomplete_streams_are_reset(headers: dict[str, str]) -> None:
+    """A stream without type or valid port gets RST_STREAM."""
     async with forwarding() as client:
         client.open(1, **headers)
         await settled()
@@ -232,7 +232,7 @@ async def test_pings_come_back() -> None:
 
 
 async def test_a_stream_that_the_client_breaks_off_cancels_its_connection() -> None:
-    """Whoever listens is not left waiting."""
+    """A stream that the client resets cancels its connection."""
     client, ended = Client(), asyncio.Event()
 
     async def wait(started: asyncio.Event, _: int, pipe: Pipe) -> None:

@@ -79,7 +79,7 @@ def test_errors_come_object_by_object() -> None:
 
 
 def test_names_inside_may_be_anything() -> None:
-    """Nobody knows the rules for names of such objects."""
+    """The name of an embedded object is not validated, because its kind's rule is unknown."""
     assert check_embedded({"a": {"apiVersion": "v1", "kind": "K", "metadata": {"name": "_"}}}, NODE) == []
 
 
@@ -117,6 +117,6 @@ def test_metadata_inside_follows_the_rules_of_all_objects(meta: JsonObject, told
         ({"kind": "K", "metadata": {"name": "n", "labels": {"a": "b"}, "generation": None}}, ""),
     ],
 )
-def test_what_objects_inside_say_has_its_type(obj: JsonObject, told: str) -> None:
-    """It is told as the decoder of the server tells it."""
+def test_embedded_type_errors_have_the_decoders_text(obj: JsonObject, told: str) -> None:
+    """A wrong type in an embedded object's metadata is an error with the decoder's text."""
     assert [f"{cause.field}: {cause.message}" for cause in check_types(obj)] == ([told] if told else [])

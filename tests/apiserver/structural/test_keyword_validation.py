@@ -118,8 +118,8 @@ def test_what_a_level_may_say(schema: JsonObject, errors: list[str]) -> None:
     assert told(root(a=schema)) == [f"{A}.{error.replace('%s', regexp)}" for error in errors]
 
 
-def test_structure_comes_before_vocabulary() -> None:
-    """What is not structural is told first, by the alphabet; then each level in turn."""
+def test_structural_errors_come_before_keyword_errors() -> None:
+    """Structural errors come first in alphabetical order, and then keyword errors level by level."""
     bad = {
         "type": "null",
         "uniqueItems": True,
@@ -135,20 +135,20 @@ STRANGE = ("id", "additionalItems", "patternProperties", "definitions", "depende
 
 
 @pytest.mark.parametrize("keyword", STRANGE)
-def test_keywords_of_other_schemas(keyword: str) -> None:
-    """Where they are, nobody asks whether the schema is structural otherwise."""
+def test_unsupported_keywords_hide_structural_errors(keyword: str) -> None:
+    """A schema with an unsupported keyword gets no structural errors."""
     value: Any = {"x": STRING} if keyword.endswith("s") and keyword != "additionalItems" else "x"
     assert told(root(a={keyword: value})) == [f"{A}.{keyword}: Forbidden: {keyword} is not supported"]
 
 
 def test_a_dialect_is_told_last() -> None:
-    """Only where nothing else is wrong, and without a place."""
+    """An unsupported ``$schema`` is reported without path, and only if there is no other error."""
     assert told(root(a={"$schema": "x"})) == ["s: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported"]
 
 
 @pytest.mark.parametrize("name", ["apiVersion", "kind"])
-def test_what_the_server_fills_in_has_no_default(name: str) -> None:
-    """Neither at the top nor, for entries, in objects inside."""
+def test_server_set_fields_have_no_default(name: str) -> None:
+    """Fields that the server sets have no default, at the top level and in embedded metadata."""
     assert told(root(**{name: {**STRING, "default": "x"}})) == [
         f"s.properties[{name}].default: Forbidden: must not be set in top-level {name}"
     ]
@@ -179,7 +179,7 @@ def test_rules_are_compiled_where_all_is_well() -> None:
 
 
 def test_without_structure_no_rule_is_compiled() -> None:
-    """But how they are written is looked at."""
+    """In a schema with structural errors, rules are not compiled, but their fields are validated."""
     rules = [{"rule": "self.x", "fieldPath": "bad"}]
     assert told(root(a={"type": "object", RULES: rules}, b={})) == [
         "s.properties[b].type: Required value: must not be empty for specified object fields",

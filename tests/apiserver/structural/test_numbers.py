@@ -121,8 +121,8 @@ def test_too_many_fields_are_looked_at_all_the_same() -> None:
     ]
 
 
-def test_the_best_failure_is_told() -> None:
-    """Of several alternatives the one that was checked most."""
+def test_the_alternative_with_most_checks_is_reported() -> None:
+    """Of several failed alternatives, the one with most checks is reported."""
     last = {"not": {}, "oneOf": [{"maxLength": 3}, {"minLength": 9}]}
     schema = {"type": "string", "anyOf": [{"pattern": "z"}, {"enum": ["b"]}, last]}
     assert told(schema, "a")[1:] == ['"": "x" must not validate the schema (not)']

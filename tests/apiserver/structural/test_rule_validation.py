@@ -138,7 +138,7 @@ UNBOUNDED = {"type": "array", "items": STRING}
 
 
 def test_expensive_rules_are_refused_three_times() -> None:
-    """For themselves, for their part of the whole, and the whole."""
+    """An expensive rule exceeds its own budget and the budget of the schema, and both are reported."""
     errors = rule_of({"rule": "self.l.all(a, self.l.all(b, a == b))"}, l=UNBOUNDED)
     at = f"{SPEC}.x-kubernetes-validations[0].rule: Forbidden:"
     assert errors == [
@@ -177,7 +177,7 @@ def test_defaults_must_keep_the_rules() -> None:
 
 @pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
 def test_logic_has_no_rules(keyword: str) -> None:
-    """Only the trunk of a schema may have rules; and logic does not restrict metadata."""
+    """Rules and metadata restrictions are forbidden inside allOf, anyOf and oneOf."""
     nested = {"x-kubernetes-validations": [{"rule": "true"}], "properties": {"metadata": {}}}
     path = f"{SPEC}.{keyword}[0]"
     assert check({**obj(metadata=obj()), keyword: [nested]}) == [
@@ -187,7 +187,7 @@ def test_logic_has_no_rules(keyword: str) -> None:
 
 
 def test_what_has_no_type_has_no_rules() -> None:
-    """Where nothing is known of a value, nothing can be asked."""
+    """A rule on a value without type is an error."""
     (error,) = check(
         obj(a={"x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-validations": [{"rule": "true"}]})
     )

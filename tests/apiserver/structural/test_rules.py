@@ -109,7 +109,7 @@ def test_whole_numbers_are_integers() -> None:
 
 
 def test_int_or_string_is_known_at_run_time() -> None:
-    """What static types do not tell is told when it is evaluated."""
+    """An int-or-string has a dynamic type, so a wrong overload fails at run time."""
     either = {"x-kubernetes-int-or-string": True}
     schema = with_rules(obj(a=either), "type(self.a) == int ? self.a < 5 : self.a.endsWith('%')")
     assert [check(schema, {"a": a}) == [] for a in (3, 7, "5%", "5")] == [True, False, True, False]
@@ -177,7 +177,7 @@ def test_sets_and_maps_compare_without_order() -> None:
 
 # ------------------------------------------------------------------ transitions
 def test_transition_rules_need_both_values() -> None:
-    """They run on updates only, where the field was and is."""
+    """A transition rule runs only on updates of a field that exists before and after."""
     schema = obj(a=with_rules(INTEGER, {"rule": "self >= oldSelf", "message": "no way back"}))
     assert check(schema, {"a": 1}) == []
     assert check(schema, {"a": 1}, {}) == []
@@ -260,7 +260,7 @@ def test_optional_old_values() -> None:
 
 
 def test_messages_never_see_optional_old_values() -> None:
-    """They compile with them, as the rule does, but the server falls back to the plain message."""
+    """A messageExpression with optionalOldSelf compiles but fails at run time, so the plain message is used."""
     rule = {"rule": "oldSelf.hasValue() && self > 1", "optionalOldSelf": True, "message": "plain"}
     schema = obj(a=with_rules(INTEGER, {**rule, "messageExpression": "'was ' + string(oldSelf.orValue(0))"}))
     assert check(schema, {"a": 1}, {"a": 2}) == ["spec.a: Invalid value: 1: plain"]
@@ -282,7 +282,7 @@ def test_what_was_broken_may_stay_broken() -> None:
 
 
 def test_elements_without_keys_are_judged_with_their_list() -> None:
-    """What cannot be found again may stay wrong only as long as the nearest thing around it stays the same."""
+    """An invalid element without key is tolerated only while its list is unchanged."""
     schema = obj(l={"type": "array", "items": with_rules(INTEGER, "self < 5")}, b=INTEGER)
     assert check(schema, {"l": [9], "b": 1}, {"l": [9], "b": 0}) == []
     assert check(schema, {"l": [9, 1]}, {"l": [9]}) == ["spec.l[0]: Invalid value: 9: failed rule: self < 5"]
@@ -409,7 +409,7 @@ def test_rules_as_people_write_them(schema: JsonObject, rule: str, good: JsonObj
 
 
 def test_embedded_objects_have_names() -> None:
-    """Where whole objects are embedded, their kind and names are known; other fields need a schema."""
+    """Rules of an embedded object can read kind and name; other fields need a schema."""
     embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
     schema = obj(template=with_rules(embedded, "self.kind == 'Pod' && self.metadata.name.startsWith('p')"))
     assert check(schema, {"template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}}) == []

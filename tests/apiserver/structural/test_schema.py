@@ -67,14 +67,14 @@ FREE = spec(
     ],
 )
 def test_unknown_fields_are_dropped_and_named(value: JsonObject, kept: JsonObject, unknown: list[str]) -> None:
-    """What the schema does not know goes, unless it is to be preserved."""
+    """Unknown fields are dropped and reported unless the schema preserves them."""
     before = copy.deepcopy(value)
     assert FREE.prune({"spec": value}) == ({"spec": kept}, unknown)
     assert value == before
 
 
 def test_an_object_keeps_its_identity() -> None:
-    """The apiVersion, kind and metadata of an object need no schema; its owners are nobody's business."""
+    """The fields apiVersion, kind and metadata need no schema and are kept."""
     whole = {"apiVersion": "g/v1", "kind": "K", "metadata": {"name": "n", "managedFields": [{"manager": "m"}]}}
     assert FREE.prune(whole) == (whole, [])
 
@@ -211,8 +211,8 @@ def test_pruning_and_defaulting_are_idempotent(value: Any) -> None:
         ({**STRING, "format": "no-such-format"}, "x", None),
     ],
 )
-def test_each_keyword(schema: JsonObject, value: Any, error: str | None) -> None:
-    """One error, in the server's words, at the field."""
+def test_each_keyword_gives_one_error(schema: JsonObject, value: Any, error: str | None) -> None:
+    """A violated keyword is one error with upstream's text at the field."""
     found = texts(spec(x=schema), {"x": value})
     assert found == ([] if error is None else [f"spec.x: {error}"])
 
@@ -336,7 +336,7 @@ def test_lists_without_duplicates(value: JsonObject, errors: list[str]) -> None:
 
 
 def test_old_duplicates_are_tolerated() -> None:
-    """Who did not make the duplicates may write on."""
+    """Duplicates that the old list had are tolerated."""
     old = {"tags": ["a", "a"]}
     assert texts(SETS, {"tags": ["a", "a", "b"]}, old) == []
     assert texts(SETS, {"tags": ["b", "b"]}, {"tags": ["a"]}) == ['spec.tags[1]: Duplicate value: "b"']
@@ -415,8 +415,8 @@ def test_the_status_is_looked_at_for_itself() -> None:
     assert schema.validate_status(old, old) == []
 
 
-def test_elements_without_their_keys_are_never_what_they_were() -> None:
-    """They cannot be found among the old ones, so what is wrong with them is told even where nothing changed."""
+def test_elements_without_keys_are_never_ratcheted() -> None:
+    """An element without its keys has no old value, so its errors are reported even if nothing changed."""
     items = {"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"]}
     listed = {"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
     schema = StructuralSchema({"type": "object", "properties": {"l": listed, "n": {"type": "integer"}}})

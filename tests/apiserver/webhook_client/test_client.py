@@ -42,7 +42,7 @@ async def test_one_kept_connection_serves_many_calls(tmp_path: Path) -> None:
 
 
 async def test_a_bundle_may_hold_the_servers_own_certificate(tmp_path: Path) -> None:
-    """It is trusted for being there, whoever signed it."""
+    """A caBundle may contain the server's own certificate, whoever signed it."""
     pair = make_ca().issue("hook", "127.0.0.1")
     async with Server(always(OK), pair.server_context(tmp_path)) as server, WebhookClient() as client:
         target = target_of({"url": server.host, "caBundle": bundle(pair)})
@@ -73,7 +73,7 @@ async def test_a_connection_that_was_closed_meanwhile_is_no_failure(tmp_path: Pa
 
 
 async def test_failures_read_as_those_of_go(tmp_path: Path) -> None:
-    """Nobody listens, nobody signed, another name, no TLS, cut, nonsense."""
+    """Connection and TLS failures have the texts of Go's HTTP client."""
     ca, other = make_ca(), make_ca("other")
 
     async def said(server_ca: Pair, name: str, data: bytes | None, *, trusted: Pair) -> str:
@@ -99,7 +99,7 @@ async def test_failures_read_as_those_of_go(tmp_path: Path) -> None:
 
 
 async def test_a_server_without_tls_is_told_apart() -> None:
-    """It answers the greeting with plain HTTP."""
+    """A server that answers the handshake with plain HTTP gets an error of its own."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
@@ -141,8 +141,8 @@ async def test_a_service_is_called_where_it_resolves_to_by_its_own_name(tmp_path
 
 
 @pytest.mark.parametrize("text", ["###", base64.b64encode(b"no certificate").decode()])
-def test_a_bundle_that_holds_nothing_is_no_target(text: str) -> None:
-    """It is said before anybody is called."""
+def test_an_invalid_bundle_is_an_error_before_the_call(text: str) -> None:
+    """An invalid caBundle is an error before any connection."""
     with pytest.raises(ClientConfigError, match="unable to parse bytes as PEM block"):
         target_of({"url": "https://a", "caBundle": text})
 
@@ -163,8 +163,8 @@ def test_a_bundle_that_holds_nothing_is_no_target(text: str) -> None:
         (500, "application/json", b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"m"}', "m"),
     ],
 )
-def test_other_answers_than_success_have_their_words(status: int, kind: str, body: bytes, why: str) -> None:
-    """Those of client-go."""
+def test_error_responses_have_client_gos_text(status: int, kind: str, body: bytes, why: str) -> None:
+    """An error response has the text of client-go."""
     assert refusal(status, kind, body) == why
 
 
@@ -191,5 +191,5 @@ def test_a_path_has_one_slash_in_front_and_none_behind(path: str) -> None:
     ],
 )
 def test_a_media_type_must_be_one(content_type: str, fault: str) -> None:
-    """What is no media type is told as Go tells it; none at all is fine."""
+    """An invalid media type has Go's error text; a missing one is accepted."""
     assert media_fault(content_type) == fault

@@ -11,7 +11,7 @@ from opsdk.errors import ConnectionLostError
 
 
 async def test_bytes_pass_in_order_in_both_directions() -> None:
-    """And neither direction sees the other's."""
+    """Bytes pass in order in both directions, and the directions stay separate."""
     near, far = tunnels()
     await near.write(b"a")
     await near.write(b"b")
@@ -20,7 +20,7 @@ async def test_bytes_pass_in_order_in_both_directions() -> None:
 
 
 async def test_a_writer_waits_for_a_reader_that_is_behind() -> None:
-    """So that memory is bounded; reading sets it free."""
+    """A writer waits while unread data exceeds the limit, and continues when the reader reads."""
     near, far = tunnels()
     writing = asyncio.create_task(near.write(b"x" * 1_000_000))
     await asyncio.sleep(0)
@@ -32,7 +32,7 @@ async def test_a_writer_waits_for_a_reader_that_is_behind() -> None:
 
 @pytest.mark.parametrize("closer", [0, 1])
 async def test_closing_one_end_closes_both(closer: int) -> None:
-    """What was sent before is still read; writers are told, and those who waited go on."""
+    """After one end closes, sent data can be read, writes fail, and waiting writers continue."""
     ends = tunnels()
     writing = asyncio.create_task(ends[0].write(b"x" * 1_000_000))
     await asyncio.sleep(0)

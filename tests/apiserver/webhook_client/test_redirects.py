@@ -82,8 +82,8 @@ async def test_redirects_to_nowhere_are_told(location: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_server_may_ask_to_come_again(status: int) -> None:
-    """So many times, after so many seconds; its last answer counts."""
+async def test_retry_after_repeats_the_call(status: int) -> None:
+    """A response with Retry-After repeats the call a limited number of times, and the last response counts."""
     hooks = Hooks(start=(status, "retry-after", "2"))
     began = asyncio.get_running_loop().time()
     with pytest.raises(WebhookCallError, match="server"):

@@ -81,8 +81,8 @@ def test_what_cannot_be_shown_is_refused(form: str, args: list[Any], why: str) -
 
 
 @given(st.text(), st.lists(st.one_of(st.integers(), st.floats(), st.text(), st.none(), st.booleans(), st.binary())))
-def test_any_form_is_filled_or_refused(form: str, args: list[Any]) -> None:
-    """There is no other error."""
+def test_any_format_string_returns_or_raises_an_evaluation_error(form: str, args: list[Any]) -> None:
+    """Any format string is filled or raises CelEvaluationError."""
     try:
         format_string(form, args)
     except CelEvaluationError:

@@ -64,7 +64,7 @@ async def test_work_that_ignores_its_cancellation_is_left_behind(monkeypatch: py
 
 
 async def test_an_error_is_raised() -> None:
-    """What ends the work ends the command."""
+    """An error of the work ends the command and is raised."""
 
     async def work() -> None:
         raise command.UsageError("no operator")

@@ -123,7 +123,7 @@ async def test_the_newest_code_runs(module: Path) -> None:
 
 
 async def test_an_operator_that_failed_starts_again(module: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its error is logged and shown; the next reload starts it. Setup functions get a new cluster each time."""
+    """A failed operator is reported, starts at the next reload, and its setup functions get a new cluster."""
     rewrite(module, more=FAILING)
     async with Environment() as env, DevSession(env.config, loader(module)) as session:
         await session.reload()
@@ -168,7 +168,7 @@ async def test_a_setup_function_that_fails_keeps_the_old_code_running(module: Pa
 
 
 async def test_a_reconcile_that_hangs_does_not_stop_a_reload(module: Path) -> None:
-    """It is cancelled after two seconds."""
+    """A reload cancels a hanging reconcile after two seconds."""
     rewrite(module, ("    await ctx.apply", "    await asyncio.sleep(1e9)\n    await ctx.apply"))
     async with Environment() as env, Cluster(env.config) as cluster, DevSession(env.config, loader(module)) as session:
         await session.reload()
@@ -202,7 +202,7 @@ async def test_the_screen_has_controllers_informers_and_reconciles(module: Path)
 
 
 def test_modules_of_virtual_environments_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the project's own modules are imported again; if that fails, the old ones are back."""
+    """A reload imports only the project's modules again, and restores the old ones if that fails."""
     own, foreign = tmp_path / "own_module.py", tmp_path / ".venv/lib/foreign_module.py"
     foreign.parent.mkdir(parents=True)
     for path in (own, foreign):

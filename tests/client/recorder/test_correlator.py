@@ -57,7 +57,7 @@ def test_after_a_long_silence_it_is_a_new_event() -> None:
 
 
 def test_different_happenings_are_different_events() -> None:
-    """Another reason, another object; in one tick of the clock they still have names of their own."""
+    """Another reason or object is another event, with a name of its own even at equal times."""
     aggregator = made()
     events = [record(aggregator, similar(reason=f"R{n}")) for n in range(5)]
     events.append(record(aggregator, similar(name="b"), name="b"))
@@ -71,8 +71,8 @@ def test_events_live_with_their_object() -> None:
     assert record(made(), similar(), namespace=None)[1].metadata.namespace == "default"
 
 
-def test_names_the_server_takes() -> None:
-    """Whatever the object is called: a subdomain of at most 253 characters."""
+def test_event_names_are_valid_subdomains() -> None:
+    """An event's name is a subdomain of at most 253 characters for any object name."""
     for name in ("a" * 253, "system:node", "UPPER", f"{'a' * 235}.b", "a-" * 118, ""):
         _, event = record(made(), similar(name=name), name=name)
         found = event.metadata.name

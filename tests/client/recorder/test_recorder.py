@@ -93,7 +93,7 @@ async def test_an_event_says_what_happened() -> None:
 
 @pytest.mark.behaviour(135)
 async def test_cluster_scoped_objects_report_to_default() -> None:
-    """They have no namespace of their own; an action that is not given is the reason."""
+    """Events of cluster-scoped objects are in default; a missing action is the reason."""
     server = Server()
     recorder = server.recorder()
     recorder.open()
@@ -105,7 +105,7 @@ async def test_cluster_scoped_objects_report_to_default() -> None:
 
 @pytest.mark.behaviour(135)
 async def test_repetitions_are_a_series_with_a_count() -> None:
-    """One event; its count is written now and then, and at the end."""
+    """Repetitions are one event whose count is written at intervals and at the end."""
     server = Server()
     recorder = server.recorder()
     recorder.open()
@@ -122,8 +122,8 @@ async def test_repetitions_are_a_series_with_a_count() -> None:
     assert event.series.count == 101
 
 
-async def test_what_is_told_before_the_start_is_kept() -> None:
-    """And written once the recorder opens."""
+async def test_events_before_the_start_are_kept() -> None:
+    """An event before the start is written when the recorder opens."""
     server = Server()
     recorder = server.recorder()
     tell(recorder)
@@ -153,7 +153,7 @@ async def test_after_the_end_events_are_dropped_quietly(caplog: pytest.LogCaptur
 
 
 async def test_an_outage_is_waited_out() -> None:
-    """What can be retried is, with growing waits, or after the seconds the server asks for."""
+    """A retryable error is retried with growing waits, or after the server's Retry-After."""
     server = Server(ConnectError("down"), NoMatchError("not yet"), TooManyRequestsError("slow", retry_after=60), None)
     recorder = server.recorder()
     recorder.open()
@@ -181,8 +181,8 @@ async def test_tries_come_to_an_end() -> None:
 
 
 @pytest.mark.parametrize("error", [ForbiddenError("no"), NotFoundError("namespace"), OpsdkError("a bug")])
-async def test_what_cannot_be_mended_is_dropped_at_once(error: OpsdkError) -> None:
-    """One try, counted."""
+async def test_permanent_errors_drop_the_event(error: OpsdkError) -> None:
+    """An event with a permanent error is tried once, dropped and counted."""
     server = Server(error)
     recorder = server.recorder()
     recorder.open()
@@ -371,7 +371,7 @@ async def test_the_counts_of_fenced_series_are_fenced() -> None:
 
 
 async def test_a_dry_run_writes_nothing() -> None:
-    """Neither Events nor the counts of a series."""
+    """A dry-run recorder writes neither events nor series."""
     server = Server()
     recorder = server.recorder()
     recorder.dry_run = True

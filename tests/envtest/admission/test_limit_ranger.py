@@ -36,7 +36,7 @@ def pod(name: str = "p", **resources: Any) -> JsonObject:
 
 @given(LIMITS, CONTAINERS, CONTAINERS)
 def test_defaults_are_filled_in_once(limits: Any, containers: Any, first: Any) -> None:
-    """What has its defaults stays as it is; what was said is never changed; the argument stays as it was."""
+    """Defaults are added once, never replace a given value, and leave the argument unchanged."""
     limit_range = {"spec": {"limits": limits}}
     given_pod = {"metadata": {"name": "p"}, "spec": {"containers": containers, "initContainers": first}}
     before = repr(given_pod)
@@ -50,7 +50,7 @@ def test_defaults_are_filled_in_once(limits: Any, containers: Any, first: Any) -
 
 
 def test_a_pod_is_the_sum_of_its_containers() -> None:
-    """Those that run side by side count together, those before them one at a time, sidecars with both."""
+    """A pod's sum adds containers and sidecars; a plain init container counts alone."""
     spec = {
         "containers": [{"name": "a", "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}}] * 2,
         "initContainers": [
@@ -77,7 +77,7 @@ async def test_ratio_and_missing_amounts() -> None:
 
 
 async def test_claims_have_bounds_too() -> None:
-    """Too small and too large claims are refused, whenever they are written."""
+    """A claim outside the limits of its LimitRange is rejected, on create and on update."""
     async with Environment() as env:
         call = Caller(env)
         limit = {"type": "PersistentVolumeClaim", "min": {"storage": "2Gi"}, "max": {"storage": "4Gi"}}

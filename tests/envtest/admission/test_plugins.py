@@ -43,7 +43,7 @@ def claim(name: str, **spec: Any) -> JsonObject:
 
 
 def test_unknown_plugins_are_named() -> None:
-    """A name that nobody knows, or that is switched both ways, is an error that says so."""
+    """An unknown plugin, or one that is both enabled and disabled, is an error with its name."""
     with pytest.raises(ConfigError, match='disable-admission-plugins plugin "Nope" is unknown'):
         PluginSelection.of("", "Nope")
     with pytest.raises(ConfigError, match=r"\[Priority\] in enable-admission-plugins and disable-admission-plugins"):
@@ -62,7 +62,7 @@ async def test_a_plugin_that_is_off_does_nothing() -> None:
 
 
 async def test_the_newest_default_storage_class_is_taken() -> None:
-    """Of several defaults as old as each other the first by name; a claim that names one keeps it."""
+    """Of default classes with equal age the first by name is used; a claim with a class keeps it."""
     async with Environment() as env:
         call = Caller(env)
         marked = {"storageclass.kubernetes.io/is-default-class": "true"}

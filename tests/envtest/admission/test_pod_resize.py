@@ -70,8 +70,8 @@ async def test_nodes_that_cannot(made: JsonObject | None, spec: JsonObject, why:
             assert answer.json["details"].get("causes", []) == ([{"reason": cause}] if cause else [])
 
 
-async def test_pods_without_a_node() -> None:
-    """Nobody knows yet where they will be."""
+async def test_a_pod_without_node_may_be_resized() -> None:
+    """A pod that has no node yet may be resized."""
     async with Environment() as env:
         call = Caller(env)
         assert (await call("POST", PODS, pod(on=""))).status == 201

@@ -66,8 +66,8 @@ async def test_generated_names_are_told_by_their_beginning() -> None:
         assert answer.json["message"] == 'pods "gen-" is forbidden: no PriorityClass with name nope was found'
 
 
-async def test_system_classes_are_there_and_stay_so() -> None:
-    """Nobody makes one of the system's with another value, or one more."""
+async def test_system_priority_classes_exist_and_are_fixed() -> None:
+    """The system's priority classes exist, keep their values, and cannot be deleted."""
     async with Environment() as env:
         call = Caller(env)
         names = [c["metadata"]["name"] for c in (await call("GET", CLASSES)).json["items"]]

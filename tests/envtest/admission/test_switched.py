@@ -18,8 +18,8 @@ def pod(name: str, **spec: Any) -> JsonObject:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "x"}], **spec}}
 
 
-async def test_every_pod_runs_as_somebody() -> None:
-    """Without the account no pod; with it a token is mounted unless nobody wants one."""
+async def test_every_pod_needs_a_service_account() -> None:
+    """A pod without existing service account is rejected; with one, a token is mounted unless that is disabled."""
     async with Environment(admission_plugins="ServiceAccount") as env:
         call = Caller(env)
         answer = await call("POST", f"{CORE}/pods", pod("p"))

@@ -45,8 +45,8 @@ def test_bytes_that_are_none_are_refused(text: str, place: int) -> None:
         ("Pod", {"spec": {"securityContext": {"supplementalGroups": [None]}}}, None),
     ],
 )
-def test_nulls_inside_of_lists_and_maps_are_nothing_of_their_type(kind: str, body: Any, read: Any) -> None:
-    """As Go's decoder leaves them."""
+def test_nulls_in_lists_and_maps_become_zero_values(kind: str, body: Any, read: Any) -> None:
+    """Nulls in lists and maps become the zero value of their type, as in Go."""
     made = PLANS.struct(f"io.k8s.api.core.v1.{kind}")(body, DecodeContext())
     if read is None:
         read = {"spec": {"securityContext": {"supplementalGroups": [0]}}}
@@ -91,10 +91,10 @@ INTO = "json: cannot unmarshal {} into Go struct field {} of type {}"
         ("core.v1.Secret", {"data": {"a": ["x"]}}, "string", "Secret.data", "uint8"),
     ],
 )
-def test_text_that_does_not_fit_is_told_with_its_field(
+def test_json_type_errors_name_the_go_field_and_type(
     kind: str, body: Any, value: str, field: str, go_type: str
 ) -> None:
-    """By the Go types of the fields, embedded ones too."""
+    """A JSON value of the wrong type is an error with the Go field and the Go type."""
     assert said(kind, body) == INTO.format(value, field, go_type)
 
 
@@ -115,8 +115,8 @@ def test_text_that_does_not_fit_is_told_with_its_field(
         ({"spec": {"publishNotReadyAddresses": "yes"}}, "unrecognized type: bool"),
     ],
 )
-def test_objects_in_memory_that_do_not_fit_have_other_words(body: Any, why: str) -> None:
-    """Those of the converter, which stops at the first field, in the order in which fields are declared."""
+def test_in_memory_type_errors_have_the_converters_text(body: Any, why: str) -> None:
+    """A wrong type in an in-memory object gives the converter's error for the first field in declaration order."""
     if "spec" in body and "type" in body["spec"]:
         why = "cannot convert int64 to v1.ServiceType"
     assert said("core.v1.Service", body, memory=True) == why
@@ -130,8 +130,8 @@ def test_what_cannot_be_read_at_all_is_told_rather() -> None:
     assert said("events.v1.Event", body) == INTO.format("number", "Event.action", "string")
 
 
-def test_numbers_in_memory_always_fit() -> None:
-    """What is too long for the word is cut, as Go does it."""
+def test_in_memory_numbers_are_truncated() -> None:
+    """A number that is too large for its in-memory type is truncated, as in Go."""
     body = {"metadata": {"generation": 2.0}, "spec": {"replicas": 1 << 32 | 7}}
     made = PLANS.read("io.k8s.api.apps.v1.Deployment", body, DecodeContext(from_memory=True))
     assert (made["metadata"]["generation"], made["spec"]["replicas"]) == (2, 7)

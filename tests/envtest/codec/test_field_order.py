@@ -72,8 +72,8 @@ def test_any_order_becomes_that_of_the_type(seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in types() if forms(name)])
-def test_every_field_has_its_place(name: str) -> None:
-    """What is complete comes in the order of the table."""
+def test_complete_objects_follow_the_field_order(name: str) -> None:
+    """A complete object is written in the order of the generated table."""
     places = list(forms(name))
     assert list(arranger(name)(dict.fromkeys(sorted(places)))) == places
 
@@ -124,8 +124,8 @@ async def test_a_body_for_machines_is_one_line() -> None:
         assert (await call("GET", f"{PODS}?pretty=1")).raw.endswith(b"\n}")
 
 
-def test_letters_that_mean_something_in_a_page() -> None:
-    """They are spelt in numbers, as Go writes them."""
+def test_html_characters_are_escaped() -> None:
+    """HTML characters and line separators are escaped in JSON, as Go's encoder does."""
     text = "<a&b>\u2028\u2029é"
     raw = compact({"t": text})
     assert raw == rb'{"t":"\u003ca\u0026b\u003e\u2028\u2029' + 'é"}'.encode()
@@ -133,7 +133,7 @@ def test_letters_that_mean_something_in_a_page() -> None:
 
 
 async def test_definitions_are_in_order_with_their_status() -> None:
-    """What the server itself writes of names and conditions, too."""
+    """The status that the server writes into a CustomResourceDefinition follows the field order too."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     async with Environment(crds=[WIDGETS]) as env:
         found = (await Caller(env)("GET", f"{path}/widgets.example.com")).json

@@ -91,7 +91,7 @@ def test_every_field_has_its_mark(name: str) -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_reading_twice_changes_nothing(name: str) -> None:
-    """What was read is complete: reading it again finds nothing to add and nothing to leave out."""
+    """Decoding a decoded object changes nothing."""
     for seed in range(20):
         once = read(name, instance(name, random.Random(seed)))
         assert read(name, once) == once
@@ -131,8 +131,8 @@ def test_zeros_behind_pointers_stay() -> None:
     assert spec == {"replicas": 0}
 
 
-def test_what_is_always_written() -> None:
-    """Some lists, times and references are there as null, and some parts as nothing."""
+def test_fields_without_omitempty_are_written() -> None:
+    """Fields without omitempty are written as null or as their zero value."""
     driver = read("io.k8s.api.storage.v1.CSINodeDriver", {"name": "a", "nodeID": "b"})
     assert driver == {"name": "a", "nodeID": "b", "topologyKeys": None}
     assert read("io.k8s.api.core.v1.TypedLocalObjectReference", {"kind": "K"}) == {
@@ -144,7 +144,7 @@ def test_what_is_always_written() -> None:
 
 
 async def test_a_new_attachment_is_not_attached() -> None:
-    """Its status says so."""
+    """The status of a new VolumeAttachment is ``attached: false``."""
     spec = {"attacher": "a.io", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
     async with Environment() as env:
         made = await Caller(env)(

@@ -33,8 +33,8 @@ def test_fields_have_their_go_names(field: str, name: str) -> None:
     assert go_name(field) == name
 
 
-def test_names_of_some_types() -> None:
-    """Some sources of volumes call things as they are called elsewhere."""
+def test_internal_volume_sources_have_other_names() -> None:
+    """Some internal volume sources have other field names than the versioned ones."""
     assert go_name("pool", "RBDPersistentVolumeSource") == "RBDPool"
     assert go_name("endpoints", "GlusterfsVolumeSource") == "EndpointsName"
 

@@ -39,6 +39,6 @@ def test_the_value_stays(number: int, suffix: str) -> None:
 
 
 def test_other_text_is_refused() -> None:
-    """What is no quantity is a `DecodeError`."""
+    """Text that is not a quantity raises `DecodeError`."""
     with pytest.raises(DecodeError):
         canonical("many")

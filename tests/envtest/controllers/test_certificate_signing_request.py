@@ -46,8 +46,8 @@ async def _approve(api: Kubectl, name: str) -> None:
     await api.send("PUT", f"{REQUESTS}/{name}/approval", found)
 
 
-async def test_signs_what_is_approved() -> None:
-    """Nothing is signed before somebody approves; the certificate is what was asked for."""
+async def test_approved_requests_are_signed() -> None:
+    """A request is signed after its approval, with the subject and lifetime that it asks for."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(REQUESTS, request("alice", asked("alice", "devs"), expirationSeconds=600))
@@ -79,8 +79,8 @@ async def test_an_invalid_request_fails_and_foreign_signers_are_ignored() -> Non
         assert (await api.get(f"{REQUESTS}/b"))["status"].keys() == {"conditions"}
 
 
-async def test_approves_nodes() -> None:
-    """A node's request is approved if it may ask for it, and signed; nobody else's is."""
+async def test_node_requests_are_approved() -> None:
+    """A kubelet's valid client request is approved and signed; another user's is not."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(REQUESTS, request("node", asked("system:node:n2", "system:nodes"), signer=KUBELET))

@@ -186,8 +186,8 @@ def test_forbid_postpones_a_run_while_a_job_is_active() -> None:
     assert len(run.jobs) == 2, "the time that passed is made up for"
 
 
-def test_too_late() -> None:
-    """What could not begin within the deadline is missed."""
+def test_a_run_after_the_starting_deadline_is_missed() -> None:
+    """A run that cannot start within startingDeadlineSeconds is missed."""
     run = Run(startingDeadlineSeconds=10)
     run.world.wait(75)
     run.step()
@@ -209,7 +209,7 @@ def test_makes_up_for_the_last_time_only() -> None:
 
 
 def test_time_zone_in_the_annotation() -> None:
-    """Where a zone is given, the scheduled time is written in it."""
+    """The scheduled-timestamp annotation is written in the CronJob's time zone."""
     run = Run(schedule="0 3 * * *", timeZone="Europe/Berlin")
     run.world.wait(2 * 3600)
     run.step()

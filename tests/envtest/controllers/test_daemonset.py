@@ -39,8 +39,8 @@ async def test_one_on_each_node() -> None:
         assert [p["spec"]["nodeName"] for p in await api.items(f"{CORE}/pods")] == ["node-1"]
 
 
-async def test_selects_nodes() -> None:
-    """Only nodes with the labels of the template get a pod, cordoned ones too; without the label it goes."""
+async def test_pods_run_on_nodes_that_match_the_selector() -> None:
+    """Matching nodes get a pod even if cordoned; a node that loses the label loses its pod."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(NODES, node("n2", disk="fast"))

@@ -198,8 +198,8 @@ async def test_history_and_rollback() -> None:
         assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "6"
 
 
-async def test_names_that_are_taken() -> None:
-    """Where somebody else's replica set has the name, the deployment finds another one, and counts."""
+async def test_a_taken_replica_set_name_raises_the_collision_count() -> None:
+    """If another object owns the replica set's name, collisionCount rises and gives another name."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web"))

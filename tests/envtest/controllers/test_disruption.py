@@ -41,7 +41,7 @@ _SHARES = st.integers(0, 100).map(lambda n: f"{n}%") | st.integers(0, 12)
 
 @given(st.integers(0, 10), st.integers(0, 10), st.integers(0, 12), _SHARES, st.booleans())
 def test_never_allows_too_much(ready: int, others: int, scale: int, bound: int | str, most: bool) -> None:
-    """As many may go as there are healthy pods above what is wanted, and never more than there are."""
+    """The allowed disruptions are the healthy pods above the desired number, and never negative."""
     spec = {"maxUnavailable": bound} if most else {"minAvailable": bound}
     obj = {**budget("b", **spec), "metadata": {"name": "b", "generation": 3}}
     status, _ = count(
@@ -65,8 +65,8 @@ def test_evicted_pods_count_as_gone_for_a_while() -> None:
     assert "disruptedPods" not in status
 
 
-def test_failure_is_remembered_and_not_repeated() -> None:
-    """Where nobody can say how many pods there should be, none may go, and the condition says why."""
+def test_a_sync_failure_allows_no_disruptions() -> None:
+    """A budget whose expected pods are unknown allows no disruption and reports SyncFailed once."""
     obj = {**budget("b", maxUnavailable=1), "status": {"disruptionsAllowed": 2, "currentHealthy": 3}}
     status = with_sync_failure(obj, "found no controllers", NOW)
     assert status["disruptionsAllowed"] == 0
@@ -96,8 +96,8 @@ async def test_the_status_counts_expected_and_desired_pods(spec: JsonObject, wan
         assert condition(found, "DisruptionAllowed")["reason"] == "SufficientPods"
 
 
-async def test_eviction_honours_it() -> None:
-    """One pod may go; the next eviction is refused until another pod is healthy."""
+async def test_eviction_respects_the_budget() -> None:
+    """After one eviction the next is rejected until another pod is healthy."""
     stages = (Stage(at=State.PENDING, to=State.READY, delay=30), Stage(at=State.TERMINATING, to=None))
     async with Environment(controllers="cluster", stages=stages) as env:
         api = Kubectl(env)
@@ -115,8 +115,8 @@ async def test_eviction_honours_it() -> None:
         await api.create(f"{CORE}/pods/{second}/eviction", {**eviction, "metadata": {"name": second}})
 
 
-async def test_pods_of_nobody() -> None:
-    """For a share of pods that nobody controls nothing can be said; a plain number needs no owner."""
+async def test_a_plain_minimum_counts_pods_without_controller() -> None:
+    """A budget with a plain minAvailable counts pods without controller."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         inner = template("web")

@@ -132,8 +132,8 @@ async def test_names_of_other_places() -> None:
         assert {s["metadata"]["labels"]["kubernetes.io/service-name"] for s in slices} == {"kubernetes", "head"}
 
 
-async def test_endpoints_made_by_hand() -> None:
-    """Endpoints that somebody writes for a service without pods show as slices, follow changes, and go."""
+async def test_manual_endpoints_are_mirrored() -> None:
+    """Endpoints of a service without selector are mirrored to EndpointSlices that follow changes and deletion."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         service = {

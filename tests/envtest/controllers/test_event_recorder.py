@@ -20,8 +20,8 @@ def note(message: str = "m", reason: str = "R") -> PendingEvent:
     return PendingEvent(ABOUT, reason, message)
 
 
-def test_says_the_same_again() -> None:
-    """What is said again is one event, another text another one."""
+def test_a_repeated_message_is_one_event() -> None:
+    """A repeated message increases the count of one event; another message is another event."""
     seen = Correlator()
     first = seen.look(note(), "m", 0)
     assert first is not None
@@ -142,8 +142,8 @@ async def test_quota_keeps_pods_away() -> None:
         assert condition(found, "ReplicaFailure") == {}
 
 
-async def test_deleted_events_come_back() -> None:
-    """An event that somebody deleted is written anew when it happens again."""
+async def test_a_deleted_event_is_created_again() -> None:
+    """A deleted event is created again when it recurs."""
     stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.CRASHED, delay=5))
     async with Environment(controllers="cluster", stages=stages) as env:
         api = Kubectl(env)

@@ -133,7 +133,7 @@ async def test_a_living_owner_keeps() -> None:
 
 
 async def test_another_uid_is_another_owner() -> None:
-    """An object that names an owner of another uid, or one in another namespace, is owned by nobody."""
+    """An owner reference with another uid or across namespaces is dangling."""
     async with Environment(controllers=["garbage-collector"]) as env:
         api = Kubectl(env)
         owner = await api.create(f"{CORE}/configmaps", config_map("owner"))
@@ -196,8 +196,8 @@ def _survivors(owners: dict[str, set[str]], gone: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_random_graphs(seed: int) -> None:
-    """In any graph of owners, what nobody owns any more goes and nothing else does, whatever the policies."""
+async def test_only_unowned_objects_are_collected(seed: int) -> None:
+    """In any owner graph and with any policy, exactly the objects without living owners are deleted."""
     rng = random.Random(seed)
     async with Environment(controllers=["garbage-collector"]) as env:
         api = Kubectl(env)

@@ -40,7 +40,7 @@ async def test_a_job_completes_within_its_parallelism() -> None:
 
 
 async def test_succeeded_pods_count_though_deleted() -> None:
-    """A pod that succeeded counts even if somebody deletes it before the job is through."""
+    """A succeeded pod counts even if it is deleted before the job is complete."""
     async with Environment(controllers="cluster", stages=WORK) as env:
         api = Kubectl(env)
         await api.create(BATCH, job("j", completions=3, parallelism=1))
@@ -178,8 +178,8 @@ async def test_replaces_pods(policy: str, early: int) -> None:
         assert (found["status"]["failed"], found["status"]["terminating"]) == (1, 0)
 
 
-async def test_restarts_in_place_count() -> None:
-    """Where containers are started again in the pod, restarts count against the limit."""
+async def test_restarts_count_against_the_backoff_limit() -> None:
+    """With restartPolicy OnFailure, container restarts count against the backoffLimit."""
     stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.CRASHED, delay=1))
     async with Environment(controllers="cluster", stages=stages) as env:
         api = Kubectl(env)

@@ -120,7 +120,7 @@ _OPERATIONS = st.lists(
 def test_each_pod_counts_once(
     completions: int | None, parallelism: int, indexed: bool, policy: str, operations: list[tuple[str, int]]
 ) -> None:
-    """Whatever happens to pods, and wherever a step is cut off: counts are exact, no finalizer stays, it ends."""
+    """Under any pod changes and interrupted steps, counts stay exact, finalizers go, and the job ends."""
     mode = {"completionMode": "Indexed"} if indexed and completions else {}
     run = Run(completions=completions, parallelism=parallelism, backoffLimit=100, podReplacementPolicy=policy, **mode)
     for name, number in operations:
@@ -333,8 +333,8 @@ def test_suspends_and_resumes() -> None:
     assert [n.reason for n in run.world.notes if n.reason in ("Suspended", "Resumed")] == ["Suspended", "Resumed"]
 
 
-def test_others_manage_it() -> None:
-    """A job that somebody else manages is left alone."""
+def test_a_job_managed_by_another_controller_is_ignored() -> None:
+    """A job with a foreign managedBy is ignored."""
     run = Run(managedBy="example.com/queue")
     assert not run.step()
 
@@ -362,8 +362,8 @@ def test_intervals_read_back(numbers: set[int], below: int) -> None:
     assert parse_intervals(format_intervals(numbers), below) == {n for n in numbers if n < below}
 
 
-def test_duplicates_go() -> None:
-    """Of two pods with one index the one that is missed less goes, and those beyond the last index."""
+def test_pods_with_duplicate_or_excess_indexes_are_deleted() -> None:
+    """Of two pods with one index one is deleted, as are pods above the last index."""
     run = Run(completions=2, parallelism=2, completionMode="Indexed")
     run.step()
     first = run.pods[0]

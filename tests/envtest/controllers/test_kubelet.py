@@ -110,8 +110,8 @@ async def test_an_unschedulable_pod_waits_for_a_node() -> None:
         assert found["status"]["phase"] == "Running"
 
 
-async def test_readiness_gates() -> None:
-    """A pod with a readiness gate is ready when somebody has set the gate's condition."""
+async def test_a_readiness_gate_delays_ready() -> None:
+    """A pod with a readiness gate is ready after its condition is set."""
     async with Environment(controllers=["kubelet"]) as env:
         api = Kubectl(env)
         await api.create(f"{CORE}/pods", pod("p", readinessGates=[{"conditionType": "example.com/ok"}]))
@@ -181,8 +181,8 @@ async def test_killed_when_the_grace_is_over() -> None:
         assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
-async def test_other_nodes() -> None:
-    """A node that somebody adds comes up like the first one, with an address of its own."""
+async def test_an_added_node_becomes_ready() -> None:
+    """A node that a test adds becomes Ready with an address of its own."""
     async with Environment(controllers=["kubelet"]) as env:
         api = Kubectl(env)
         await api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2"}})

@@ -61,8 +61,8 @@ def _pod(*tolerations: JsonObject) -> JsonObject:
     return {"metadata": {"name": "p", "namespace": "default"}, "spec": {"tolerations": list(tolerations)}, "status": {}}
 
 
-def test_how_long_pods_stay() -> None:
-    """Who does not stand a taint goes at once, who stands it for a time after that, who stands it for good never."""
+def test_tolerations_delay_eviction() -> None:
+    """A NoExecute taint evicts at once, after tolerationSeconds, or never if the toleration is unlimited."""
     taint = {"key": "k", "effect": "NoExecute", "timeAdded": stamp(NOW - timedelta(seconds=10))}
     assert seconds_until_eviction(_pod(), [taint], NOW) == 0
     assert seconds_until_eviction(_pod({"key": "k", "operator": "Exists", "tolerationSeconds": 30}), [taint], NOW) == 20
@@ -70,8 +70,8 @@ def test_how_long_pods_stay() -> None:
     assert seconds_until_eviction(_pod(), [{**taint, "effect": "NoSchedule"}], NOW) is None
 
 
-def test_finished_pods_in_masses() -> None:
-    """Only so many finished pods are kept, the youngest."""
+def test_only_the_youngest_finished_pods_are_kept() -> None:
+    """Above the threshold, the oldest finished pods are deleted."""
     pods = [{"metadata": {"name": f"p{n}", "creationTimestamp": f"2024-01-0{n}T00:00:00Z"}} for n in range(1, 6)]
     going = [w.obj["metadata"]["name"] for w in collect_terminated(pods, 3) if hasattr(w, "obj")]
     assert going == ["p1", "p2"]
@@ -143,8 +143,8 @@ async def test_taint_evicts() -> None:
         assert "TaintManagerEviction" in {e["reason"] for e in await api.items(f"{CORE}/events")}
 
 
-async def test_pods_of_nodes_that_are_gone() -> None:
-    """They fail and go after a while; their owner makes others elsewhere."""
+async def test_pods_of_a_deleted_node_are_removed() -> None:
+    """Pods of a deleted node fail and are deleted, and their owner replaces them."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(NODES, _node_object("n2", disk="fast"))
@@ -160,8 +160,8 @@ async def test_pods_of_nodes_that_are_gone() -> None:
         assert await api.names(f"{CORE}/pods") == []
 
 
-async def test_deleted_before_it_had_a_node() -> None:
-    """A pod that no node runs and a finalizer holds is failed at once, so that whoever holds it may let go."""
+async def test_an_unscheduled_deleted_pod_fails_at_once() -> None:
+    """A deleted pod without node that a finalizer holds fails at once."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         inner = template("p", nodeSelector={"disk": "none"})

@@ -130,8 +130,8 @@ async def test_prefers_what_is_there() -> None:
         assert (await api.get(f"{VOLUMES}/large"))["status"]["phase"] == "Available"
 
 
-async def test_waits_for_its_class() -> None:
-    """A claim of a class that nobody knows waits and says so; volumes are made as the class says."""
+async def test_a_claim_waits_for_its_storage_class() -> None:
+    """A claim with an unknown class stays Pending with an event; once the class exists, a volume is made."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(CLAIMS, claim("data", storageClassName="fast"))
@@ -147,8 +147,8 @@ async def test_waits_for_its_class() -> None:
         assert volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == "disks.example.com"
 
 
-async def test_waits_for_a_pod() -> None:
-    """Where the class says so, nothing is made before somebody wants to use it; the pod runs then."""
+async def test_wait_for_first_consumer_waits_for_a_pod() -> None:
+    """With WaitForFirstConsumer, the volume is provisioned when a pod uses the claim."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         kind = _kind("late", volumeBindingMode="WaitForFirstConsumer")

@@ -213,8 +213,8 @@ def _versions(env: Environment) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_ends_in_order(seed: int) -> None:
-    """Whatever users do, in the end everything has what it wants, once, and nothing is left over."""
+async def test_random_operations_converge(seed: int) -> None:
+    """After random user operations, every object reaches its desired state and no orphan is left."""
     rng = random.Random(seed)
     async with Environment(controllers="cluster", stages=_stages(rng)) as env:
         api = Kubectl(env)

@@ -47,7 +47,7 @@ def moved(obj: JsonObject, to: State, **rest: Any) -> JsonObject:
     st.lists(st.sampled_from(_STATES), min_size=1, max_size=6),
 )
 def test_state_is_what_was_written(obj: JsonObject, path: list[State]) -> None:
-    """Whatever the way there, the status tells the state; restarts are never taken back."""
+    """After any path of transitions, the status gives the last state, and restart counts never fall."""
     restarts = 0
     for to in path:
         before = state_of(obj)
@@ -74,8 +74,8 @@ def _initial(obj: JsonObject, before: State) -> bool:
     return bool(ordinary) and before in _BEFORE[:2]
 
 
-def test_containers_start_again() -> None:
-    """What crashed comes back with one restart more and remembers how it ended; pauses grow up to five minutes."""
+def test_a_crashed_container_restarts_with_back_off() -> None:
+    """A restarted container has a higher restart count and its last state; the back-off is at most five minutes."""
     obj = moved(pod(), State.READY)
     pauses = []
     for count in range(8):
@@ -92,8 +92,8 @@ def test_containers_start_again() -> None:
     assert shown["waiting"]["message"] == "back-off 5m0s restarting failed container=c pod=p_default(u-1)"
 
 
-def test_some_containers_are_not_started_again() -> None:
-    """Where the restart policy forbids it, a crash is the end."""
+def test_the_restart_policy_decides_about_restarts() -> None:
+    """A crash ends the pod if its restart policy forbids a restart."""
     crash = Stage(at=State.READY, to=State.CRASHED)
     done = Stage(at=State.READY, to=State.CRASHED, exit_code=0)
     assert resulting_state(pod(), crash) is State.CRASHED
@@ -153,8 +153,8 @@ def test_new_image_restarts_a_container() -> None:
     assert (status["image"], status["restartCount"]) == ("x:2", 1)
 
 
-def test_debugging_containers() -> None:
-    """An ephemeral container that somebody adds runs."""
+def test_an_ephemeral_container_runs() -> None:
+    """An added ephemeral container runs."""
     obj = moved(pod(), State.READY)
     obj["spec"]["ephemeralContainers"] = [{"name": "d", "image": "sh"}]
     assert needs_refresh(obj)
@@ -163,8 +163,8 @@ def test_debugging_containers() -> None:
     assert not needs_refresh(obj)
 
 
-def test_how_deleted_pods_end() -> None:
-    """Services end well, tasks badly, unless a rule says how; who is killed never ends well."""
+def test_the_restart_policy_decides_how_a_deleted_pod_ends() -> None:
+    """A deleted pod succeeds if it restarts always and fails otherwise, unless a stage says else; a kill fails it."""
     assert final_state(pod(), None, killed=False) == (State.SUCCEEDED, 0)
     assert final_state(pod(restartPolicy="Never"), None, killed=False) == (State.FAILED, 143)
     told = PodTransition(to=State.SUCCEEDED, now=NOW, code=0)

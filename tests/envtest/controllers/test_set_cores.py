@@ -255,8 +255,8 @@ def test_partition_keeps_the_old_ones() -> None:
     assert (status["currentRevision"], status["currentReplicas"], status["updatedReplicas"]) == (before, 1, 2)
 
 
-def test_nobody_replaces_what_users_delete_themselves() -> None:
-    """``OnDelete`` waits for somebody to delete a pod; it comes back new."""
+def test_on_delete_waits_for_the_user() -> None:
+    """With OnDelete, a pod gets the new template after the user deletes it."""
     run = StatefulRun(replicas=2, updateStrategy={"type": "OnDelete"})
     run.settle()
     run.world.change(STATEFUL_SETS, run.owner, template=template("s", image="new"))
@@ -287,8 +287,8 @@ def test_several_may_be_away(unavailable: int) -> None:
         ({"whenScaled": "Delete", "whenDeleted": "Delete"}, ["s-0"]),
     ],
 )
-def test_claims_go_with_pods(policy: JsonObject, left: list[str]) -> None:
-    """Where the policy says so, the claims of pods that are not wanted any more belong to these, and go with them."""
+def test_the_retention_policy_deletes_claims_with_pods(policy: JsonObject, left: list[str]) -> None:
+    """The retention policy makes the claims of unwanted pods dependents of those pods."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     templates = [{"metadata": {"name": "data"}, "spec": spec}]
     run = StatefulRun(replicas=2, volumeClaimTemplates=templates, persistentVolumeClaimRetentionPolicy=policy)
@@ -343,8 +343,8 @@ def test_daemon_sets_are_everywhere(rolling: JsonObject, operations: list[tuple[
 
 
 @pytest.mark.parametrize(("rolling", "away"), [({"maxUnavailable": 2}, 2), ({"maxSurge": 2, "maxUnavailable": 0}, 0)])
-def test_updates_within_bounds(rolling: JsonObject, away: int) -> None:
-    """As many old pods go at once as may be missing; with a surge new ones come beside them first."""
+def test_updates_respect_max_unavailable_and_max_surge(rolling: JsonObject, away: int) -> None:
+    """An update deletes at most maxUnavailable pods, and with maxSurge creates new pods first."""
     run = DaemonRun(updateStrategy={"type": "RollingUpdate", "rollingUpdate": rolling})
     run.settle()
     run.world.change(DAEMON_SETS, run.owner, template=template("s", image="new"))

@@ -95,7 +95,7 @@ async def test_every_verb_converts() -> None:
 
 
 async def test_a_list_is_converted_in_one_call() -> None:
-    """One review holds all objects, without their revisions, and the answer has them again."""
+    """One conversion review holds all objects of a list without resource versions, and the response has them again."""
     async with served() as (call, hooks):
         for name in ("a", "b", "c"):
             await call("POST", V1, thing(name, "v1", size=1))
@@ -219,8 +219,8 @@ async def test_what_a_conversion_may_not_change(change: Callable[[JsonObject], A
         assert why in found.json["message"]
 
 
-def test_metadata_comes_from_the_original() -> None:
-    """Whatever else the webhook did to it."""
+def test_converted_metadata_keeps_all_but_labels_and_annotations() -> None:
+    """A conversion webhook can change only labels and annotations of the metadata."""
     before = {"kind": "T", "metadata": {"name": "a", "uid": "u", "finalizers": ["f/g"], "labels": {"a": "b"}}}
     after = {"kind": "T", "apiVersion": "g/v2", "metadata": {"name": "a", "uid": "u", "annotations": {"c": "d"}}}
     meta = accept(before, after, "g/v2")["metadata"]
@@ -263,7 +263,7 @@ def test_an_answer_that_is_no_review_is_refused(answer: JsonObject, why: str) ->
 
 
 async def test_without_a_webhook_versions_differ_in_name_and_schema() -> None:
-    """What one of both schemas does not know is lost; defaults are those of the version that wrote the object."""
+    """Without conversion, each version prunes by its own schema, and defaults come from the writing version."""
     old = version("v1", "size", fields={"mode": {"type": "string", "default": "one"}})
     new = version("v2", "size", fields={"color": {"type": "string", "default": "grey"}})
     async with Environment() as env:
@@ -276,8 +276,8 @@ async def test_without_a_webhook_versions_differ_in_name_and_schema() -> None:
         assert (await call("GET", f"{V1}/b")).json["spec"] == {"size": 2, "mode": "one"}
 
 
-async def test_owners_of_fields_survive_a_change_of_version() -> None:
-    """Who applied in one version loses what another manager takes in the other, and nothing else."""
+async def test_managed_fields_survive_a_change_of_version() -> None:
+    """A forced apply in another version takes exactly the converted field from its former manager."""
     async with served() as (call, _):
         await call("PATCH", f"{V1}/a?fieldManager=one", thing("a", "v1", size=1, note="n"), content_type=APPLY)
         taken = await call("PATCH", f"{V2}/a?fieldManager=two", thing("a", "v2", replicas=2), content_type=APPLY)
@@ -352,7 +352,7 @@ def test_the_webhook_of_these_tests_is_its_own_inverse() -> None:
 
 
 async def test_a_bad_bundle_is_refused_once_the_definition_is_served() -> None:
-    """It may come with a new definition and stay, but a good one is not replaced by it."""
+    """An invalid caBundle is allowed on create, and cannot replace a valid one."""
     hook = {"clientConfig": {"url": f"{URL}/convert"}}
     bad = {"clientConfig": {"url": f"{URL}/convert", "caBundle": "bm9uZQ=="}}
     change = {"spec": {"conversion": {"webhook": bad}}}

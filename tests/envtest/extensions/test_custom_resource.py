@@ -146,7 +146,7 @@ async def test_numbers_without_fractions_are_integers() -> None:
 
 
 async def test_nulls_that_are_applied_are_refused() -> None:
-    """Where others who write nulls mean nothing by them."""
+    """An apply with a null for a non-nullable field is rejected; other writes drop the null."""
     async with serving() as call:
         made = widget("n", part={"a": None})
         found = refusal(await call("PATCH", f"{WIDGETS}/n?fieldManager=m", made, content_type=APPLY))
@@ -175,16 +175,16 @@ async def test_what_is_neither_number_nor_text_is_no_fault_of_the_server(port: o
         ({"metadata": 1, "spec": {"any": "<"}}, 422, '{\\"any\\":\\"\\\\u003c\\"}}": json: cannot unmarshal number'),
     ],
 )
-async def test_patches_that_make_no_widget(patch: Any, code: int, message: str) -> None:
-    """What comes of a patch is read like a body; messages show it as it is written, with its keys in order."""
+async def test_patches_with_an_invalid_result_are_rejected(patch: Any, code: int, message: str) -> None:
+    """The result of a patch is decoded like a body; the error shows it with sorted keys."""
     async with serving() as call:
         found = refusal(await call("PATCH", f"{WIDGETS}/w", patch, content_type=MERGE))
         assert found[0] == code
         assert message in found[1]
 
 
-async def test_keys_that_stand_twice_in_a_patch() -> None:
-    """They are told of, and refused by who asks for that."""
+async def test_duplicate_keys_of_a_patch_warn_or_fail() -> None:
+    """Duplicate keys in a patch give a warning, and an error with strict field validation."""
     async with serving() as call:
         twice = b'{"spec":{"size":1,"size":2}}'
         answer = await call("PATCH", f"{WIDGETS}/w", twice, content_type=MERGE)
@@ -222,8 +222,8 @@ async def test_finalizers_without_a_domain_are_warned_of() -> None:
         assert len(answer.json["details"]["causes"]) == 3
 
 
-async def test_owners_that_are_there_twice() -> None:
-    """One stays; the warning says whether they were there before admission, and which they are."""
+async def test_duplicate_owner_references_are_merged() -> None:
+    """Duplicate owner references become one, with a warning that says whether the request or admission added them."""
     async with serving() as call:
         owner = {"apiVersion": "v1", "kind": "A", "name": "x", "uid": "u"}
         metadata = {"ownerReferences": [owner, owner, {**owner, "uid": "v"}]}
@@ -239,8 +239,8 @@ async def test_owners_that_are_there_twice() -> None:
             assert answer.headers["warning"] == start + tail
 
 
-async def test_a_scale_of_zero_belongs_to_nobody() -> None:
-    """A Scale does not say zero, so who writes it owns nothing; and a widget without replicas can be scaled."""
+async def test_a_scale_of_zero_has_no_field_manager() -> None:
+    """A Scale omits zero, so its writer manages no field; an object without replicas can be scaled."""
     async with serving() as call:
         scale = {"metadata": {"name": "w"}, "spec": {"replicas": 3}}
         assert (await call("GET", f"{WIDGETS}/w/scale")).status == 500
@@ -256,8 +256,8 @@ async def test_a_scale_of_zero_belongs_to_nobody() -> None:
         assert not any(o.get("subresource") == "scale" for o in found["metadata"]["managedFields"])
 
 
-async def test_a_status_is_lost_to_writes_in_another_version() -> None:
-    """The main resource leaves alone only the owners who wrote the status in the version of the request."""
+async def test_status_managers_of_another_version_are_lost() -> None:
+    """A write of the main resource keeps only status managers that wrote in the request's version."""
     async with serving() as call:
         for version, kept in (("v1", True), ("v2", False)):
             status = {**widget(), "status": {"word": "x"}}
@@ -305,14 +305,14 @@ async def test_applying_a_scale() -> None:
         ({"managedFields": [{"manager": "x", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": "x"}]}, 201),
     ],
 )
-async def test_odd_metadata(metadata: JsonObject, code: int) -> None:
-    """What of it is looked at, and what is passed over."""
+async def test_unusual_metadata_is_validated_or_ignored(metadata: JsonObject, code: int) -> None:
+    """Each unusual metadata field is validated or ignored as in kube-apiserver."""
     async with serving() as call:
         assert (await call("POST", WIDGETS, {**widget(), "metadata": {"name": "m", **metadata}})).status == code
 
 
-async def test_an_apply_without_a_manager_hears_of_that_first() -> None:
-    """Then of what else is wrong with its options."""
+async def test_an_apply_reports_the_missing_manager_first() -> None:
+    """An apply without fieldManager reports that error first, and then those of its other options."""
     async with serving() as call:
         found = refusal(await call("PATCH", f"{WIDGETS}/w?dryRun=x", widget(), content_type=APPLY))
         first = "fieldManager: Required value: is required for apply patch"
@@ -333,15 +333,15 @@ async def test_an_apply_without_a_manager_hears_of_that_first() -> None:
         ("POST", "/other", 201, ""),
     ],
 )
-async def test_paths_and_methods(method: str, path: str, code: int, message: str) -> None:
-    """One handler takes all requests for custom resources, and goes by verbs where built-in kinds go by routes."""
+async def test_custom_resources_dispatch_by_verb(method: str, path: str, code: int, message: str) -> None:
+    """Custom resources share one handler that dispatches by verb, so unsupported methods have other errors."""
     async with serving() as call:
         answer = await call(method, f"{WIDGETS}{path}", widget("x"), content_type=MERGE if method == "PATCH" else "")
         assert refusal(answer) == (code, message)
 
 
-async def test_pages_that_are_not_there() -> None:
-    """They are text, and to be taken for nothing else."""
+async def test_a_missing_page_is_plain_text() -> None:
+    """A 404 page has the header ``X-Content-Type-Options: nosniff``."""
     async with serving() as call:
         answer = await call("GET", f"{WIDGETS}s")
         assert (answer.status, answer.headers["x-content-type-options"]) == (404, "nosniff")

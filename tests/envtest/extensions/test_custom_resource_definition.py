@@ -151,8 +151,8 @@ async def test_names_that_the_server_would_make_up_do_not_fit() -> None:
     assert await told(body) == [("metadata.generateName", text)]
 
 
-async def test_unknown_fields_have_the_names_of_what_they_are_in() -> None:
-    """Except below lists and arbitrary entries, where nobody is told of them."""
+async def test_unknown_schema_fields_have_their_full_path() -> None:
+    """Unknown fields of a schema are reported with their path, except below lists and arbitrary maps."""
     inside = {"type": "object", "properties": {"a": {"type": "string", "bogus": 1}}}
     hidden = {"type": "array", "items": {"type": "string", "bogus": 1}}
     body = definition(version())
@@ -166,7 +166,7 @@ async def test_unknown_fields_have_the_names_of_what_they_are_in() -> None:
 
 @pytest.mark.parametrize("default", ["", [], 0, False, {}])
 async def test_empty_defaults_are_defaults(default: Any) -> None:
-    """What is there stays there, be it empty."""
+    """An empty or zero default is kept."""
     kind = {str: "string", list: "array", int: "integer", bool: "boolean", dict: "object"}[type(default)]
     field = {"type": kind, "default": default, **({"items": {"type": "string"}} if kind == "array" else {})}
     body = definition(version())
@@ -227,8 +227,8 @@ async def test_empty_is_not_absent_in_messages() -> None:
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "c"}}}, ""),
     ],
 )
-async def test_defaults_of_embedded_objects_are_objects(default: JsonObject, told: str) -> None:
-    """What they say of themselves follows the rules of every object, in the default and in that of their metadata."""
+async def test_defaults_of_embedded_objects_are_validated_as_objects(default: JsonObject, told: str) -> None:
+    """The default of an embedded object has valid type information and metadata."""
     async with Environment() as env:
         call = Caller(env)
         inner = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}

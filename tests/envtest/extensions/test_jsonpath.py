@@ -64,8 +64,8 @@ FOUND: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("path", "found"), FOUND, ids=[row[0] for row in FOUND])
-def test_paths_lead_where_they_say(path: str, found: list[Any]) -> None:
-    """Whatever a column may be written with is understood."""
+def test_every_json_path_form_of_a_column_works(path: str, found: list[Any]) -> None:
+    """Each form of JSONPath that a column may have finds its values."""
     assert valid(path)
     assert find(TREE, path) == found
 
@@ -77,8 +77,8 @@ def test_what_is_no_path_is_not_taken_for_one(path: str) -> None:
 
 
 @given(st.text(alphabet=".[]*'\"?(@)=<>!ab0:,-\\ $", max_size=30))
-def test_no_path_is_too_odd(path: str) -> None:
-    """Whatever a path is, looking for it ends, and finds nothing that is not there."""
+def test_any_path_gives_a_list(path: str) -> None:
+    """Every path ends with a list of values and no error."""
     assert isinstance(find(TREE, path), list)
 
 

@@ -40,8 +40,8 @@ def test_a_scale_shows_what_the_paths_lead_to() -> None:
         ),
     ],
 )
-def test_something_else_in_the_way_is_told(obj: JsonObject, fault: str) -> None:
-    """Of what is stored by a read, of what is written by the validation."""
+def test_wrong_types_on_a_scale_path_are_errors(obj: JsonObject, fault: str) -> None:
+    """A wrong type on a scale path is a 500 on read and a validation error on write."""
     with pytest.raises(ApiError) as caught:
         PATHS.show({**META, **obj})
     assert caught.value.code == 500

@@ -91,7 +91,7 @@ async def test_status_and_scale() -> None:
 
 
 async def test_versions_are_views_of_one_object() -> None:
-    """Both served versions read and write the same object; only apiVersion differs."""
+    """Two served versions read and write the same object; only apiVersion differs."""
     async with Environment() as env:
         call = Caller(env)
         crd = definition()
@@ -152,15 +152,15 @@ def shown(*paths: str) -> list[str]:
     return [column.name for column in ColumnPrinter(columns).columns]
 
 
-def test_a_column_that_cannot_be_read_hides_those_behind_it() -> None:
-    """Those before it stay, and without any columns the age is shown."""
+def test_an_invalid_column_hides_the_columns_after_it() -> None:
+    """An invalid JSONPath hides its column and the ones after it; without columns, Age is shown."""
     assert shown() == ["Name", "Age"]
     assert shown(".spec.a", ".spec[", ".spec.b") == ["Name", ".spec.a"]
     assert shown(".spec[") == ["Name"]
 
 
 def test_cells_of_objects_are_json_with_sorted_keys() -> None:
-    """As the server writes it, with what browsers could take for markup escaped."""
+    """A cell with an object is JSON with sorted keys and escaped HTML characters."""
     printer = ColumnPrinter([{"name": "o", "type": "string", "jsonPath": ".o"}])
     assert printer.cells({"metadata": {"name": "x"}, "o": {"b": "<", "a": [1.0]}}, 0.0)[1] == '{"a":[1],"b":"\\u003c"}'
 
@@ -290,7 +290,7 @@ async def test_scales_have_columns_of_their_own_and_must_be_given_replicas() -> 
 
 
 async def test_a_float_over_a_whole_number_is_a_change() -> None:
-    """It counts as one, and is stored as the whole number that it is; what was wrong before is told again."""
+    """A float that replaces an equal integer increases the generation, and is stored as the integer."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition(subresources={}))

@@ -60,7 +60,7 @@ async def test_rules_hold_for_all_who_write() -> None:
 
 
 async def test_new_rules_leave_old_objects_alone() -> None:
-    """What a new rule would refuse may stay, with a warning, until somebody touches it."""
+    """An object that violates a new rule may stay, with a warning, while its fields are unchanged."""
     async with Environment() as env:
         call = Caller(env)
         loose = with_rules(min=INTEGER, max=INTEGER)
@@ -119,8 +119,8 @@ async def test_whole_floats_are_kept_as_integers() -> None:
         assert repr(made.json["spec"]) == "{'n': 7, 'other': [1000, 1.5]}"
 
 
-async def test_objects_inside_have_metadata_like_others() -> None:
-    """What cannot be metadata is refused before anything is validated; what says nothing is dropped."""
+async def test_embedded_objects_have_valid_metadata() -> None:
+    """Invalid metadata of an embedded object is rejected before validation, and empty metadata is dropped."""
     inner = {
         "type": "object",
         "x-kubernetes-embedded-resource": True,

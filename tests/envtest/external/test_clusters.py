@@ -112,8 +112,8 @@ async def test_a_process_starts_and_stops(tmp_path: Path) -> None:
     assert process.pid == 0
 
 
-async def test_one_that_ends_early_is_quoted(tmp_path: Path) -> None:
-    """Its code and its last words."""
+async def test_an_early_exit_is_an_error_with_its_output(tmp_path: Path) -> None:
+    """A process that ends early is an error with its exit code and last output."""
     process = etcd(tmp_path, before="sys.exit('no space left on device')")
     with pytest.raises(ConfigError, match="etcd ended with 1 before it served: no space left"):
         await process.start()
@@ -144,8 +144,8 @@ async def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert not alive(grandchild)
 
 
-async def test_one_that_was_killed_is_no_trouble(tmp_path: Path) -> None:
-    """Somebody else was faster."""
+async def test_a_killed_process_can_be_stopped(tmp_path: Path) -> None:
+    """Stopping a process that is already dead is no error."""
     process = etcd(tmp_path)
     await process.start()
     os.kill(process.pid, signal.SIGKILL)
@@ -155,7 +155,7 @@ async def test_one_that_was_killed_is_no_trouble(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
-    """Neither while waiting for health, nor while stopping."""
+    """A cancelled start leaves no process, even if its stop is cancelled too."""
     process = etcd(tmp_path, status=500, before="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
     starting = asyncio.ensure_future(process.start())
     await asyncio.sleep(0.5)
@@ -168,8 +168,8 @@ async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
-def test_children_die_with_us(tmp_path: Path) -> None:
-    """Even when we are killed with -9, there are no orphans."""
+def test_child_processes_die_with_the_parent(tmp_path: Path) -> None:
+    """Child processes end when the parent is killed with SIGKILL."""
     binary = executable(tmp_path / "etcd", HEALTHY)
     code = f"""
 import asyncio
@@ -280,7 +280,7 @@ async def test_the_environment_says_what_is_wanted() -> None:
 
 
 async def test_timeouts_are_durations() -> None:
-    """As Go writes them, or plain seconds."""
+    """Timeouts are Go durations or seconds."""
     names = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT"
     made = clusters.process_options(dict(zip(names, ("1m30s", "500ms"), strict=True)))
     assert (made.start_timeout, made.stop_timeout, made.attach_output) == (90, 0.5, False)
@@ -292,8 +292,8 @@ async def test_timeouts_are_durations() -> None:
             clusters.process_options({names[0]: bad})
 
 
-async def test_the_api_server_gets_the_usual_flags(tmp_path: Path) -> None:
-    """Those of Go's envtest."""
+async def test_the_api_server_gets_envtests_flags(tmp_path: Path) -> None:
+    """The API server starts with the flags of controller-runtime's envtest."""
     flags = apiserver_command(Path("k"), tmp_path, 6443, "http://e")
     for flag in (
         "--etcd-servers=http://e",

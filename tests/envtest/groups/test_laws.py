@@ -31,7 +31,7 @@ def context(row: ServedResourceRow) -> Context:
 @FEW
 @given(seed=SEEDS)
 def test_validation_never_fails(row: ServedResourceRow, seed: int) -> None:
-    """What decodes is right or wrong, in words; so are warnings, for new objects, changed ones and statuses."""
+    """Every decoded object is valid or has errors: validation and warnings never raise."""
     strategy, call = known().strategy(row, has_status=True), context(row)
     obj, other = make(row, seed), make(row, seed + 1)
     try:
@@ -54,7 +54,7 @@ def test_validation_never_fails(row: ServedResourceRow, seed: int) -> None:
 @FEW
 @given(seed=SEEDS)
 def test_an_object_is_no_change_of_itself(row: ServedResourceRow, seed: int) -> None:
-    """What could be created can be written again as it is, and is wrong nowhere else than before."""
+    """An object that can be created passes an unchanged update with no new errors."""
     strategy, call = known().strategy(row, has_status=True), context(row)
     obj = make(row, seed)
     try:

@@ -30,8 +30,8 @@ STRICT = (
 
 @pytest.mark.parametrize("resource", LOOSE)
 @given(name=st.text(min_size=1).filter(lambda text: text not in (".", "..")))
-def test_loose_names(resource: str, name: str) -> None:
-    """Everything but ways up, slashes and percents."""
+def test_path_segment_names_allow_all_but_slash_and_percent(resource: str, name: str) -> None:
+    """A path segment name allows every character but slash and percent."""
     strategy = known().strategy(row_of(resource), has_status=True)
     assert bool(strategy.name_rule(name)) == bool({"/", "%"} & set(name))
 

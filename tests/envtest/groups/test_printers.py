@@ -32,7 +32,7 @@ def rows_of(key: str, **fields: Any) -> list[Any]:
 
 
 def test_every_kind_has_columns() -> None:
-    """Nobody has forgotten a kind that can be listed."""
+    """Each kind that can be listed has table columns or is listed as an exception."""
     listed = {f"{row.info.group}/{row.info.resource}" for row in rows() if "list" in row.verbs}
     assert listed - PRINTERS.keys() <= PLAIN
 
@@ -139,8 +139,8 @@ def test_pods_sum_up_their_containers(spec: Any, status: Any, shown: Any) -> Non
     assert tuple(row[:3]) == shown
 
 
-def test_pods_that_go_are_terminating() -> None:
-    """A deletion counts until the pod has ended, and nobody knows of pods whose node is lost."""
+def test_deleted_pods_are_terminating_until_they_end() -> None:
+    """A deleted pod is Terminating until it ends, and Unknown if its node is lost."""
     going = {**META, "deletionTimestamp": EARLIER}
     cells = PRINTERS["/pods"].cells
     assert cells({"metadata": going, "status": {"phase": "Running"}}, NOW)[2] == "Terminating"
@@ -397,7 +397,7 @@ def test_metrics_are_shown_beside_their_targets(metric: Any, reported: Any, show
 
 
 def test_columns_are_described_by_their_fields() -> None:
-    """What a column says of itself is what the API says of the field behind it."""
+    """A column's description is that of its API field."""
     columns = {column.name: column for column in PRINTERS["/pods"].columns}
     assert columns["IP"].description.startswith("podIP address allocated to the pod.")
     assert [c.priority for c in columns.values()] == [0, 0, 0, 0, 0, 1, 1, 1, 1]
@@ -409,7 +409,7 @@ def test_columns_are_described_by_their_fields() -> None:
 
 
 def test_flow_schemas_are_listed_as_they_are_matched() -> None:
-    """By precedence, then by name."""
+    """Flow schemas are sorted by matching precedence and then by name."""
     made = [{"metadata": {"name": n}, "spec": {"matchingPrecedence": p}} for n, p in (("b", 5), ("c", 1), ("a", 5))]
     arranged = PRINTERS["flowcontrol.apiserver.k8s.io/flowschemas"].arranged(made)
     assert [obj["metadata"]["name"] for obj in arranged] == ["c", "a", "b"]
@@ -417,7 +417,7 @@ def test_flow_schemas_are_listed_as_they_are_matched() -> None:
 
 
 def test_scales_have_columns_of_their_own() -> None:
-    """Whatever they belong to."""
+    """A Scale has columns for desired and available replicas and age."""
     assert rows_of("/scale", spec={"replicas": 3}, status={"replicas": 1}) == [3, 1, "60s"]
     assert PRINTERS["/scale"].columns[0].format == ""
 
@@ -437,7 +437,7 @@ def test_events_tell_of_their_series() -> None:
 
 
 def test_revisions_name_their_owner() -> None:
-    """By kind, group and name."""
+    """A ControllerRevision shows its controller as kind, group and name."""
     owner = {"controller": True, "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}
     revision = {"metadata": {**META, "ownerReferences": [owner]}, "revision": 1}
     assert PRINTERS["apps/controllerrevisions"].cells(revision, NOW)[1] == "statefulset.apps/web"

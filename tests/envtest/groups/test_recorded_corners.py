@@ -67,8 +67,8 @@ async def test_scales_show_selectors_in_a_stable_order() -> None:
         assert (await call("GET", f"{path}/r/scale")).json["status"]["selector"] == "a=b,a in (b,c)"
 
 
-async def test_jobs_with_labels_of_another_job() -> None:
-    """Both names of the generated labels must say the truth; a name too long for them is reported once."""
+async def test_generated_job_labels_must_match_the_job() -> None:
+    """Given job-name labels must match the job; a name that is too long for them is reported once."""
     async with Environment() as env:
         call = Caller(env)
         path = "/apis/batch/v1/namespaces/default/jobs"

@@ -35,8 +35,8 @@ def test_node_errors_name_the_field(tree: JsonObject, found: list[str]) -> None:
     assert wrong("/nodes", tree) == found
 
 
-def test_nodes_that_change() -> None:
-    """Most is told of twice; an identity that nobody asks for stays."""
+def test_node_update_errors_are_reported_twice() -> None:
+    """Errors of a node update occur twice, as upstream reports them; externalID is immutable."""
     tree = {"spec": {"taints": [{"key": "a", "effect": "Odd"}]}}
     found = wrong("/nodes", tree, {})
     assert len(found) == 2
@@ -45,8 +45,8 @@ def test_nodes_that_change() -> None:
 
 
 # ------------------------------------------------------------------ namespaces
-def test_finalizers_of_namespaces() -> None:
-    """They are known, or have a domain."""
+def test_namespace_finalizers_are_standard_or_qualified() -> None:
+    """A namespace finalizer is a standard name or has a domain."""
     text = "name is neither a standard finalizer name nor is it fully qualified"
     assert wrong("/namespaces", {"spec": {"finalizers": ["mine"]}}) == [
         f'spec.finalizers: Invalid value: "mine": {text}'
@@ -71,8 +71,8 @@ def test_configmap_and_secret_keys_are_file_names(kind: str, key: str, text: str
     assert found.startswith(f'data[{key}]: Invalid value: "{key}": {text}')
 
 
-def test_keys_that_are_there_twice() -> None:
-    """What is wrong with a key is told of it at once."""
+def test_duplicate_configmap_keys_are_errors() -> None:
+    """A key in both data and binaryData is an error, in addition to errors of its name."""
     found = wrong("/configmaps", {"data": {"a": "1", "b ": "2"}, "binaryData": {"a": "AA==", "b ": "AA=="}})
     assert [text.partition(":")[0] for text in found] == ["data[a]", "data[b ]", "data[b ]", "binaryData[b ]"]
 
@@ -107,21 +107,21 @@ CRONS = [
 
 
 @pytest.mark.parametrize(("path", "value", "found"), CRONS)
-def test_cron_jobs(path: str, value: Any, found: list[str]) -> None:
-    """Their jobs look for their pods themselves; the time zone has a field."""
+def test_cron_job_errors_name_the_field(path: str, value: Any, found: list[str]) -> None:
+    """Each invalid field of a CronJob is an error at its path."""
     assert wrong("batch/cronjobs", changed(CRON, path, value)) == found
 
 
-def test_cron_jobs_that_have_a_zone_in_their_schedule() -> None:
-    """They may keep it, as long as they do not say it twice."""
+def test_a_schedule_with_time_zone_may_stay() -> None:
+    """An existing schedule with TZ may stay, but not together with timeZone."""
     old = changed(CRON, "spec.schedule", "TZ=UTC * * * * *")
     assert not wrong("batch/cronjobs", old, old)
     [text] = wrong("batch/cronjobs", changed(old, "spec.timeZone", "UTC"), old)
     assert text.endswith("cannot use both timeZone field and TZ or CRON_TZ in schedule")
 
 
-def test_names_of_indexed_jobs() -> None:
-    """Their pods' host names end in the index."""
+def test_indexed_job_names_leave_room_for_the_index() -> None:
+    """The name of an Indexed job leaves room for the largest index in a pod's hostname."""
     spec = {"completionMode": "Indexed", "completions": 11, "template": TEMPLATE}
     name = "a" * 61
     text = f"will not able to create pod with invalid DNS label: {name}-10"
@@ -152,16 +152,18 @@ FIXED = [("spec.affinity", {"podAffinity": {}}), ("spec.containers.0.image", "ot
         ({}, {"startTime": RESTS["startTime"]}, []),
     ],
 )  # fmt: skip
-def test_what_suspended_jobs_may_change(spec: JsonObject, status: JsonObject, free: list[Any]) -> None:
-    """Where their pods run, before they begin or once they rest; and what they need, once they are known to rest."""
+def test_suspended_jobs_may_change_scheduling_and_resources(
+    spec: JsonObject, status: JsonObject, free: list[Any]
+) -> None:
+    """A suspended job may change scheduling fields before it starts, and resources once its suspension is reported."""
     old = {"spec": {**WAITS, **spec}, "status": status}
     for path, value in PLACES + AMOUNTS + FIXED:
         found = wrong("batch/jobs", changed(old, f"spec.template.{path}", value), old)
         assert any(text.startswith("spec.template: ") for text in found) != ((path, value) in free), (path, value)
 
 
-def test_when_a_job_began() -> None:
-    """That stays, unless it is suspended or comes from there."""
+def test_the_start_time_of_a_running_job_is_immutable() -> None:
+    """The start time of a job that is not suspended is immutable."""
     began, later = "2024-01-02T03:04:05Z", "2024-01-02T03:04:06Z"
     strategy: Any = known().strategy(row_of("batch/jobs"), has_status=True)
     status = {"startTime": began}
@@ -176,8 +178,8 @@ def test_when_a_job_began() -> None:
             assert found == ([text] if fixed else [])
 
 
-def test_success_comes_before_the_end() -> None:
-    """What is complete does not begin to succeed."""
+def test_success_criteria_precede_completion() -> None:
+    """A complete job cannot get the condition SuccessCriteriaMet."""
     strategy: Any = known().strategy(row_of("batch/jobs"), has_status=True)
     ended = [{"type": "Complete", "status": "True"}]
     late = [*ended, {"type": "SuccessCriteriaMet", "status": "True"}]
@@ -189,8 +191,8 @@ def test_success_comes_before_the_end() -> None:
 
 
 # ------------------------------------------------------------------ events
-def test_events_of_the_new_style() -> None:
-    """Who reports is told, and not at length."""
+def test_events_with_event_time_need_a_reporter() -> None:
+    """An event with eventTime needs a reporting instance of at most 128 characters."""
     about = {"kind": "Pod", "name": "p", "namespace": "default"}
     event = {
         "involvedObject": about, "eventTime": "2024-01-02T03:04:05.000000Z", "reportingComponent": "a/b",

@@ -100,7 +100,7 @@ async def world(far: str, folder: Path) -> AsyncIterator[World]:
 
 
 async def test_messages_pass_in_both_directions(far: str, tmp_path: Path) -> None:
-    """Of every size, in order, with the subprotocol and the user's name."""
+    """WebSocket messages of any size pass in order in both directions, with subprotocol and user."""
     async with world(far, tmp_path) as made, made.open() as socket:
         assert socket.subprotocol == "echo"
         sent: list[str | bytes] = ["", "a", b"\x00\xff", "x" * 70_000, b"y" * 3_000_000]
@@ -120,7 +120,7 @@ async def test_refusals_come_back_as_they_are(far: str, tmp_path: Path) -> None:
 
 
 async def test_the_end_of_one_side_is_the_end_of_the_other(far: str, tmp_path: Path) -> None:
-    """Who hangs up is missed by the other server; when that one ends, the client gets its last words."""
+    """When one side closes the connection, the other side sees it after the last messages."""
     async with world(far, tmp_path) as made:
         async with made.open() as socket:
             await _ended(socket)

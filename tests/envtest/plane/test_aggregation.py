@@ -33,8 +33,8 @@ async def joined() -> AsyncIterator[tuple[Environment, Caller, FarServer]]:
         yield env, call, far
 
 
-async def test_the_other_server_is_told_who_asks() -> None:
-    """It sees the user, our certificate, and neither the user's token nor headers that pretend."""
+async def test_the_aggregated_server_gets_the_user_headers() -> None:
+    """The aggregated server gets the user and the proxy's certificate, and no token or forged headers."""
     async with joined() as (env, _, far):
         far.pages[f"{ROOT}/namespaces/a/things"] = {"kind": "ThingList"}
         alice = env.add_user("alice", groups=["devs", "system:masters"])
@@ -53,7 +53,7 @@ async def test_the_other_server_is_told_who_asks() -> None:
 
 
 async def test_authorization_stays_in_front() -> None:
-    """Who may not, is refused here."""
+    """A request without permission is rejected before it is forwarded."""
     async with joined() as (env, _, far):
         call = Caller(env, env.add_user("bob").token)
         before = len(far.asked)
@@ -61,8 +61,8 @@ async def test_authorization_stays_in_front() -> None:
         assert len(far.asked) == before
 
 
-async def test_bodies_and_methods_go_through() -> None:
-    """Whatever the method, the other server gets the body, and its answer comes back."""
+async def test_methods_and_bodies_are_forwarded() -> None:
+    """Method, body and content type are forwarded, and the response is returned."""
     async with joined() as (_, call, far):
         far.pages[f"{ROOT}/things/x"] = {"kind": "Thing"}
         answer = await call("PATCH", f"{ROOT}/things/x", {"a": 1}, content_type=MERGE)
@@ -123,8 +123,8 @@ async def test_openapi_knows_the_other_server() -> None:
         assert "Unused" not in swagger["definitions"]
 
 
-async def test_an_entry_that_goes_takes_its_group_along() -> None:
-    """Then nothing is known of the group version any more."""
+async def test_a_deleted_api_service_removes_its_group() -> None:
+    """After the APIService is deleted, its group version is 404 and absent from discovery."""
     async with joined() as (_, call, far):
         await call("DELETE", f"{APISERVICES}/v1.{GROUP}")
         before = len(far.asked)
@@ -146,8 +146,8 @@ async def test_nothing_runs_without_other_servers() -> None:
 SERVICE = {"metadata": {"name": "server"}, "spec": {"ports": [{"port": 443, "name": "https"}]}}
 
 
-async def test_the_reasons_in_the_order_in_which_a_service_is_made() -> None:
-    """No Service, another port, no slices, no addresses, nobody at the address: each is told, and nothing else done."""
+async def test_availability_reasons_follow_the_checks() -> None:
+    """Availability reports the first failing check: Service, port, slices, addresses, discovery."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", APISERVICES, api_service())
@@ -186,8 +186,8 @@ async def test_a_bad_bundle_is_told(spec: JsonObject) -> None:
         assert "unable to load root certificates: unable to parse bytes as PEM block" in said["message"]
 
 
-async def test_the_server_of_a_whole_group_goes_on_after_a_fork() -> None:
-    """Another environment with the same objects calls the same application."""
+async def test_a_fork_forwards_to_the_same_server() -> None:
+    """A forked environment forwards to the same aggregated server."""
     async with joined() as (env, _, far):
         far.pages[f"{ROOT}/things"] = {"kind": "ThingList"}
         async with env.fork() as other:
@@ -219,8 +219,8 @@ async def test_a_server_that_is_gone_is_told_in_plain_text(tmp_path: Path) -> No
 
 
 @pytest.mark.realtime
-async def test_a_certificate_of_nobody_we_trust_is_refused(tmp_path: Path) -> None:
-    """The caBundle decides; insecureSkipTLSVerify asks nobody; a name that does not fit is told."""
+async def test_an_untrusted_serving_certificate_is_refused(tmp_path: Path) -> None:
+    """The caBundle and the server's name are verified unless insecureSkipTLSVerify is set."""
     far = FarServer()
     async with Environment() as env, WebServer(far, ServeOptions(tls=serving(env, tmp_path))) as web:
         call = Caller(env)
@@ -240,8 +240,8 @@ def serving(env: Environment, folder: Path) -> Tls:
     return Tls(cert_file=cert, key_file=key)
 
 
-async def test_programs_of_the_environment_go_through_too() -> None:
-    """What another server answers is an object for them, and its absence an error."""
+async def test_in_process_clients_reach_aggregated_servers() -> None:
+    """An in-process client gets objects of an aggregated server, and an error if it is unreachable."""
     async with joined() as (env, _, far):
         far.pages[f"{ROOT}/things"] = {"kind": "ThingList", "items": []}
         api = InProcessClient(env.server, token=env.config.token or "", manager="tests")

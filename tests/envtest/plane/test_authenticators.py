@@ -72,7 +72,7 @@ async def test_without_credentials_one_sees_health_and_version_only() -> None:
 
 
 async def test_wrong_credentials_are_refused_everywhere() -> None:
-    """An unknown token is a 401 even where nobody needs one; other schemes are no credentials."""
+    """An unknown token is a 401 even on public paths; other schemes count as anonymous."""
     async with server() as env:
         assert (await Caller(env, "wrong")("GET", "/healthz")).status == 401
         nobody = Caller(env, "")
@@ -82,7 +82,7 @@ async def test_wrong_credentials_are_refused_everywhere() -> None:
 
 
 async def test_anonymous_requests_can_be_switched_off() -> None:
-    """Then no credentials are wrong credentials."""
+    """With anonymous requests disabled, a request without credentials is a 401."""
     async with Environment(anonymous=False) as env:
         assert (await Caller(env, "")("GET", "/healthz")).status == 401
         assert (await Caller(env)("GET", "/healthz")).status == 200
@@ -114,7 +114,7 @@ async def test_writes_to_roles_count_at_once() -> None:
 
 
 async def test_one_name_may_be_listed_and_watched() -> None:
-    """Who may read one object may list it by its name, and nothing else."""
+    """A rule with resourceNames allows list and watch only with the field selector of that name."""
     async with server() as env:
         world = World(env)
         await world.grant("r", rule("list", "deletecollection", names=("a",)))
@@ -179,7 +179,7 @@ async def test_aggregating_needs_everything() -> None:
 
 
 async def test_binding_needs_the_roles_rules_or_the_verb() -> None:
-    """A binding gives somebody else what its maker has, or may bind by name; a missing role is a 404 of the binding."""
+    """Creating a binding needs the role's permissions or the verb bind; a missing role is a 404."""
     async with server() as env:
         world, bindings = World(env), f"{RBAC}/namespaces/default/rolebindings"
         own = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": ["create"]}
@@ -249,8 +249,8 @@ async def test_acting_as_somebody_needs_the_verb() -> None:
         assert (await world.alice("GET", CM, impersonate_group="g")).status == 400
 
 
-async def test_constrained_impersonation_asks_for_the_request_too() -> None:
-    """impersonate:user-info alone is not enough: each verb on each resource must be allowed on somebody's behalf."""
+async def test_constrained_impersonation_checks_each_request() -> None:
+    """The verb impersonate:user-info also needs an impersonate-on verb for each request."""
     async with server() as env:
         world = World(env)
         who = {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "verbs": ["impersonate:user-info"]}
@@ -319,8 +319,8 @@ async def test_a_token_runs_out() -> None:
         ),
     ],
 )
-async def test_bad_requests_for_tokens(spec: JsonObject, status: int, text: str) -> None:
-    """Too short, too long, bound to what is not there or cannot be bound to."""
+async def test_invalid_token_requests_are_rejected(spec: JsonObject, status: int, text: str) -> None:
+    """A token request with an invalid lifetime or bound object is rejected."""
     async with server() as env:
         admin = Caller(env)
         await admin("POST", ROBOT.rpartition("/")[0], {"metadata": {"name": "robot"}})
@@ -406,7 +406,7 @@ async def test_the_rules_review_lists_what_one_may() -> None:
     ],
 )
 async def test_bad_reviews_name_the_field(spec: JsonObject, field: str) -> None:
-    """What is wrong with a question is a 422 at its field; unknown operators are none of that."""
+    """An invalid access review is a 422 with its field; an unknown selector operator is accepted."""
     async with server() as env:
         answer = await Caller(env)("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": spec})
         assert answer.status == 422
@@ -432,8 +432,8 @@ async def test_local_reviews_stay_in_their_namespace() -> None:
 
 
 # ------------------------------------------------------------------ the first objects
-async def test_the_bootstrap_roles_are_there_and_stay_changed() -> None:
-    """Labels, annotation, owner; a role that somebody took away does not come back while the server runs."""
+async def test_bootstrap_roles_exist_and_changes_persist() -> None:
+    """Bootstrap roles have kube-apiserver's metadata; a deleted one is not restored while the server runs."""
     async with server() as env:
         admin = Caller(env)
         found = (await admin("GET", f"{RBAC}/clusterroles/system:discovery")).json

@@ -52,8 +52,8 @@ def paths(fields: JsonObject) -> set[str]:
         ),
     ],
 )
-async def test_the_server_owns_what_it_makes(url: str, manager: str, found: set[str]) -> None:
-    """It is the one manager, and owns what it has said; nothing else."""
+async def test_the_server_manages_the_fields_that_it_sets(url: str, manager: str, found: set[str]) -> None:
+    """The server is the only manager of bootstrap objects, and manages exactly the fields that it sets."""
     async with Environment() as env:
         made = (await Caller(env)("GET", url)).json
         [owner] = made["metadata"]["managedFields"]
@@ -62,8 +62,8 @@ async def test_the_server_owns_what_it_makes(url: str, manager: str, found: set[
         assert paths(owner["fieldsV1"]) == found
 
 
-async def test_two_own_a_flow_schema() -> None:
-    """Who makes it, and who says whether its level is there."""
+async def test_a_flow_schema_has_two_managers() -> None:
+    """A bootstrap flow schema has one manager for its spec and one for its status."""
     async with Environment() as env:
         made = (await Caller(env)("GET", f"{FLOWS}/flowschemas/global-default")).json
         owners = {entry["manager"]: entry for entry in made["metadata"]["managedFields"]}
@@ -72,8 +72,8 @@ async def test_two_own_a_flow_schema() -> None:
         assert made["status"]["conditions"][0]["reason"] == "Found"
 
 
-async def test_evictions_own_what_they_change_in_a_budget() -> None:
-    """The server takes what it counts down from whoever counted before."""
+async def test_evictions_take_over_the_changed_budget_fields() -> None:
+    """An eviction takes over the budget status fields that it changes."""
     async with Environment() as env:
         call = Caller(env)
         labels = {"a": "b"}
@@ -101,8 +101,8 @@ async def test_evictions_own_what_they_change_in_a_budget() -> None:
         assert "status.disruptionsAllowed" not in owned["tests"]
 
 
-async def test_finalizing_leaves_the_owners_of_the_status() -> None:
-    """A namespace without its status in the body has it still, and so have those who wrote it."""
+async def test_finalize_keeps_the_status_and_its_managers() -> None:
+    """A finalize request without status keeps the namespace's status and its managers."""
     async with Environment() as env:
         call = Caller(env)
         made = (await call("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})).json

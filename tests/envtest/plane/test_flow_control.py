@@ -55,10 +55,10 @@ def flow(name: str, groups: list[str], method: str, url: str) -> str:
         ),
     ],
 )  # fmt: skip
-def test_requests_go_where_a_fresh_cluster_sends_them(
+def test_default_flow_schemas_classify_requests(
     name: str, groups: list[str], method: str, url: str, wanted: str
 ) -> None:
-    """By user, verb, resource, scope and path."""
+    """The default flow schemas classify requests by user, verb, resource, scope and path."""
     assert flow(name, groups, method, url) == wanted
 
 
@@ -73,7 +73,7 @@ def test_nothing_is_without_a_flow(method: str, path: str, groups: list[str]) ->
 
 
 def test_a_condition_is_written_once() -> None:
-    """Its time stays while its status does; others' conditions stay as they are."""
+    """A condition keeps its time while its status is unchanged; other conditions stay."""
     other = {"type": "Other", "status": "True"}
     obj: JsonObject = {"metadata": {"name": "a"}, "spec": {}, "status": {"conditions": [other]}}
     first = with_condition(obj, condition("l", "t1", exists=False))
@@ -119,8 +119,8 @@ async def test_answers_name_their_flow() -> None:
 
 
 @pytest.mark.realtime
-async def test_a_schema_counts_when_its_level_is_there() -> None:
-    """Its condition says so; its requests go elsewhere until then."""
+async def test_a_dangling_flow_schema_matches_no_requests() -> None:
+    """A flow schema without its priority level is Dangling, and its requests go to other schemas."""
     async with Environment(tokens={"t": User(name="alice")}) as env:
         call = Caller(env)
         default = (await uids(call, "flowschemas"))["global-default"]

@@ -288,7 +288,7 @@ async def test_request_bodies_are_streamed(world: World, framing: str) -> None:
 
 
 async def test_a_response_before_the_end_of_the_request_is_passed_on(world: World) -> None:
-    """As 403 and 413 are."""
+    """A response such as 403 or 413 before the end of the request reaches the client."""
     reader, writer = await world.open("POST", f"{THING}/early-refusal", f"Content-Length: {64 << 20}")
     writer.write(PIECE)
     assert (await asyncio.wait_for(reader.readuntil(b"no"), 10)).startswith(b"HTTP/1.1 403 ")

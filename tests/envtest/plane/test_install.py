@@ -98,8 +98,8 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         read_objects([broken], [CRD])
 
 
-async def test_services_of_configurations_lead_to_the_application_of_the_test(tmp_path: Path) -> None:
-    """Also those of conversions; paths stay as they are, and no socket is opened."""
+async def test_webhook_services_lead_to_the_tests_application(tmp_path: Path) -> None:
+    """Service references of webhooks and conversions become calls of the test's application, with equal paths."""
     file = tmp_path / "hooks.yaml"
     file.write_text(yaml.safe_dump(configuration("Mutating")))
     hooks = Hooks(lambda _, __: {"allowed": True})
@@ -119,7 +119,7 @@ async def test_services_of_configurations_lead_to_the_application_of_the_test(tm
 
 @pytest.mark.realtime
 async def test_a_real_webhook_server_is_called_over_tls(tmp_path: Path) -> None:
-    """It listens where the environment says, with the certificate that the environment made."""
+    """A webhook server gets the environment's address and certificate, and is called over TLS."""
 
     async def deny(seen: Seen, writer: asyncio.StreamWriter) -> None:
         review = json.loads(seen.body)

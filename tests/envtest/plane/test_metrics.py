@@ -17,8 +17,8 @@ async def page(env: envtest.Environment, path: str, *, status: int = 200, token:
 
 
 @pytest.mark.parametrize("kind", CHECKS)
-async def test_every_check_is_told_of_and_has_a_path(kind: str) -> None:
-    """What a health path lists can be asked for alone, or left out."""
+async def test_every_health_check_has_a_path(kind: str) -> None:
+    """Each listed health check has a path of its own, and can be excluded."""
     async with envtest.Environment() as env:
         lines = (await page(env, f"/{kind}?verbose")).splitlines()
         assert lines == [*(f"[+]{name} ok" for name in CHECKS[kind]), f"{kind} check passed"]
@@ -30,7 +30,7 @@ async def test_every_check_is_told_of_and_has_a_path(kind: str) -> None:
 
 
 async def test_answers_and_objects_are_counted() -> None:
-    """By what was asked and how it went; objects by their kind."""
+    """Requests are counted by resource, verb and code, and objects by resource."""
     async with envtest.Environment() as env:
         call = Caller(env)
         made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -62,8 +62,8 @@ async def test_odd_paths_are_counted_together_once_there_are_many(monkeypatch: p
 
 
 @pytest.mark.realtime
-async def test_the_service_of_the_server_leads_to_it() -> None:
-    """Its target port and its endpoints are where the server listens."""
+async def test_the_kubernetes_service_leads_to_the_server() -> None:
+    """Target port and endpoints of the Service ``kubernetes`` are the server's address."""
     async with envtest.Environment() as env:
         call = Caller(env)
         web = await env.serve()

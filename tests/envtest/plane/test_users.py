@@ -130,8 +130,8 @@ async def test_proxies_are_believed_by_their_certificates(tmp_path: Path) -> Non
 
 
 @pytest.mark.realtime
-async def test_users_of_a_served_environment(tmp_path: Path) -> None:
-    """By certificate over TLS, by token without; the kubeconfig says the same."""
+async def test_users_authenticate_by_certificate_or_token(tmp_path: Path) -> None:
+    """A user authenticates by certificate over TLS and by token without; the kubeconfig has the same credentials."""
     async with Environment() as env:
         bob = env.add_user("bob", groups=["devs"])
         for tls in (True, False):

@@ -79,8 +79,8 @@ async def test_no_rule_no_filter() -> None:
         assert env.server.filters.names == before
 
 
-async def test_a_rule_means_certain_requests() -> None:
-    """By verb, group, resource, namespace, name and user; everything else goes on."""
+async def test_a_rule_matches_requests() -> None:
+    """A fault rule matches requests by verb, group, resource, namespace, name and user."""
     async with Environment() as env:
         call, bob = Caller(env), env.add_user("bob", groups=["system:masters"])
         for match, hit in (
@@ -132,7 +132,7 @@ async def test_a_rule_strikes_so_often() -> None:
 
 
 async def test_simulated_controllers_are_spared_unless_named() -> None:
-    """What a test breaks for its operator, it does not break for the cluster."""
+    """A fault affects simulated controllers only if it names their user."""
     async with Environment(controllers="cluster") as env:
         with env.faults.add(Fail(500), verb="write") as rule:
             await asyncio.sleep(60)
@@ -181,8 +181,8 @@ async def test_rules_add_up_in_their_order() -> None:
         assert 3 <= loop.time() - begin <= 4
 
 
-async def test_a_connection_that_is_reset() -> None:
-    """Before, nothing is done; after the commit, it is done and the answer is lost."""
+async def test_a_reset_may_come_before_or_after_the_commit() -> None:
+    """A reset before the commit writes nothing; after it, the write is done and the response lost."""
     async with Environment() as env:
         with env.faults.add(Reset(), times=1), pytest.raises(ConnectionLostError):
             await raw(env, "POST", CM, {"metadata": {"name": "a"}})
@@ -235,8 +235,8 @@ def kinds(found: list[Any]) -> list[str]:
     return ["END" if e is None else e["type"] for e in found]
 
 
-async def test_watches_go_wrong_in_many_ways() -> None:
-    """They end early, with 410 or without a word, or are slow."""
+async def test_watches_can_drop_expire_or_slow_down() -> None:
+    """A watch can end early, expire with 410, or deliver events late."""
     async with Environment() as env:
         assert kinds(await lines(env, DropWatch(after=2))) == ["ADDED", "ADDED", "END"]
         assert kinds(await lines(env, DropWatch())) == ["END"]
@@ -258,8 +258,8 @@ async def test_bookmarks_come_twice_or_late() -> None:
         assert mark < event
 
 
-async def test_lists_from_the_past() -> None:
-    """Only those that said any version would do; where the past is forgotten, the present is shown."""
+async def test_stale_lists_need_a_permissive_resource_version() -> None:
+    """A list may be stale only if it accepts any version; without old state it is current."""
     async with Environment() as env:
         call = Caller(env)
         for name in "abc":
@@ -293,7 +293,7 @@ async def test_compaction_now() -> None:
 
 
 async def test_a_restart_cuts_connections_and_keeps_objects() -> None:
-    """Watches break; while the server is away nobody gets an answer."""
+    """A restart breaks watches and rejects requests while it lasts, and keeps all objects."""
     async with Environment() as env, Cluster(env.config) as cluster:
         await cluster.uncached.create(config_map("a"))
         async with Transport(env.config) as transport:
@@ -431,7 +431,7 @@ FAULTS: dict[str, Callable[[Faults], Any]] = {
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_an_operator_converges_under_every_fault(fault: str, seed: int) -> None:
-    """Whatever the server does to its requests, in the end the world is as it should be."""
+    """An operator converges under every fault of its requests."""
     async with Environment() as env:
         env.faults.seed(seed)
         FAULTS[fault](env.faults)

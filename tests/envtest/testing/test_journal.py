@@ -58,8 +58,8 @@ async def test_nothing_is_recorded_until_somebody_asks() -> None:
         assert env.server.filters.names == before
 
 
-async def test_a_budget_of_writes() -> None:
-    """Who goes over it is named; what others write does not count where one user is meant."""
+async def test_a_write_budget_counts_one_users_writes() -> None:
+    """A write budget names the writer that exceeds it; a budget for one user ignores other writers."""
     async with Environment() as env:
         call, bob = Caller(env), env.add_user("bob", groups=["system:masters"])
         theirs = Caller(env, bob.token)
@@ -79,8 +79,8 @@ async def test_a_budget_of_writes() -> None:
                 raise KeyError("the test's own failure is the one that is told")
 
 
-async def test_going_back_is_no_write_of_anybody() -> None:
-    """It is recorded, and passes every budget."""
+async def test_a_restore_is_no_write() -> None:
+    """A restore is recorded in the journal and counts in no budget."""
     async with Environment() as env:
         snapshot = env.snapshot()
         await Caller(env)("POST", CM, named("a"))
@@ -90,7 +90,7 @@ async def test_going_back_is_no_write_of_anybody() -> None:
 
 
 async def test_a_hot_loop_is_found() -> None:
-    """The same writer, the same object, again and again, nobody else."""
+    """A hot loop is one writer that writes one object repeatedly without other writers."""
     async with Environment() as env:
         call, bob = Caller(env), env.add_user("bob", groups=["system:masters"])
         journal, theirs = env.journal, Caller(env, bob.token)
@@ -139,7 +139,7 @@ async def test_reacting_to_others_is_no_loop() -> None:
 
 
 async def test_writes_that_change_nothing_are_counted() -> None:
-    """They get no revision, and are a loop all the same."""
+    """Repeated writes without change get no revision but count as a hot loop."""
     async with Environment() as env:
         call, journal = Caller(env), env.journal
         await call("POST", CM, named("a", data={"x": "1"}))
@@ -153,7 +153,7 @@ async def test_writes_that_change_nothing_are_counted() -> None:
 
 
 async def test_a_fight_over_a_field_is_found() -> None:
-    """Two writers who take one field from each other, while other fields are left in peace."""
+    """A fight is two writers that take one field from each other."""
     async with Environment() as env:
         call, bob = Caller(env), env.add_user("bob", groups=["system:masters"])
         journal, theirs = env.journal, Caller(env, bob.token)

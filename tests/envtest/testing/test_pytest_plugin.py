@@ -100,7 +100,7 @@ def test_every_fixture_and_mark(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_failure_shows_requests_and_objects(tmp_path: Path) -> None:
-    """What was asked last, and what there is in the namespace of the test."""
+    """A failed test shows the last requests and the objects in its namespace."""
     suite = SUITE + (
         "\n\nasync def test_broken(k8s_client, k8s_namespace):\n"
         "    await k8s_client.create(named('culprit', k8s_namespace))\n"
@@ -132,7 +132,7 @@ def test_on_other_clusters_the_rest_is_skipped(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_suite_runs_on_real_binaries(tmp_path: Path) -> None:
-    """What every cluster can do is tested there, on processes that are started once and gone at the end."""
+    """A suite runs on real binaries that start once and stop at the end; tests of embedded features skip."""
     binaries = tmp_path / "bin"
     binaries.mkdir()
     executable(
@@ -164,7 +164,7 @@ def test_workers_do_not_meet(tmp_path: Path) -> None:
 
 
 def test_the_plugin_is_light() -> None:
-    """It is loaded with every run of pytest, so the server is not."""
+    """The plugin imports nothing of the server, because every pytest run loads it."""
     code = (
         "import sys, envtest.testing.pytest_plugin;"
         " print(len([m for m in sys.modules if m.startswith(('opsdk', 'envtest.'))]))"

@@ -114,8 +114,8 @@ async def test_custom_resources_follow() -> None:
         assert (await call("GET", "/apis/x.example.com/v1")).status == 404
 
 
-async def test_addresses_and_permissions_follow() -> None:
-    """What the restored services hold is taken, what others held is free; roles count as they are now."""
+async def test_addresses_and_permissions_follow_a_restore() -> None:
+    """After a restore, allocated addresses and permissions match the restored objects."""
     async with Environment() as env:
         call, bob = Caller(env), env.add_user("bob")
         theirs = Caller(env, bob.token)
@@ -138,8 +138,8 @@ async def test_addresses_and_permissions_follow() -> None:
         assert (await call("POST", SERVICES, named("two", spec=port))).status == 422
 
 
-async def test_webhook_configurations_follow() -> None:
-    """Those that are not there any more are not called."""
+async def test_webhook_configurations_follow_a_restore() -> None:
+    """After a restore, removed webhooks are not called."""
     refused = {
         "metadata": {"name": "w"},
         "webhooks": [
@@ -196,14 +196,14 @@ async def test_compiled_policies_follow() -> None:
 
 
 async def test_forks_keep_every_option() -> None:
-    """Whatever an environment is given and does not leave in its storage."""
+    """A fork gets every option of its environment that is not in the storage."""
     given = set(inspect.signature(Environment.__init__).parameters) - {"self"}
     stored = {"data_dir", "storage", "tokens", "crds", "crd_paths", "webhooks"}
     assert set(Environment()._again) == given - stored
 
 
-async def test_simulated_controllers_follow() -> None:
-    """They work on with what is there now."""
+async def test_simulated_controllers_follow_a_restore() -> None:
+    """After a restore, simulated controllers work on the restored objects."""
     pod = {"containers": [{"name": "c", "image": "i"}]}
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod}
     spec = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template}
@@ -225,8 +225,8 @@ async def test_simulated_controllers_follow() -> None:
             await env.consistently(lambda: has(0), during=60)
 
 
-async def test_forks_part_ways() -> None:
-    """Same objects and users at first; later, neither sees what the other does."""
+async def test_forks_are_independent() -> None:
+    """A fork starts with equal objects and users; later changes stay separate."""
     async with Environment(crds=[definition("things")]) as env:
         call, bob = Caller(env), env.add_user("bob", groups=["system:masters"])
         await call("POST", CM, named("shared"))

@@ -47,8 +47,8 @@ async def test_a_fence_that_closes_before_the_system_call(encrypted: bool, tmp_p
         assert [(seen.method, seen.connection) for seen in server.seen] == [("GET", 1), ("GET", 2)]
 
 
-async def test_a_fence_that_closes_in_the_middle_of_a_body() -> None:
-    """What the socket did not take at once is not sent later, so the server never has the whole request."""
+async def test_a_closed_fence_stops_a_partly_sent_body() -> None:
+    """After the fence closes, the rest of a body is not sent, so the server never has the whole request."""
     received = 0
     ended = asyncio.Event()
 
@@ -94,8 +94,8 @@ async def test_a_cancelled_write_stays_cancelled() -> None:
             await write
 
 
-async def test_the_first_address_that_answers() -> None:
-    """A name may have addresses that nobody serves; the error is that of the first one."""
+async def test_connecting_tries_every_address() -> None:
+    """A connection uses the first address that accepts; if none does, the first error is raised."""
     async with Server(always(answer())) as server, Transport(Config(host=f"http://localhost:{server.port}")) as client:
         assert (await client.send(GET)).status == 200
     with pytest.raises(OSError, match="Connect call failed"):

@@ -68,8 +68,8 @@ async def read_all(connection: ClientConnection) -> bytes:
         (True, "reset", False),
     ],
 )
-async def test_a_response_without_a_length(encrypted: bool, ending: str, complete: bool) -> None:
-    """It is complete at a clean end only: in TLS that is a close_notify, because anyone can send a FIN."""
+async def test_a_response_without_length_needs_a_clean_end(encrypted: bool, ending: str, complete: bool) -> None:
+    """A response without length is complete only after a clean end, which in TLS is a close_notify."""
     async with listening(Ending(ending, encrypted=encrypted).serve) as server:
         port = port_of(server)
         context = contexts().client if encrypted else None

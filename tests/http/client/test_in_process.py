@@ -227,7 +227,7 @@ async def test_error_statuses_and_deadlines() -> None:
 
 
 async def test_the_application_continues_after_a_complete_response() -> None:
-    """As on a real server, an application may work on after its answer; closing the transport ends it."""
+    """An ASGI application may work on after its response until the transport closes."""
     steps: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -29,7 +29,7 @@ def fed(data: bytes, cuts: list[int]) -> UpgradeParser:
 
 @given(rest=st.binary(max_size=40), cuts=st.lists(st.integers(min_value=0), max_size=6))
 def test_every_byte_after_the_101_head_is_body(rest: bytes, cuts: list[int]) -> None:
-    """Also where it looks like HTTP, and only the end of the connection ends it."""
+    """Every byte after a 101 head is body, even if it looks like HTTP, until the connection ends."""
     reader = fed(HEAD + rest + REFUSED, cuts)
     assert (reader.status, reader.headers["upgrade"], reader.state) == (101, "websocket", ResponseState.BODY)
     assert reader.take() == rest + REFUSED
@@ -40,7 +40,7 @@ def test_every_byte_after_the_101_head_is_body(rest: bytes, cuts: list[int]) -> 
 
 @given(cuts=st.lists(st.integers(min_value=0), max_size=6))
 def test_other_responses_are_parsed_as_usual(cuts: list[int]) -> None:
-    """Their Content-Length ends the body."""
+    """A response other than 101 ends with its Content-Length."""
     reader = fed(REFUSED, cuts)
     assert (reader.status, reader.take(), reader.state) == (403, b"no!", ResponseState.DONE)
     with pytest.raises(httptools.HttpParserError):

@@ -39,7 +39,7 @@ async def test_a_body_is_read_once_and_kept() -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"content-length": "11"}])
 async def test_a_body_too_large_is_refused(headers: dict[str, str]) -> None:
-    """By its declared length, or as soon as too many bytes have arrived."""
+    """A body is rejected by its declared length, or as soon as it is too long."""
     with pytest.raises(TooLargeError):
         await request(b"abcdef", b"ghijk", headers=headers).body(10)
 

@@ -171,7 +171,7 @@ _TWO_BLANKS = [
 @pytest.mark.parametrize("request_bytes", _TWO_BLANKS)
 @pytest.mark.parametrize("before", [b"", b"GET /first HTTP/1.1\r\nHost: a\r\n\r\n"], ids=["alone", "pipelined"])
 async def test_repeated_blanks_are_refused_wherever_the_bytes_are_cut(request_bytes: bytes, before: bytes) -> None:
-    """Also behind another request, and byte by byte; a valid request is served in the same pieces."""
+    """Repeated blanks in a request line are refused however the bytes are split, also after another request."""
     valid = before + b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     raw = before + request_bytes
 
@@ -232,7 +232,7 @@ async def test_an_http_1_0_client_gets_a_response_without_chunks() -> None:
 
 
 async def test_a_head_that_is_too_large_gets_431() -> None:
-    """One header or many, 1 MiB is the most."""
+    """A head above 1 MiB gets 431, with one header or many."""
     async with serving() as server:
         begin = b"GET / HTTP/1.1\r\nHost: a\r\n"
         too_large = last("431 Request Header Fields Too Large")
@@ -244,7 +244,7 @@ async def test_a_head_that_is_too_large_gets_431() -> None:
 
 
 async def test_pipelined_requests_get_their_responses_in_order() -> None:
-    """For any number of requests; an invalid one after valid ones is refused in its turn."""
+    """Pipelined requests get responses in order; an invalid request after valid ones gets its error in turn."""
     async with serving() as server:
         many = b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % n for n in range(500))
         heard = await talk(
@@ -295,7 +295,7 @@ async def test_a_small_unread_body_is_discarded() -> None:
 
 @pytest.mark.parametrize("coding", [b"Content-Length: 8388608", b"Transfer-Encoding: chunked"])
 async def test_a_body_too_large_is_refused_and_the_response_arrives(coding: bytes) -> None:
-    """Also while the client is still sending; then the connection closes."""
+    """A too large body gets its response while the client still sends, and then the connection closes."""
     async with serving() as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST /small HTTP/1.1\r\nHost: a\r\n" + coding + b"\r\n\r\n")
@@ -376,7 +376,7 @@ async def test_the_number_of_headers_is_limited() -> None:
 
 @pytest.mark.parametrize("size", [1_052_680, 1_200_000])
 async def test_a_url_beyond_the_limit_of_a_head_gets_431(size: int) -> None:
-    """Whether it arrives at once or in pieces."""
+    """A URL above the head limit gets 431, at once or in pieces."""
     async with serving() as server:
         request = b"GET /" + b"a" * size + b" HTTP/1.1\r\nHost: a\r\n\r\n"
         assert (await talk(server, request)).startswith(b"HTTP/1.1 431")
@@ -421,8 +421,8 @@ async def test_a_request_cut_at_every_byte() -> None:
         assert not server._service.tasks
 
 
-async def test_a_request_in_single_bytes() -> None:
-    """It is parsed as one request."""
+async def test_a_request_in_single_bytes_is_parsed() -> None:
+    """A request that arrives in single bytes is parsed as one request."""
     async with serving() as server:
         heard = await talk(server, *(REQUEST[i : i + 1] for i in range(len(REQUEST))))
         assert heard.count(b"HTTP/1.1 200 OK") == 2
@@ -503,7 +503,7 @@ async def _over_tls(server: WebServer, offered: list[str]) -> tuple[str | None, 
 
 
 async def test_a_silent_client_blocks_neither_others_nor_the_stop(secure: ServeOptions) -> None:
-    """It sends nothing after connecting."""
+    """A client that sends nothing blocks neither other clients nor the stop."""
     async with serving(secure) as server:
         silent = socket.create_connection(("127.0.0.1", server.port))
         assert await _over_tls(server, []) == (None, b"HTTP/1.1 200 OK")

@@ -56,7 +56,7 @@ ODD = [
 
 @pytest.mark.realtime
 async def test_a_repeated_request_is_read_as_the_first() -> None:
-    """Whether the parser or the known block reads a request makes no difference, in any order of requests."""
+    """A repeated request gives the same result as its first parse, in any order of requests."""
     first = await responses(ODD)
     again = await responses([*ODD, *reversed(ODD), *ODD])
     assert again == [*first, *reversed(first), *first]
@@ -86,7 +86,7 @@ def test_a_known_block_needs_the_whole_request_and_nothing_more() -> None:
     [(b"POST", b"CONNECT"), (b"/a", b"*"), (b"1.1", b"1.0"), (b"Host", b"host"), (b"%20", b"%zz"), (b"/a", b"/\xe9")],
 )
 def test_other_requests_are_left_to_the_parser(before: bytes, after: bytes) -> None:
-    """Another method, version, block or a target that may be wrong."""
+    """A request with another method, version, header block or unusual target is left to the parser."""
     assert known().find(REQUEST.replace(before, after, 1)) is None
 
 

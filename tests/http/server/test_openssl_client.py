@@ -74,8 +74,8 @@ def context(folder: Path) -> ssl.SSLContext:
     return make_ca().issue("127.0.0.1", "127.0.0.1").server_context(folder)
 
 
-async def test_a_key_update(tmp_path: Path) -> None:
-    """Both sides change their keys in the middle of a connection, and the next request is served."""
+async def test_a_tls_key_update_keeps_the_connection(tmp_path: Path) -> None:
+    """After a TLS key update of both sides, the next request is served."""
     async with WebServer(asgi(handler), ServeOptions(tls=context(tmp_path))) as server:
         client = await Client.start(server.port, "-tls1_3")
         await client.say(REQUEST, until=b"served")

@@ -44,7 +44,7 @@ async def _until_closed(server: WebServer, *parts: tuple[bytes, float]) -> float
 
 
 async def test_a_head_must_arrive_within_30_seconds() -> None:
-    """Whether the client sends nothing, or a byte now and then."""
+    """A connection whose head is incomplete after 30 seconds is closed, however slowly bytes arrive."""
     async with WebServer(asgi(_handler)) as server:
         assert round(await _until_closed(server)) == 32
         slow = [(bytes([byte]), 1.0) for byte in b"GET / HTTP/1.1\r\nX: " + b"y" * 100]
@@ -160,7 +160,7 @@ async def test_a_stream_waits_for_a_client_that_does_not_read() -> None:
 
 @pytest.mark.parametrize("parts", [[], [b"\x16"], [b"\x16\x03\x01\x02\x00", *[b"\x01"] * 100]])
 async def test_a_tls_handshake_must_end_within_the_time_of_a_head(parts: list[bytes], tmp_path: Path) -> None:
-    """Whether the client sends nothing, a part, or a byte now and then. The connection counts from its start."""
+    """An incomplete TLS handshake ends after the head's timeout, and counts as a connection from its start."""
     cert, key = Authority.load_or_create(None).serving("127.0.0.1").write(tmp_path, "tls")
     options = ServeOptions(tls=Tls(cert_file=cert, key_file=key), limits=Limits(connections=1))
     async with WebServer(asgi(_handler), options) as server:

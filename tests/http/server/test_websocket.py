@@ -119,7 +119,7 @@ async def test_a_message_may_be_too_long() -> None:
 
 
 async def test_invalid_handshakes_are_refused() -> None:
-    """They get an error response."""
+    """An invalid handshake gets an error response."""
     async with serving() as (world, server, url):
         with pytest.raises(InvalidStatus) as caught:
             await connect(f"{url}/echo", subprotocols=["y", "z"])  # type: ignore[list-item]
@@ -224,7 +224,7 @@ def test_messages_do_not_depend_on_chunk_boundaries(messages: list[bytes | str],
 
 @given(st.binary(max_size=200))
 def test_invalid_frames_end_the_connection(raw: bytes) -> None:
-    """For any bytes, `receive` returns None at the end without an exception."""
+    """For any bytes, `receive` returns None at the end and raises nothing."""
 
     async def hear() -> None:
         tunnel = UpgradedStream(Silent(), lambda: None)

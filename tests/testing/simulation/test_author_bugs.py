@@ -175,7 +175,7 @@ async def sizes_are_copied(world: World) -> None:
 
 
 def test_an_operator_with_webhooks_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its webhooks are called in process, also while replicas crash; children of deleted owners are collected."""
+    """A simulated operator's webhooks are called in process, also while replicas crash."""
     sites = Simulation(
         operator=site_with_webhooks,
         environment=envtest.Environment,

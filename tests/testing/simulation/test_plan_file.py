@@ -27,7 +27,7 @@ def test_a_mapping_draws_a_plan_from_the_seed() -> None:
     ["{", "3", "[{time: 1}]", "[{time: 1, name: crash}]", "{faults: [rain]}", "{size: 3}", "{duration: {}}"],
 )
 def test_what_is_no_plan_is_an_error(text: str, tmp_path: Path) -> None:
-    """One that names the problem."""
+    """An invalid plan is an error that names the problem."""
     with pytest.raises(ConfigError):
         parse_plan(text, 0)
     with pytest.raises(ConfigError, match="cannot be read"):
@@ -36,7 +36,7 @@ def test_what_is_no_plan_is_an_error(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_server_process_follows_a_plan(tmp_path: Path) -> None:
-    """It fails with 503 in the window, and answers after it."""
+    """A server process with a plan fails with 503 in the window, and works after it."""
     plan = tmp_path / "faults.yaml"
     plan.write_text("- {time: 0, name: unavailable, seconds: 8}\n")
     command = [

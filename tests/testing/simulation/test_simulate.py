@@ -37,7 +37,7 @@ _SCRIPT = "import sys, zlib, simulations as s; print([zlib.crc32(s.ALL[n].run(3)
 
 @pytest.mark.slow
 def test_a_seed_repeats_its_run_in_other_processes() -> None:
-    """Whatever the hashes of strings are."""
+    """A seed gives the same run in another process, with any string hashes."""
     path = os.pathsep.join(map(str, [ROOT, ROOT / "tests/support", ROOT / "samples/website"]))
     running = [
         subprocess.Popen(
@@ -58,7 +58,7 @@ async def _no_secrets(world: World) -> None:
 
 
 def test_a_failure_shrinks_and_prints_a_test_that_repeats_it() -> None:
-    """Of a dozen steps, one makes the check fail."""
+    """A failure shrinks to the one step that causes it, and prints a test that repeats it."""
     simulation = replace(simulations.FAMILIES, check=_no_secrets, settle=10.0)
     outcome = next(o for o in map(simulation.run, range(10)) if o.violations)
     failure = minimize(simulation, outcome, name="simulation")
@@ -76,7 +76,7 @@ def _fails_again(failure: Failure, simulation: object) -> bool:
 
 
 def test_the_message_has_the_test() -> None:
-    """What a user sees."""
+    """The failure message has the test that repeats the failure."""
     simulation = replace(simulations.FAMILIES, check=_no_secrets, settle=10.0)
     with pytest.raises(AssertionError, match=r"(?s)steps are needed.*def test_seed_\d+.*FAMILIES\.run\("):
         simulate(simulation, name="FAMILIES")

@@ -34,7 +34,7 @@ def run(root: Path, *words: str, openapi: Path = OPENAPI) -> int:
 
 
 def test_the_committed_files_are_as_generated(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Byte for byte: nobody has edited them, and no generator has changed without them."""
+    """The committed generated files equal the generator's output."""
     assert run(root, "--check") == 0, capsys.readouterr().out
 
 

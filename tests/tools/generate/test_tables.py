@@ -150,8 +150,8 @@ def test_blocks_of_columns() -> None:
     )
 
 
-def test_lines_of_messages() -> None:
-    """Only stable versions; the label of a field is a mark."""
+def test_messages_render_to_lines() -> None:
+    """Only stable versions are rendered, and the label of a field is a mark."""
     field = [1, "a", "map<string, string>", "map"]
     messages = {"b.v1.M": [field, [2, "c", "string", "repeated"]], "b.v1beta1.M": [field], "b.v1alpha1.M": [field]}
     assert render_messages(messages) == "message b.v1.M\n  1 a map<string,string> map\n  2 c string *\n"

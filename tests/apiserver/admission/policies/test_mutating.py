@@ -207,8 +207,8 @@ async def test_a_policy_that_wants_to_is_followed_again_after_later_changes(rein
 
 
 @pytest.mark.parametrize(("reinvocation", "count"), [("Never", "1"), ("IfNeeded", "2")])
-async def test_a_policy_is_followed_again_after_its_own_changes_too(reinvocation: str, count: str) -> None:
-    """It cannot tell them from those of others; there are two rounds, and no third."""
+async def test_a_policy_is_reinvoked_after_any_change(reinvocation: str, count: str) -> None:
+    """With IfNeeded, a policy runs a second time after any change, its own included, and never a third time."""
     more = applies("Object{data: {'n': string(int(object.data.n) + 1)}}")
     async with Environment() as env:
         call = Caller(env)
@@ -217,7 +217,7 @@ async def test_a_policy_is_followed_again_after_its_own_changes_too(reinvocation
 
 
 async def test_no_policy_moves_an_object_to_another_namespace() -> None:
-    """What comes out is checked as what came in."""
+    """A mutation that changes the namespace is rejected."""
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, applies("Object{metadata: Object.metadata{namespace: 'other'}}"))
@@ -278,8 +278,8 @@ async def test_indices_that_are_none_are_told(operation: str, why: str) -> None:
         assert found.endswith(f"': {why}")
 
 
-async def test_parameters_and_variables_say_what_to_set() -> None:
-    """What is set may come from a parameter, by way of a variable; every parameter is followed."""
+async def test_mutations_read_parameters_and_variables() -> None:
+    """A mutation may use parameters through variables, and runs once for each parameter."""
     expression = "Object{metadata: Object.metadata{labels: variables.wanted}}"
     variables = [{"name": "wanted", "expression": "{params.metadata.name: params.data.value}"}]
     condition = {"name": "not-params", "expression": "!has(object.data.value)"}

@@ -69,10 +69,10 @@ def model(ref: JsonObject, objects: list[JsonObject], request: str, *, namespace
 
 
 @given(REFS, OBJECTS, st.sampled_from(["", *SPACES]), st.booleans())
-def test_a_binding_means_what_the_model_says(
+def test_param_references_select_like_the_model(
     ref: JsonObject, places: list[tuple[str, str, str]], request: str, namespaced: bool
 ) -> None:
-    """By name or labels, in the named namespace, else in that of the request, else nowhere."""
+    """A paramRef selects by name or labels in its namespace, else in that of the request."""
     objects: list[JsonObject] = []
     for name, space, label in places:
         if namespaced or space == "x":
@@ -97,8 +97,8 @@ async def test_without_a_kind_or_a_reference_there_is_one_round_without_paramete
 
 
 @pytest.mark.parametrize(("version", "shown"), [("v1", "/v1"), ("x.example.com/v1", "x.example.com/v1")])
-def test_a_kind_that_nobody_serves_is_named(version: str, shown: str) -> None:
-    """As the server prints kinds; policies without parameters need none."""
+def test_an_unserved_param_kind_is_an_error(version: str, shown: str) -> None:
+    """A paramKind that is not served is an error with Go's form of the kind."""
     policy = AdmissionPolicy(
         {"metadata": {"name": "p"}, "spec": {"paramKind": {"apiVersion": version, "kind": "Nope"}}}
     )

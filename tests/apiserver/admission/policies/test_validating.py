@@ -15,8 +15,8 @@ from opsdk.structured_merge.value import JsonObject
 NO = says("false", message="no")
 
 
-async def test_a_policy_is_in_force_with_the_next_request_as_long_as_it_is_bound() -> None:
-    """Neither a policy nor a binding does anything alone; changes count at once."""
+async def test_a_bound_policy_applies_to_the_next_request() -> None:
+    """A policy applies only while it is bound, and changes apply to the next request."""
     async with Environment() as env:
         call = Caller(env)
         await write(call, binding("Validating", "b", "p"))
@@ -112,7 +112,7 @@ async def test_the_failure_policy_decides_about_errors() -> None:
 
 
 async def test_expressions_see_the_request_and_its_namespace() -> None:
-    """Both objects, who asks, what for, with which options, in which namespace."""
+    """Expressions read both objects, the request with user and options, and the namespace object."""
     sees = [
         "object.data.k == 'v' && oldObject == null",
         "request.operation == 'CREATE' && request.name == 'a' && request.namespace == 'default'",
@@ -202,8 +202,8 @@ async def test_nobody_locks_themselves_out() -> None:
         assert (await call("DELETE", f"{HOOKS}/validatingadmissionpolicies/p")).status == 200
 
 
-async def test_a_generated_name_is_known_when_objects_are_judged() -> None:
-    """Only while objects are changed do they have no name yet."""
+async def test_generated_names_exist_before_validation() -> None:
+    """Validating policies read the generated name; mutating policies do not have it yet."""
     async with Environment() as env:
         call = Caller(env)
         await bind(call, says("request.name == object.metadata.name && request.name.startsWith('gen-')"))
@@ -211,8 +211,8 @@ async def test_a_generated_name_is_known_when_objects_are_judged() -> None:
         assert (await call("POST", CM, {"metadata": {"generateName": "other-"}})).status == 422
 
 
-async def test_policies_are_asked_before_webhooks() -> None:
-    """Who is refused by a policy never comes to a validating webhook."""
+async def test_policies_run_before_webhooks() -> None:
+    """A request that a policy rejects reaches no validating webhook."""
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: {"allowed": True}), Caller(env)
         hooks.join(env)
@@ -222,8 +222,8 @@ async def test_policies_are_asked_before_webhooks() -> None:
         assert hooks.asked == []
 
 
-async def test_variables_build_on_each_other_and_are_evaluated_where_they_are_needed() -> None:
-    """A later variable may use an earlier one; what nobody asks for may have no value."""
+async def test_variables_are_lazy_and_may_use_earlier_ones() -> None:
+    """A variable may use earlier ones, and is evaluated only when it is used."""
     variables = [
         {"name": "numbers", "expression": "object.data.map(k, int(object.data[k]))"},
         {"name": "total", "expression": "variables.numbers.sum()"},
@@ -262,7 +262,7 @@ async def test_the_audit_log_is_told_of_failures_and_annotations() -> None:
 # ------------------------------------------------------------------ budgets
 @pytest.mark.slow
 async def test_an_expression_that_costs_too_much_is_stopped() -> None:
-    """One expression has a limit; all of a policy together have another, after which nothing is evaluated."""
+    """Each expression has a cost limit, and all expressions of a policy share another one."""
     many = {f"k{i}": "v" for i in range(150)}
     costly = "object.data.all(a, object.data.all(b, object.data.all(c, a + b + c != '')))"
     half = "object.data.all(a, object.data.all(b, object.data.map(c, c).size() > 0))"
@@ -364,8 +364,8 @@ async def test_a_request_without_a_namespace_needs_one_named() -> None:
         assert (await put(call, "c", url, value=1)).status == 201
 
 
-async def test_who_may_not_read_parameters_may_not_use_them() -> None:
-    """Policies and bindings with parameters are refused to those who cannot get these; others pass."""
+async def test_parameters_need_read_permission() -> None:
+    """A user without get permission for the parameters cannot write policies and bindings that use them."""
     rules = [
         {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["mine"]},

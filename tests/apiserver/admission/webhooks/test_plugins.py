@@ -150,7 +150,7 @@ async def test_an_answer_that_breaks_the_rules_fails_the_call(kind: str, answer:
     ],
 )
 async def test_refusals_carry_code_reason_and_message(status: Any, code: int, reason: Any, text: str) -> None:
-    """What is no refusal by its code becomes a 400."""
+    """A denial has the webhook's code, reason and message; a code that is no error becomes 400."""
     async with Environment() as env:
         found = {"allowed": False} if status is None else {"allowed": False, "status": status}
         hooks, call = Hooks(lambda _, __: found), Caller(env)
@@ -171,7 +171,7 @@ async def test_refusals_carry_code_reason_and_message(status: Any, code: int, re
     ],
 )
 async def test_a_patch_that_does_not_fit_is_an_internal_error(operations: list[JsonObject], why: str) -> None:
-    """Nothing of the object changes, and the text is that of the real server's library."""
+    """A patch that cannot be applied is a 500 with the message of the json-patch library, and changes nothing."""
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: patch(*operations)), Caller(env)
         hooks.join(env)
@@ -253,8 +253,8 @@ async def test_match_conditions_decide_before_the_call() -> None:
         assert not hooks.asked
 
 
-async def test_a_condition_may_ask_the_authorizer() -> None:
-    """What the requester may do is known to expressions."""
+async def test_a_match_condition_may_use_the_authorizer() -> None:
+    """A match condition may check the permissions of the requesting user."""
     allowed = "authorizer.group('').resource('configmaps').namespace('default').check('delete').allowed()"
     async with Environment() as env:
         hooks, call = Hooks(lambda _, __: {"allowed": False}), Caller(env)
@@ -282,7 +282,7 @@ async def test_connections_are_reviewed() -> None:
 
 
 async def test_a_patch_of_custom_resources_is_pruned_and_defaulted() -> None:
-    """What the schema does not know is dropped even when a webhook put it there."""
+    """Fields that a webhook adds to a custom resource are pruned and defaulted by its schema."""
     async with Environment() as env:
         hooks = Hooks(lambda _, __: patch({"op": "add", "path": "/spec", "value": {"extra": 1}}))
         call = Caller(env)

@@ -77,7 +77,7 @@ def test_a_broken_watch_goes_on_without_gap_or_repetition(sizes: list[int], data
 
 
 def test_a_deletion_has_the_last_state() -> None:
-    """Its value is the state before with the revision of the deletion."""
+    """A deletion event has the last state with the revision of the deletion."""
     feed = feed_at(10)
     watch = reader(feed, 10)
     feed.take(response(event(12, deleted=True, previous=9)))
@@ -111,7 +111,7 @@ def test_a_compacted_start_ends_the_watches() -> None:
 
 @given(st.integers(10, 20), st.integers(10, 20), st.integers(1, 5))
 def test_a_reader_that_changes_feeds_sees_each_change_once(early: int, shared: int, limit: int) -> None:
-    """Whichever of the two feeds is ahead, the reader gets the changes after its own, once and in order."""
+    """A reader that changes feeds gets each later change once and in order, whichever feed is ahead."""
     late = feed_at(10, history_limit=limit)
     for revision in range(11, shared + 1):
         late.take(response(event(revision)))

@@ -128,8 +128,8 @@ async def test_readers_share_one_watch(etcd: EtcdCluster) -> None:
         assert not storage._watches._feeds
 
 
-async def test_a_reader_before_the_history_joins_the_others(etcd: EtcdCluster) -> None:
-    """It reads from etcd what the shared history has lost, then joins; nothing is missing or repeated."""
+async def test_a_late_watch_reads_etcd_and_then_joins(etcd: EtcdCluster) -> None:
+    """A watch from before the shared history reads the lost events from etcd, and misses or repeats none."""
     async with EtcdStorage(options_for(etcd, history_limit=3)) as storage:
         start = await storage.get_current_resource_version()
         shared = await storage.watch(P)

@@ -43,7 +43,7 @@ def test_an_object_returns_with_its_revision(data: dict[str, object], seed: int)
 
 
 def test_equal_objects_of_two_writers_differ_in_their_bytes() -> None:
-    """So a writer recognises its own write; other readers of the JSON see the same object."""
+    """Two encodings of equal objects differ in bytes, so a writer recognises its own write, and decode equally."""
     rng = random.Random(1)
     one, other = (encode({"metadata": {}}, rng) for _ in range(2))
     assert one != other

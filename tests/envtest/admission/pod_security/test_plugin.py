@@ -60,7 +60,7 @@ GOOD: JsonObject = {
 
 @given(SPECS, st.sampled_from((0, 8, 18, 19, 22, 25, 31, 34, LATEST)))
 def test_each_level_contains_the_stricter_ones(spec: JsonObject, minor: int) -> None:
-    """What restricted allows baseline allows too, and privileged allows everything."""
+    """A pod that restricted allows is allowed by baseline too, and privileged allows every pod."""
     assert not violations(LevelVersion("privileged", minor), {}, spec)
     if not violations(LevelVersion("restricted", minor), {}, spec):
         assert not violations(LevelVersion("baseline", minor), {}, spec)
@@ -104,8 +104,8 @@ def test_a_pod_is_as_bad_as_its_containers(spec: JsonObject) -> None:
         ),
     ],
 )
-def test_sentences_of_the_baseline(spec: JsonObject, text: str) -> None:
-    """Each check says who does what."""
+def test_baseline_violations_name_the_offending_fields(spec: JsonObject, text: str) -> None:
+    """Each violation of the baseline names the check and the offending fields."""
     assert [str(v) for v in violations(LevelVersion("baseline"), {}, spec)] == [text]
 
 
@@ -186,8 +186,8 @@ async def test_pods_and_what_makes_them() -> None:
         assert answer.status == 403
 
 
-async def test_the_audit_log_is_told() -> None:
-    """By which policy a pod was judged, and what the level for audits has against it or its template."""
+async def test_audit_annotations_name_policy_and_violations() -> None:
+    """Audit annotations have the enforced policy, and the violations of the audit level by pod or template."""
     async with Environment() as env:
         call = Caller(env)
         labels = {f"{PREFIX}enforce": "baseline", f"{PREFIX}enforce-version": "v1.30", f"{PREFIX}audit": "restricted"}

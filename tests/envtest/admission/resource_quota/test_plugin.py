@@ -142,7 +142,7 @@ def test_scopes_select_the_pods_that_a_quota_counts(spec: JsonObject, inside: Js
 
 
 def test_a_pod_that_ended_counts_as_an_object_only() -> None:
-    """So does one whose time to end is over."""
+    """A finished or overdue pod uses only count/pods."""
     evaluator = REGISTRY.of("", "pods")
     assert evaluator is not None
     ended = {**pod("a"), "status": {"phase": "Failed"}}
@@ -153,8 +153,8 @@ def test_a_pod_that_ended_counts_as_an_object_only() -> None:
     assert "cpu" in evaluator.usage(pod("a"), NOW)
 
 
-async def test_what_is_unknown_is_refused_and_custom_resources_count() -> None:
-    """A quota whose usage nobody counted lets nothing pass; dry runs book nothing; generated names are told."""
+async def test_a_quota_without_usage_rejects_creates() -> None:
+    """A quota without recorded usage rejects creates, and a dry run changes no usage."""
     async with Environment() as env:
         call = Caller(env)
         hard = {"count/leases.coordination.k8s.io": "1", "pods": "5", "limits.cpu": "1"}

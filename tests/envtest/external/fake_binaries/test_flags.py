@@ -31,8 +31,8 @@ def test_both_forms_say_the_same(given_flags: list[tuple[str, str, bool]]) -> No
     assert parse(words, switches=()).values == wanted
 
 
-def test_a_switch_takes_no_word() -> None:
-    """It is on; so is whatever comes right before another flag, or last."""
+def test_a_switch_takes_no_value() -> None:
+    """A switch, a flag before another flag, and a last flag have the value true."""
     found = parse(["--fast", "--unknown", "--port", "1", "--last"], switches={"fast"})
     assert found.values == {"fast": ["true"], "unknown": ["true"], "port": ["1"], "last": ["true"]}
     with pytest.raises(ConfigError, match="unknown command 'yes'"):
@@ -40,8 +40,8 @@ def test_a_switch_takes_no_word() -> None:
 
 
 @given(st.text(max_size=10).filter(lambda text: not text.startswith("--")))
-def test_words_alone_are_refused(word: str) -> None:
-    """There are no commands."""
+def test_positional_arguments_are_refused(word: str) -> None:
+    """A positional argument is an error."""
     with pytest.raises(ConfigError, match="flags only"):
         parse([word], switches=())
 

@@ -132,7 +132,7 @@ async def test_they_are_what_envtest_expects(assets: Path) -> None:
 
 @pytest.mark.slow
 async def test_objects_outlive_the_api_server(assets: Path, tmp_path: Path) -> None:
-    """Even one that was killed: they are its etcd's, and revisions go on."""
+    """Objects and revisions survive a killed API server, because the fake etcd has them."""
     world = World(assets, tmp_path)
     async with running(world.etcd()):
         first = world.apiserver()
@@ -190,8 +190,8 @@ async def test_proxies_are_those_that_were_named(assets: Path, tmp_path: Path) -
         assert told["data"]["client-ca-file"].encode() == world.ca.pair.cert
 
 
-async def test_by_default_it_is_as_open_as_the_real_one(assets: Path, tmp_path: Path) -> None:
-    """Without modes everything is allowed, to whoever has credentials; it makes its certificate itself."""
+async def test_default_flags_allow_every_authenticated_user(assets: Path, tmp_path: Path) -> None:
+    """Without authorization modes, every authenticated user may do everything, and the certificate is self-signed."""
     world = World(assets, tmp_path)
     (tmp_path / "tokens").write_text("secret,zoe,1\n")
     command = [
@@ -263,8 +263,8 @@ async def test_a_real_etcd_is_told_from_ours() -> None:
             await apiserver._data_directory(parse([f"--etcd-servers={web.url}"], switches=()))
 
 
-def test_versions_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """As tools ask for them."""
+def test_version_flags_print_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """The flag ``--version`` prints the version in upstream's form."""
     assert apiserver.PROGRAM.main(["--version"]) == 0
     assert etcd.PROGRAM.main(["--version"]) == 0
     said = capsys.readouterr().out

@@ -91,8 +91,8 @@ def rules(**more: Any) -> JsonObject:
     ],
 )
 @pytest.mark.parametrize("kind", ["Validating", "Mutating"])
-async def test_both_kinds_of_policies_have_these_rules(kind: str, spec: JsonObject, field: str, message: str) -> None:
-    """One fault, at its field; with it mended the policy is accepted."""
+async def test_policies_of_both_kinds_share_these_rules(kind: str, spec: JsonObject, field: str, message: str) -> None:
+    """Each invalid field of either policy kind is one error at its path."""
     rest = GOOD if kind == "Validating" else CHANGES
     async with Environment() as env:
         call = Caller(env)
@@ -135,8 +135,8 @@ async def test_both_kinds_of_policies_have_these_rules(kind: str, spec: JsonObje
         ),
     ],
 )
-async def test_validations_and_annotations(spec: JsonObject, field: str, message: str) -> None:
-    """What only validating policies have."""
+async def test_validating_policies_have_rules_of_their_own(spec: JsonObject, field: str, message: str) -> None:
+    """Each invalid field that only a validating policy has is one error."""
     async with Environment() as env:
         found = faults(await write(Caller(env), policy("Validating", "p", **{**GOOD, **spec})))
         assert [(at, message in text) for at, text in found] == [(f"spec.{field}", True)], found

@@ -53,8 +53,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("change", "field"), CASES)
-async def test_a_mistake_is_told_at_its_field(change: JsonObject, field: str) -> None:
-    """One mistake, one cause, and nothing is stored."""
+async def test_an_invalid_field_is_one_cause(change: JsonObject, field: str) -> None:
+    """Each invalid field is one cause at its path, and the configuration is not stored."""
     async with Environment() as env:
         call = Caller(env)
         refused = await configure(call, {**hook(), **change})
@@ -63,8 +63,8 @@ async def test_a_mistake_is_told_at_its_field(change: JsonObject, field: str) ->
         assert (await call("GET", f"{HOOKS}/validatingwebhookconfigurations")).json["items"] == []
 
 
-async def test_defaults_are_filled_in() -> None:
-    """As clients find them when they read a configuration back."""
+async def test_defaults_are_set() -> None:
+    """A webhook without optional fields gets kube-apiserver's defaults."""
     async with Environment() as env:
         made = (await configure(Caller(env), hook(), kind="Mutating")).json["webhooks"][0]
         assert made["failurePolicy"] == "Fail"

@@ -35,8 +35,8 @@ async def names(call: Caller, managed: str) -> set[str]:
     return {item["metadata"]["name"] for item in found.json["items"]}
 
 
-async def test_every_built_in_group_version_has_an_entry() -> None:
-    """What is served from the start is registered, available, and ranked as kube-apiserver ranks it."""
+async def test_every_built_in_group_version_has_an_api_service() -> None:
+    """Each built-in group version has an available APIService with kube-apiserver's priorities."""
     async with Environment() as env:
         call = Caller(env)
         groups = (await call("GET", "/apis")).json["groups"]
@@ -76,8 +76,8 @@ async def test_custom_group_versions_come_and_go_with_their_definitions() -> Non
         assert await names(call, "true") == set()
 
 
-async def test_entries_of_definitions_come_back_and_those_of_the_start_do_not() -> None:
-    """Who deletes the entry of a served definition gets it again."""
+async def test_the_api_service_of_a_definition_is_recreated() -> None:
+    """A deleted APIService of a served definition is created again; a built-in one is not."""
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition())
@@ -87,8 +87,8 @@ async def test_entries_of_definitions_come_back_and_those_of_the_start_do_not() 
         assert (await call("GET", f"{APISERVICES}/v1.apps")).status == 404
 
 
-async def test_entries_go_back_with_a_snapshot() -> None:
-    """They follow the definitions of the restored state."""
+async def test_api_services_follow_a_restored_snapshot() -> None:
+    """After a restore, APIServices match the restored definitions."""
     async with Environment() as env:
         call = Caller(env)
         empty = env.snapshot()

@@ -51,8 +51,8 @@ def metrics(draw: st.DrawFn) -> JsonObject:
 
 
 @given(st.lists(metrics()), st.one_of(st.none(), st.integers(1, 99)), st.booleans())
-def test_nothing_is_lost_in_the_first_version(found: list[Any], share: int | None, behave: bool) -> None:
-    """What v1 has no field for comes back from its annotations; the CPU's utilization is then the last metric."""
+def test_v1_round_trips_through_annotations(found: list[Any], share: int | None, behave: bool) -> None:
+    """Fields that v1 lacks survive in annotations; the CPU utilization becomes the last metric."""
     wanted = {"type": "Utilization", "averageUtilization": share}
     cpu = [] if share is None else [metric("Resource", name="cpu", target=wanted)]
     rules = {"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 2}], "tolerance": "1"}
@@ -89,8 +89,8 @@ def test_the_status_keeps_its_amounts() -> None:
     assert to_new(old)["status"]["currentMetrics"] == status["currentMetrics"]
 
 
-def test_annotations_that_cannot_be_read_vanish() -> None:
-    """They are no error, and they do not stay."""
+def test_unreadable_conversion_annotations_are_dropped() -> None:
+    """Conversion annotations that cannot be parsed are dropped without error."""
     made = to_new({"metadata": {"annotations": {f"{NOTE}metrics": "{", f"{NOTE}behavior": "[]"}}, "spec": {}})
     assert made == {"apiVersion": "autoscaling/v2", "metadata": {}, "spec": {}}
 
@@ -135,8 +135,8 @@ def test_autoscaler_errors_name_the_field(path: str, value: Any, found: list[str
     assert wrong(AUTOSCALERS, changed(GOOD, path, value)) == [f"spec.{text}" for text in found]
 
 
-async def test_owners_are_compared_in_their_own_version() -> None:
-    """Who owns the target of v1 is in the way of who changes the metric of v2."""
+async def test_conflicts_are_found_across_versions() -> None:
+    """The manager of the v1 target conflicts with a change of the same metric in v2."""
     wanted = {"type": "Utilization", "averageUtilization": 70}
     new = {"spec": {"metrics": [metric("Resource", name="cpu", target=wanted)]}}
     old = {"spec": {**GOOD["spec"], "targetCPUUtilizationPercentage": 50}}

@@ -91,21 +91,21 @@ def test_there_are_not_too_many_rules() -> None:
           "spec.maxFailedIndexes: Invalid value: 4: must be less than or equal to completions"]),
     ],
 )  # fmt: skip
-def test_successes_and_indices(path: str, value: Any, found: list[str]) -> None:
-    """What can be reached, and how many at once."""
+def test_success_policies_and_index_limits_are_validated(path: str, value: Any, found: list[str]) -> None:
+    """Each invalid success policy or index limit of a job is an error."""
     assert wrong("batch/jobs", changed(JOB, path, value)) == found
 
 
 def test_many_indices_need_limits() -> None:
-    """Of failures, and of what runs at once."""
+    """A job with more than 100,000 indexes needs limits for failures and parallelism."""
     job = changed(changed(JOB, "spec.completions", 100_001), "spec.backoffLimitPerIndex", 1)
     assert wrong("batch/jobs", job) == [
         "spec.maxFailedIndexes: Required value: must be specified when completions is above 100000"
     ]
 
 
-def test_the_templates_of_cron_jobs_obey_too() -> None:
-    """One level deeper."""
+def test_job_templates_of_cron_jobs_are_validated() -> None:
+    """The job template of a CronJob is validated like a job, with its longer path."""
     spec = {"schedule": "* * * * *", "jobTemplate": {"spec": failing(action="Count")["spec"]}}
     [text] = wrong("batch/cronjobs", {"spec": spec})
     assert text.startswith(f"spec.jobTemplate.{FIRST}: Invalid value: specifying one of")

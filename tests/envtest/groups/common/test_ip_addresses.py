@@ -73,7 +73,7 @@ def test_what_is_written_plainly_is_right(found: ipaddress.IPv4Address | ipaddre
 
 @given(st.ip_addresses(v=6), st.integers(0, 128))
 def test_longer_forms_are_not_canonical(found: ipaddress.IPv6Address, length: int) -> None:
-    """Where only one form is taken the message tells it; elsewhere there is a warning."""
+    """A non-canonical address is an error where the canonical form is required, and a warning elsewhere."""
     if found.ipv4_mapped is not None or found.exploded == str(found):
         return
     whole = ipaddress.ip_network(f"{found}/{length}", strict=False)

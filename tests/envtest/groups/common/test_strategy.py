@@ -37,7 +37,7 @@ def test_volumes_remember_when_their_phase_began(old: JsonObject, new: JsonObjec
 
 
 def test_new_volumes_are_pending_since_now() -> None:
-    """Whatever the client said."""
+    """A new persistent volume is Pending since now, whatever status the request has."""
     strategy = known().strategy(row_of("/persistentvolumes"), has_status=True)
     context = Context()
     obj = read("/persistentvolumes", {"status": {"phase": "Bound"}})
@@ -46,8 +46,8 @@ def test_new_volumes_are_pending_since_now() -> None:
 
 
 # ------------------------------------------------------------------ features that are off
-def test_fields_of_features_that_are_off() -> None:
-    """They do not come; those that are there may stay."""
+def test_disabled_fields_are_dropped_unless_in_use() -> None:
+    """Fields of disabled feature gates are dropped unless the old object uses them."""
 
     def spec() -> JsonObject:
         source = {"podCertificate": {"signerName": "a/b"}}
@@ -70,8 +70,8 @@ def test_fields_of_features_that_are_off() -> None:
 
 
 # ------------------------------------------------------------------ pods as a whole
-def test_what_containers_ask_for_together() -> None:
-    """Those that begin need what they need before the others are there."""
+def test_pod_requests_include_init_containers() -> None:
+    """A pod's request is the larger of its init containers and of the sum of its containers and sidecars."""
 
     def container(amount: str, **more: str) -> JsonObject:
         return {"resources": {"requests": {"cpu": amount}}, **more}
@@ -83,8 +83,8 @@ def test_what_containers_ask_for_together() -> None:
     assert not requested(spec, "memory").value
 
 
-def test_requests_of_whole_pods() -> None:
-    """Where there are limits, and nobody said what is asked for."""
+def test_pod_level_requests_default_to_containers_and_limits() -> None:
+    """Missing pod-level requests come from the containers, or else from the pod-level limits."""
     asking = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     whole = {"limits": {"cpu": "2", "memory": "1Gi"}}
     pod = read("/pods", {"spec": {"containers": [asking], "resources": whole}})
@@ -108,16 +108,16 @@ def test_ports_in_the_network_of_a_node() -> None:
     assert wrong("/pods", {"spec": other}) == [f"spec.{text}"]
 
 
-def test_sets_roll_from_the_first() -> None:
-    """Unless somebody names the type, and nothing else."""
+def test_stateful_sets_default_to_partition_zero() -> None:
+    """A StatefulSet without update strategy gets RollingUpdate with partition 0; a given type gets no partition."""
     rolling = {"type": "RollingUpdate"}
     whole = {**rolling, "rollingUpdate": {"partition": 0}}
     assert read("apps/statefulsets", {"spec": {}})["spec"]["updateStrategy"] == whole
     assert read("apps/statefulsets", {"spec": {"updateStrategy": rolling}})["spec"]["updateStrategy"] == rolling
 
 
-def test_jobs_that_count_by_index() -> None:
-    """They never fail as a whole; conditions are those that hold, in cron jobs too."""
+def test_jobs_with_an_index_limit_have_an_unlimited_backoff() -> None:
+    """With backoffLimitPerIndex, backoffLimit is the largest integer; condition statuses default to True."""
     rule: JsonObject = {"action": "Ignore", "onPodConditions": [{"type": "T"}]}
     job = read("batch/jobs", {"spec": {"backoffLimitPerIndex": 1, "template": {}}})
     assert job["spec"]["backoffLimit"] == 2147483647

@@ -25,8 +25,8 @@ PORTS = st.lists(
 
 
 @given(ports=PORTS, taken=st.sets(st.sampled_from((30000, 30001)), max_size=2))
-def test_new_ports(ports: list[JsonObject], taken: set[int]) -> None:
-    """Either one cannot be had, or all have one that nobody else has: one for each number, unless somebody asked."""
+def test_new_ports_are_unique_unless_requested(ports: list[JsonObject], taken: set[int]) -> None:
+    """Each new port gets a free node port; a requested one that is taken is an error."""
     pool = AddressPool()
     pool.ports = dict.fromkeys(taken, "other")
     asked = {port["nodePort"] for port in ports if "nodePort" in port}
@@ -50,15 +50,15 @@ def test_one_port_for_all_protocols() -> None:
     assert ports[0]["nodePort"] == ports[1]["nodePort"] != ports[2]["nodePort"]
 
 
-def test_ports_that_nobody_wants() -> None:
-    """Only those that were asked for are taken."""
+def test_ports_are_allocated_only_if_needed() -> None:
+    """If node ports are not needed, only requested ones are allocated."""
     ports: list[JsonObject] = [{"port": 53}, {"port": 80, "nodePort": 30080}]
     assert not list(ServicePortAllocation(AddressPool(), "me").new(ports, needs_ports=False))
     assert ports == [{"port": 53}, {"port": 80, "nodePort": 30080}]
 
 
-def test_changed_ports() -> None:
-    """What it has is its own; what is new must be free, or is found."""
+def test_an_update_keeps_its_ports() -> None:
+    """An update keeps its own node ports, gets free ones for new ports, and cannot take foreign ones."""
     pool = AddressPool()
     pool.ports = {30000: "me", 30001: "other"}
     ports: list[JsonObject] = [{"nodePort": 30000}, {}]
@@ -68,8 +68,8 @@ def test_changed_ports() -> None:
     assert cause.field == "spec.ports[1].nodePort"
 
 
-def test_ports_for_questions_about_health() -> None:
-    """One is found, or the one that was asked for is taken, if it is free."""
+def test_a_health_check_node_port_is_allocated() -> None:
+    """A health check node port is allocated; a requested one that is taken is an error."""
     pool = AddressPool()
     pool.ports = {30001: "other"}
     spec: JsonObject = {}
@@ -117,8 +117,8 @@ def _at(address: str, *, whole: bool = True) -> JsonObject:
     return changed(changed(SERVICE, "spec.clusterIP", address), "spec.clusterIPs", [address] if whole else None)
 
 
-def test_the_first_address_stays() -> None:
-    """Who asks for another one is told so; who says only half of it as well."""
+def test_the_primary_cluster_ip_is_immutable() -> None:
+    """The primary cluster IP cannot change, and a change of clusterIP alone is an error."""
     old = read("/services", _at("10.0.0.20"))
     assert not wrong("/services", _at("10.0.0.20", whole=False), old)
     found = wrong("/services", _at("10.0.0.21"), old)

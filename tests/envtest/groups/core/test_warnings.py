@@ -329,6 +329,6 @@ def test_ineffective_service_fields_warn(spec: JsonObject, told: list[str]) -> N
         ),
     ],
 )
-def test_other_kinds(kind: str, tree: JsonObject, told: str) -> None:
-    """One each."""
+def test_other_kinds_warn_about_deprecated_fields(kind: str, tree: JsonObject, told: str) -> None:
+    """Deprecated fields of other kinds give one warning each."""
     assert warned(kind, tree) == [told]

@@ -120,8 +120,8 @@ def test_flow_schema_errors_name_the_field(path: str, value: Any, found: list[st
     assert wrong(SCHEMAS, changed(SCHEMA, path, value)) == found
 
 
-def test_verbs_are_known_ones() -> None:
-    """Others could never be asked for."""
+def test_verbs_of_a_rule_are_known() -> None:
+    """A rule with an unknown verb is an error."""
     [text] = wrong(SCHEMAS, changed(SCHEMA, f"{RULE}.resourceRules.0.verbs", ["brew"]))
     assert text.startswith(f'{AT}.{FIRST}.verbs: Unsupported value: ["brew"]: supported values: "create"')
 
@@ -149,8 +149,8 @@ def test_nonresource_urls_are_absolute_with_a_final_wildcard(url: str, why: str)
 
 
 @pytest.mark.parametrize("resource", [LEVELS, SCHEMAS])
-def test_some_stay_as_they_are(resource: str) -> None:
-    """What the server cannot do without is right as it is made, and as nothing else."""
+def test_mandatory_objects_have_a_fixed_spec(resource: str) -> None:
+    """The mandatory objects exempt and catch-all accept only their fixed spec."""
     kind = resource.rpartition("/")[2]
     for name in ("exempt", "catch-all"):
         spec = fixed_flow(kind, name)

@@ -59,8 +59,8 @@ def test_ingress_errors_name_the_field(path: str, value: Any, found: str) -> Non
     assert wrong(INGRESSES, changed(INGRESS, path, value)) == ([found] if found else [])
 
 
-def test_a_path_without_a_type_is_not_looked_into() -> None:
-    """Nothing is said of the backend of a path that cannot be read."""
+def test_a_path_without_a_type_hides_backend_errors() -> None:
+    """A path without pathType gives only that error, and none about its backend."""
     tree = changed(changed(INGRESS, f"{HTTP}.pathType", None), f"{HTTP}.backend", {})
     assert wrong(INGRESSES, tree) == [f"{AT}.pathType: Required value: pathType must be specified"]
 
@@ -106,8 +106,8 @@ def test_policy_ports(port: JsonObject, found: list[str]) -> None:
         ("fd00::/64", "must be a strict subset of `cidr`"),
     ],
 )
-def test_policy_blocks(part: str, found: str) -> None:
-    """What is taken out of a block lies inside."""
+def test_exceptions_are_inside_their_ip_block(part: str, found: str) -> None:
+    """An exception of an IP block is a strict subset of the block."""
     block = {"cidr": "10.0.0.0/8", "except": [part]}
     tree = {"spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": block}]}]}}
     at = "spec.ingress[0].from[0].ipBlock.except[0]"

@@ -146,8 +146,8 @@ def test_a_service_cidr_has_one_block_for_each_family(tree: JsonObject, found: l
     assert wrong(BLOCKS, tree) == found
 
 
-def test_blocks_may_get_a_second_family() -> None:
-    """Nothing else about them changes."""
+def test_a_service_cidr_may_get_a_second_family() -> None:
+    """A ServiceCIDR may get a CIDR of the other family; its other CIDRs are immutable."""
     one, two = blocks("10.0.0.0/16"), blocks("10.0.0.0/16", "2001:db8::/64")
     assert wrong(BLOCKS, two, one) == []
     assert wrong(BLOCKS, one, two) == ['spec.cidrs: Invalid value: ["10.0.0.0/16"]: field is immutable']

@@ -18,8 +18,8 @@ CLAIM = {"spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClas
 ONE = "exactly one of `exactly` or `firstAvailable` is required"
 
 
-def test_one_device_is_asked_for() -> None:
-    """Unless somebody says otherwise."""
+def test_a_request_defaults_to_one_device() -> None:
+    """A device request defaults to ExactCount with count 1."""
     [request] = read(CLAIMS, CLAIM)["spec"]["devices"]["requests"]
     assert request["exactly"] == {"deviceClassName": "c", "allocationMode": "ExactCount", "count": 1}
 
@@ -85,8 +85,8 @@ def test_resource_claim_errors_name_the_field(path: str, value: Any, found: list
     assert wrong(TEMPLATES, {"spec": tree}) == [f"spec.spec.devices.{text}" for text in found]
 
 
-def test_names_of_requests_are_their_own() -> None:
-    """And there are not too many."""
+def test_request_names_are_unique_and_limited() -> None:
+    """Request names are unique, and a claim has at most 32 requests."""
     [request] = CLAIM["spec"]["devices"]["requests"]
     twice = {"spec": {"devices": {"requests": [request, request]}}}
     assert wrong(CLAIMS, twice) == ['spec.devices.requests[1].name: Duplicate value: "r"']
@@ -155,8 +155,8 @@ def test_resource_slice_errors_name_the_field(path: str, value: Any, found: list
     assert causes == found
 
 
-def test_a_slice_stays_with_its_driver() -> None:
-    """And with its pool and node."""
+def test_driver_pool_and_node_of_a_slice_are_immutable() -> None:
+    """Driver, pool and node of a ResourceSlice are immutable."""
     for path in ("driver", "nodeName", "pool.name"):
         other = changed(SLICE, f"spec.{path}", "x")
         assert wrong(SLICES, other, SLICE) == [f'spec.{path}: Invalid value: "x": field is immutable']
@@ -239,8 +239,8 @@ def test_what_is_said_of_claims(status: JsonObject, found: list[str]) -> None:
     assert [f"{cause.field}: {cause.message}" for cause in causes] == [f"status.{text}" for text in found]
 
 
-def test_an_allocation_stays() -> None:
-    """It may go, not change; and whoever goes takes nobody new."""
+def test_an_allocation_is_immutable_but_removable() -> None:
+    """An allocation may be removed but not changed; a deleted claim accepts no new consumers."""
     old = {**read(CLAIMS, CLAIM), "status": ALLOCATED}
     other = {"allocation": {"devices": {"results": [{**RESULT, "device": "e"}]}}}
     [cause] = validate_claim_status({**old, "status": other}, old)

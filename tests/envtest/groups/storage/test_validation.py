@@ -90,7 +90,7 @@ def test_csi_drivers_keep_attach_required() -> None:
 
 
 def test_attachments_and_runtimes_stay_what_they_are() -> None:
-    """One source, one node; the handler of a runtime is a name that never changes."""
+    """An attachment has one source and is immutable; a RuntimeClass handler is a valid and immutable name."""
     both = {"inlineVolumeSpec": {}, "persistentVolumeName": "v"}
     attachment: JsonObject = {"spec": {"attacher": "d", "nodeName": "n", "source": both}}
     assert [c.reason for c in validate_attachment(attachment)] == ["FieldValueForbidden"]
@@ -195,8 +195,8 @@ def test_runtime_classes_need_a_handler() -> None:
     ]
 
 
-async def test_generations_of_drivers() -> None:
-    """They begin when something changes that may change."""
+async def test_a_csi_driver_gets_a_generation_on_change() -> None:
+    """A CSIDriver gets a generation when one of its mutable fields changes."""
     async with Environment() as env:
         call, url = Caller(env), "/apis/storage.k8s.io/v1/csidrivers"
         made = (await call("POST", url, {"metadata": {"name": "a.b"}})).json

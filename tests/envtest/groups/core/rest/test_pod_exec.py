@@ -96,7 +96,7 @@ async def heard(socket: ClientConnection) -> dict[int, bytes]:
 
 
 async def test_output_comes_on_its_channels_and_then_the_outcome() -> None:
-    """Both outputs, the exit code, and what went wrong inside."""
+    """Exec sends both outputs on their channels, and then a Status with the exit code or error."""
     async with world() as w:
         async with w.open(f"{EXEC}&command=both&stdout=1&stderr=1", V5) as socket:
             found = await heard(socket)
@@ -145,7 +145,7 @@ async def test_nothing_runs_for_those_who_left() -> None:
 
 
 async def test_attaching_has_no_command() -> None:
-    """It is what runs already."""
+    """Attach runs no command."""
     async with world() as w, w.open(f"{PODS}/p/attach?stdout=1", V5) as socket:
         await heard(socket)
         assert w.ran[-1].argv == ()
@@ -162,10 +162,10 @@ async def test_attaching_has_no_command() -> None:
         (f"{PODS}/p/portforward?ports=80", [V4], "good", 500, "no preferred addresses found"),
     ],
 )
-async def test_what_is_wrong_is_answered_before(
+async def test_errors_before_the_upgrade_are_statuses(
     path: str, protocols: list[str], token: str, status: int, text: str
 ) -> None:
-    """As a Status, on the connection as it was."""
+    """An invalid exec request gets a Status instead of an upgrade."""
     async with world() as w:
         with pytest.raises(InvalidStatus) as caught:
             await w.open(path, *protocols, token=token)

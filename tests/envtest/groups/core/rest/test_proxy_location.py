@@ -38,15 +38,15 @@ def served(name: str, endpoints: JsonObject) -> str:
         ("http:p:", ("http", "p", "")),
     ],
 )
-def test_a_name_may_say_scheme_and_port(text: str, parts: tuple[str, str, str]) -> None:
-    """One part is a name, two are name and port, three begin with a scheme."""
+def test_a_proxy_name_has_scheme_name_and_port(text: str, parts: tuple[str, str, str]) -> None:
+    """A proxy name has one part (name), two (name, port) or three (scheme, name, port)."""
     target = target_of(text, "pod")
     assert (target.scheme, target.name, target.port) == parts
 
 
 @pytest.mark.parametrize("text", ["a:b:c:d", "ftp:p:1", ":80", "https::1"])
 def test_other_names_are_refused(text: str) -> None:
-    """Too many parts, unknown schemes and missing names are the asker's fault."""
+    """A name with too many parts, an unknown scheme or no name is a BadRequest."""
     with pytest.raises(BadRequestError, match="invalid pod request"):
         target_of(text, "pod")
 
@@ -54,8 +54,8 @@ def test_other_names_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "place"), [("p", "10.1.2.3:8080"), ("p:1", "10.1.2.3:1"), ("https:p:", "10.1.2.3:8080")]
 )
-def test_a_pod_answers_at_its_first_port_or_the_one_asked_for(name: str, place: str) -> None:
-    """Only the port that a container names comes before the scheme's."""
+def test_a_pod_is_reached_at_its_first_or_requested_port(name: str, place: str) -> None:
+    """A pod is reached at its first container port unless the request names a port."""
     assert pod_location(target_of(name, "pod"), POD) == place
 
 
@@ -74,13 +74,13 @@ def test_pods_cannot_lead_to_the_server_itself(ip: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "place"), [("n", "10.0.0.1:10250"), ("n:9100", "10.0.0.1:9100")])
-def test_a_node_answers_at_its_agent(name: str, place: str) -> None:
-    """Another port has to be asked for."""
+def test_a_node_is_reached_at_its_kubelet(name: str, place: str) -> None:
+    """A node is reached at the kubelet's port unless the request names a port."""
     assert node_location(target_of(name, "node"), {"status": {"addresses": [{"address": "10.0.0.1"}]}}) == place
 
 
-def test_a_node_without_addresses_leads_nowhere() -> None:
-    """Nobody knows where it is."""
+def test_a_node_without_addresses_is_an_error() -> None:
+    """A node without addresses is an error."""
     with pytest.raises(Exception, match="no preferred addresses found"):
         node_location(target_of("n", "node"), {})
 

@@ -71,8 +71,8 @@ RULES = [
 
 
 @pytest.mark.parametrize(("rule", "found"), RULES)
-def test_rules_of_restarting(rule: JsonObject, found: list[str]) -> None:
-    """They do something, for certain exit codes."""
+def test_restart_rules_need_an_action_and_exit_codes(rule: JsonObject, found: list[str]) -> None:
+    """A container restart rule needs a known action and valid exit codes."""
     tree = changed(POD, "spec.containers.0.restartPolicy", "Never")
     told = wrong("/pods", changed(tree, "spec.containers.0.restartPolicyRules", [rule]))
     assert told == [f"{AT}.restartPolicyRules[0].{text}" for text in found]
@@ -106,8 +106,8 @@ def test_devices_are_no_mounts() -> None:
     assert f'{AT}.volumeDevices[0].devicePath: Invalid value: "/v": {text}' in told
 
 
-def test_containers_that_run_first() -> None:
-    """Those that do not stay have no life of their own."""
+def test_init_containers_have_no_lifecycle() -> None:
+    """Init containers without restartPolicy Always have no probes, hooks or restarting resize policy."""
     policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     first = {"name": "f", "image": "i", "livenessProbe": {"exec": {"command": ["x"]}}, "resizePolicy": policy}
     at = "spec.initContainers[0]"

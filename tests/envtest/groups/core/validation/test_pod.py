@@ -63,8 +63,8 @@ EVERYWHERE = [
 
 
 @pytest.mark.parametrize(("path", "value", "found"), EVERYWHERE)
-def test_pods_and_templates(path: str, value: Any, found: str) -> None:
-    """What is wrong with a pod is wrong with a template."""
+def test_templates_are_validated_like_pods(path: str, value: Any, found: str) -> None:
+    """Each invalid field of a pod is an error of a pod template too."""
     tree = changed(POD, path, value)
     assert wrong("/pods", tree) == [found]
     assert wrong("/podtemplates", {"template": tree}) == [f"template.{found}"]
@@ -80,8 +80,8 @@ ONLY_PODS = [
 
 
 @pytest.mark.parametrize(("path", "value", "found"), ONLY_PODS)
-def test_pods_alone(path: str, value: Any, found: str) -> None:
-    """Templates may leave that to those who fill them in."""
+def test_some_rules_hold_for_pods_only(path: str, value: Any, found: str) -> None:
+    """A template may leave some fields open that a pod must have."""
     tree = changed(POD, path, value)
     assert wrong("/pods", tree) == [found]
     assert wrong("/podtemplates", {"template": tree}) == []
@@ -196,8 +196,8 @@ def test_data_of_other_namespaces() -> None:
     assert claim["spec"] == {"dataSourceRef": {**OTHER, "namespace": "n"}}
 
 
-def test_two_places_say_the_same() -> None:
-    """Or the claim is refused."""
+def test_data_source_and_data_source_ref_agree() -> None:
+    """A claim whose dataSource and dataSourceRef differ is rejected."""
     both = changed(changed(CLAIM, "spec.dataSource", SNAPSHOT), "spec.dataSourceRef", OTHER)
     assert wrong("/persistentvolumeclaims", both) == ["spec: Invalid value: {}: must match dataSourceRef"]
     same = changed(changed(CLAIM, "spec.dataSource", SNAPSHOT), "spec.dataSourceRef", SNAPSHOT)
@@ -207,8 +207,8 @@ def test_two_places_say_the_same() -> None:
 NODE: JsonObject = {"spec": {"drivers": [{"name": "d", "nodeID": "n", "topologyKeys": ["k"]}]}}
 
 
-def test_drivers_of_a_node_stay() -> None:
-    """But for how much they can take."""
+def test_drivers_of_a_csi_node_are_immutable() -> None:
+    """A driver of a CSINode is immutable, except for its allocatable count."""
     more = changed(NODE, "spec.drivers.0.allocatable", {"count": 3})
     assert wrong("storage.k8s.io/csinodes", more, NODE) == []
     other = changed(NODE, "spec.drivers.0.nodeID", "m")
@@ -245,7 +245,7 @@ def test_services_reject_unreachable_external_ips(path: str, value: Any, found: 
 
 
 def test_tolerances_of_autoscalers_are_positive() -> None:
-    """As amounts."""
+    """The tolerance of an autoscaler is not negative."""
     rule = {"tolerance": "-1", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 1}]}
     spec = {
         "maxReplicas": 2,
@@ -256,8 +256,8 @@ def test_tolerances_of_autoscalers_are_positive() -> None:
     assert wrong("autoscaling/horizontalpodautoscalers", {"spec": spec}) == [text]
 
 
-def test_sets_mount_what_their_claims_bring() -> None:
-    """Nobody looks into the pods of a stateful set: their volumes come with the claims."""
+def test_stateful_set_pods_may_mount_their_claims() -> None:
+    """A StatefulSet's pod may mount volumes that are not in the template; a Deployment's may not."""
     mounting = changed(POD, "spec.containers.0.volumeMounts", [{"name": "data", "mountPath": "/d"}])
     template = {**mounting, "metadata": {"labels": {"a": "b"}}}
     spec: JsonObject = {"selector": {"matchLabels": {"a": "b"}}, "template": template}

@@ -63,8 +63,8 @@ def test_terms_of_pods_behind_a_gate() -> None:
     assert cause.message.endswith("no additions/deletions to non-empty NodeSelectorTerms list are allowed")
 
 
-def test_pods_without_gates_stay() -> None:
-    """Where they run is fixed."""
+def test_the_node_selector_is_fixed_without_gates() -> None:
+    """The node selector of a pod without scheduling gates is immutable."""
     spec = {**POD["spec"], "nodeSelector": {"a": "b"}}
     [cause] = validate_pod_update({**spec, "nodeSelector": {"a": "b", "c": "d"}}, spec)
     assert "pod updates may not change fields other than" in cause.message
@@ -106,8 +106,8 @@ def test_known_annotations_are_validated(key: str, value: str, found: str) -> No
 
 
 # ------------------------------------------------------------------ debugging
-def test_mirrors_have_no_debugging_containers() -> None:
-    """Their nodes would not know of them."""
+def test_mirror_pods_have_no_ephemeral_containers() -> None:
+    """A mirror pod cannot get ephemeral containers."""
     assert _told(validate_ephemeral_update(POD, {**POD, "metadata": MIRROR})) == [
         "[]: Forbidden: static pods do not support ephemeral containers"
     ]
@@ -144,8 +144,8 @@ def test_terminated_containers_and_ip_families_are_fixed(old: JsonObject, new: J
     assert not _told(validate_pod_status({**POD, "status": old}, {**POD, "status": old}))
 
 
-def test_two_families() -> None:
-    """One address of each is fine."""
+def test_a_pod_may_have_one_ip_of_each_family() -> None:
+    """A pod may have one IP of each family."""
     status = {"podIPs": [{"ip": "1.2.3.4"}, {"ip": "fd00::1"}]}
     assert not _told(validate_pod_status({**POD, "status": status}, POD))
 
@@ -204,8 +204,8 @@ def test_who_cannot_be_resized() -> None:
         ({"containers": [{}], "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}}, "Burstable"),
     ],
 )  # fmt: skip
-def test_quality_of_service(spec: JsonObject, found: str) -> None:
-    """What the whole pod asks for goes before what its containers do."""
+def test_pod_level_resources_decide_the_qos_class(spec: JsonObject, found: str) -> None:
+    """The pod's own resources decide the QoS class before those of its containers."""
     assert qos_class(spec) == found
 
 

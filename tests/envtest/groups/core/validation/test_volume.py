@@ -86,13 +86,13 @@ FINE: list[JsonObject] = [
 
 
 @pytest.mark.parametrize("source", FINE)
-def test_sources_that_are_right(source: JsonObject) -> None:
-    """Nothing is said of them."""
+def test_valid_volume_sources_have_no_errors(source: JsonObject) -> None:
+    """A valid volume source has no errors."""
     assert not wrong("/pods", changed(POD, "spec.volumes", [{"name": "v", **source}]))
 
 
-def test_claims_that_a_pod_makes() -> None:
-    """They are named after it, and nobody else in it uses them."""
+def test_claims_of_ephemeral_volumes_have_no_other_users() -> None:
+    """A pod's volume cannot refer to the claim of an ephemeral volume in the same pod."""
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     volumes = [
         {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}},
@@ -104,8 +104,8 @@ def test_claims_that_a_pod_makes() -> None:
     assert not wrong("/podtemplates", {"template": changed(POD, "spec.volumes", volumes)})
 
 
-def test_defaults_of_sources() -> None:
-    """What old drivers assume stands in the volume."""
+def test_volume_sources_have_defaults() -> None:
+    """Volume sources of old drivers get their defaults."""
     volumes = [
         {"name": "a", "iscsi": {"targetPortal": "p", "iqn": "q", "lun": 0}},
         {"name": "b", "rbd": {"monitors": ["m"], "image": "i"}},
@@ -151,8 +151,8 @@ def test_persistent_volumes(path: str, value: Any, found: list[str]) -> None:
     assert wrong("/persistentvolumes", changed(VOLUME, path, value)) == found
 
 
-def test_secrets_of_drivers() -> None:
-    """They could be in any namespace; who expands a volume may be said later, and nothing else."""
+def test_csi_secret_references_need_a_namespace() -> None:
+    """A secret reference of a CSI volume needs a namespace; only the one for expansion may be added later."""
     spec = {k: v for k, v in VOLUME["spec"].items() if k != "hostPath"}
     old = {"spec": {**spec, "csi": {"driver": "d", "volumeHandle": "h"}}}
     ref = {"controllerExpandSecretRef": {"name": "s"}}
