@@ -36,8 +36,8 @@ from opsdk.children.decision import (
     Declared,
     Keep,
     Repetition,
+    Send,
     TakeOver,
-    Write,
     compare_declared,
     create,
     decide,
@@ -199,13 +199,13 @@ class Applier:
         return await self._write(decision, kind, owner=owner, force=force)
 
     def _keep(self, declared: Declared, kind: Kind[T], live: T, decision: Keep) -> T:
-        if decision.left is not None:
-            self._report(decision.left)
+        if decision.remaining is not None:
+            self._report(decision.remaining)
         if decision.outcome is not None:
             self._remember(declared, kind, live, decision.outcome)
         return live
 
-    def _slow_down(self, write: Write) -> None:
+    def _slow_down(self, write: Send) -> None:
         """Count a write of an unchanged desired object. Raises `ContendedError` while the next one must wait."""
         gvk, key, explanation = write.declared.gvk, write.declared.key, write.explanation
         if write.repetition is Repetition.CHANGED:
@@ -280,7 +280,7 @@ class Applier:
                 self._owned_fields.remember(digest, to_own)
         return Declared(gvk, key, source, tree, digest, resolved, to_own)
 
-    async def _write(self, write: Write, kind: Kind[T], *, owner: KubeObject | None, force: bool) -> T:
+    async def _write(self, write: Send, kind: Kind[T], *, owner: KubeObject | None, force: bool) -> T:
         declared = write.declared
         self._report(write.explanation)
         sent = Unstructured.from_tree(declared.tree)

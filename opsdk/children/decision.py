@@ -2,14 +2,14 @@
 
 Decisions::
 
-    no live object: `create` --------------------------------------> Write
+    no live object: `create` --------------------------------------> Send
     `decide`:
     the live object is the remembered one -------------------------> Keep
     several field managers own what former ones applied -----------> TakeOver, then `decide_write`
     `decide_write`:
     no difference, or those that remained after the last apply ----> Keep, and remember
     all differences are drift, and drift is left ------------------> Keep, remember, and report the drift
-    anything else -------------------------------------------------> Write, without the drift that is left
+    anything else -------------------------------------------------> Send, without the drift that is left
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class Keep(msgspec.Struct, frozen=True):
 
     Attributes:
         outcome: to remember; None if the live object is the remembered one.
-        left: the explanation of the drift that is left, to report.
+        remaining: the explanation of the drift that stays, to report.
     """
 
     outcome: ApplyOutcome | None = None
-    left: Explanation | None = None
+    remaining: Explanation | None = None
 
 
 class TakeOver(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class TakeOver(msgspec.Struct, frozen=True):
     explanation: Explanation
 
 
-class Write(msgspec.Struct, frozen=True):
+class Send(msgspec.Struct, frozen=True):
     """Decision: apply.
 
     Attributes:
@@ -103,14 +103,14 @@ class Write(msgspec.Struct, frozen=True):
     take_over: TakeOver | None = None
 
 
-def create(declared: Declared) -> Write:
+def create(declared: Declared) -> Send:
     """Return the write of an object that does not exist."""
-    return Write(declared, Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.CREATE))
+    return Send(declared, Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.CREATE))
 
 
 def decide(
     declared: Declared, live: JsonObject, record: ApplyRecord | None, *, former: FormerOwners, drift: Drift
-) -> Keep | TakeOver | Write:
+) -> Keep | TakeOver | Send:
     """Return what an apply does to a live object.
 
     After a `TakeOver`, call `decide_write` with its result.
@@ -141,7 +141,7 @@ def decide_write(
     field_owner: str,
     applied: str,
     drift: Drift,
-) -> Keep | Write:
+) -> Keep | Send:
     """Return what the differences between the live and the desired object lead to.
 
     Args:
@@ -166,11 +166,11 @@ def decide_write(
     if drift is Drift.LEAVE and explanation.drifted:
         if len(explanation.drifted) == len(explanation.changes):
             outcome = ApplyOutcome(RemainingDifferences.of(comparison), previous or owned)
-            return Keep(outcome, left=replace(explanation, written=False))
+            return Keep(outcome, remaining=replace(explanation, written=False))
         declared = _without_drift(declared, comparison, explanation, schema)
         explanation = explanation.without_drift()
     take_over = _take_over(declared) if applied != field_owner else None
-    return Write(declared, explanation, _repetition(declared, record), take_over)
+    return Send(declared, explanation, _repetition(declared, record), take_over)
 
 
 def _version_of(live: JsonObject) -> tuple[str, str]:
@@ -235,5 +235,5 @@ def _without_drift(
 def _repetition(declared: Declared, record: ApplyRecord | None) -> Repetition:
     if record is None:
         return Repetition.NONE
-    known = declared.digest in (record.digest, record.previous_digest)
-    return Repetition.UNCHANGED if known else Repetition.CHANGED
+    is_repeated = declared.digest in (record.digest, record.previous_digest)
+    return Repetition.UNCHANGED if is_repeated else Repetition.CHANGED

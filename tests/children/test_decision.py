@@ -13,8 +13,8 @@ from opsdk.children.decision import (
     Declared,
     Keep,
     Repetition,
+    Send,
     TakeOver,
-    Write,
     compare_declared,
     create,
     decide,
@@ -76,7 +76,7 @@ def record(
 
 def decided(
     declared: Declared, tree: JsonObject, known: ApplyRecord | None = None, *, drift: Drift = Drift.REPAIR
-) -> Keep | TakeOver | Write:
+) -> Keep | TakeOver | Send:
     """Return the decision of the field manager `me`, which was called `old` and `older` before."""
     return decide(declared, tree, known, former=FORMER, drift=drift)
 
@@ -103,7 +103,7 @@ def test_an_object_without_differences_is_kept_and_remembered() -> None:
     assert decision.outcome is not None
     assert decision.outcome.remaining == RemainingDifferences()
     assert decision.outcome.owned == declared.to_own
-    assert decision.left is None
+    assert decision.remaining is None
 
 
 @pytest.mark.parametrize(("replicas", "kept"), [(5, True), (6, False)])
@@ -123,7 +123,7 @@ def test_the_record_of_a_deleted_object_counts_for_nothing() -> None:
     declared = desired(replicas=3)
     tree = live(entry("me", REPLICAS), replicas=5)
     decision = decided(declared, tree, record(declared, "7", uid="deleted", after=tree))
-    assert isinstance(decision, Write)
+    assert isinstance(decision, Send)
     assert decision.repetition is Repetition.NONE
 
 
@@ -131,10 +131,10 @@ def test_stripped_owners_cost_one_write() -> None:
     """Without managedFields the first apply is sent; afterwards the values alone decide."""
     declared = desired(replicas=3)
     first = decided(declared, live(replicas=3))
-    assert isinstance(first, Write)
+    assert isinstance(first, Send)
     assert first.explanation.reason is ApplyReason.REFRESH
     assert isinstance(decided(declared, live(replicas=3), record(declared)), Keep)
-    assert isinstance(decided(declared, live(replicas=4), record(declared)), Write)
+    assert isinstance(decided(declared, live(replicas=4), record(declared)), Send)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_write_of_one_of_the_last_two_desired_objects_is_a_repeated_one(
     """Two callers that apply two objects in turns count as a contention, too."""
     known = record(desired(last, replicas=3), previous=before)
     decision = decided(desired(b"1", replicas=3), live(entry("me", REPLICAS), replicas=5), known)
-    assert isinstance(decision, Write)
+    assert isinstance(decision, Send)
     assert decision.repetition is repetition
 
 
@@ -163,7 +163,7 @@ def test_drift_is_repaired() -> None:
     """The whole desired object is sent; the explanation names the other manager."""
     declared = desired(replicas=3, paused=True)
     decision = decided(declared, live(*DRIFTED, replicas=5, paused=True), record(declared))
-    assert isinstance(decision, Write)
+    assert isinstance(decision, Send)
     assert decision.declared is declared
     assert [change.manager for change in decision.explanation.drifted] == ["hpa"]
 
@@ -174,13 +174,13 @@ def test_drift_alone_is_left_and_reported() -> None:
     tree = live(*DRIFTED, replicas=5, paused=True)
     decision = decided(declared, tree, record(declared), drift=Drift.LEAVE)
     assert isinstance(decision, Keep)
-    assert decision.left is not None
-    assert not decision.left.written
+    assert decision.remaining is not None
+    assert not decision.remaining.written
     assert decision.outcome is not None
     assert decision.outcome.remaining == record(declared, after=tree).remaining
     again = decided(declared, tree, record(declared, after=tree), drift=Drift.LEAVE)
     assert isinstance(again, Keep)
-    assert again.left is None
+    assert again.remaining is None
 
 
 def test_only_the_drifted_fields_are_left() -> None:
@@ -188,7 +188,7 @@ def test_only_the_drifted_fields_are_left() -> None:
     declared = desired(replicas=3, paused=True, minReadySeconds=7)
     known = record(desired(b"0", replicas=3, paused=True))
     decision = decided(declared, live(*DRIFTED, replicas=5, paused=True), known, drift=Drift.LEAVE)
-    assert isinstance(decision, Write)
+    assert isinstance(decision, Send)
     assert decision.declared.tree["spec"] == {"paused": True, "minReadySeconds": 7}
     assert (decision.declared.digest, decision.declared.to_own) == (declared.digest, declared.to_own)
     assert [change.path for change in decision.explanation.changes] == ["spec.minReadySeconds"]
@@ -211,7 +211,7 @@ def test_the_applies_of_one_former_manager_count_as_own_until_a_difference() -> 
     declared = desired(replicas=3)
     assert isinstance(decided(declared, live(entry("old", REPLICAS), replicas=3)), Keep)
     decision = decided(declared, live(entry("old", REPLICAS), replicas=5))
-    assert isinstance(decision, Write)
+    assert isinstance(decision, Send)
     assert decision.explanation.reason is ApplyReason.CHANGED
     assert decision.take_over is not None
     assert decision.take_over.explanation.reason is ApplyReason.TAKEN_OVER
