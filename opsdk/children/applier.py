@@ -254,7 +254,7 @@ class Applier:
             return create(declared).explanation
         _check_live(live, owner)
         record = self._apply_records.get((kind.gvk, key))
-        decision = decide(declared, _live_tree(live), record, former=self._former, drift=Drift.REPAIR)
+        decision = decide(declared, _live_tree(live), record, former=self._former, drift=self._drift)
         return None if isinstance(decision, Keep) else decision.explanation
 
     def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> Declared:

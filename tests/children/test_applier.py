@@ -161,6 +161,20 @@ async def test_drift_is_left_on_request() -> None:
         assert counted.writes == ["Apply"]
 
 
+async def test_drift_that_is_left_is_no_pending_write() -> None:
+    """`pending` names exactly what `apply` would send: nothing for drift that is left, the rest otherwise."""
+    async with counted_client() as counted:
+        applier = Applier(counted.client, field_owner="me", drift=Drift.LEAVE)
+        await applier.apply(web(3))
+        await counted.uncached.patch(web(), merge_patch({"spec": {"replicas": 5}}), field_owner="kubectl-scale")
+        assert await applier.pending(web(3)) is None
+        changed = web(3)
+        changed["spec"]["minReadySeconds"] = 7
+        pending = await applier.pending(changed)
+        assert pending is not None
+        assert [change.path for change in pending.changes] == ["spec.minReadySeconds"]
+
+
 async def test_drift_is_repaired_after_a_restart() -> None:
     """A new process knows from managedFields who changed the field."""
     async with counted_client() as counted:

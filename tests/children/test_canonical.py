@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from envtest.codec.quantities import canonical
@@ -64,6 +65,7 @@ def test_the_value_stays(number: str, suffix: str) -> None:
 @given(st.text("0123456789.+-eEKmi x", max_size=8))
 def test_what_is_no_quantity_has_no_form(text: str) -> None:
     """Texts that the server rejects give None."""
+    assume(not re.search(r"[eE][+]?\d{4}", text))  # upstream has no limit of exponents, and envtest one of 1,000
     try:
         canonical(text)
     except DecodeError:
