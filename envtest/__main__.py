@@ -18,6 +18,7 @@ from envtest.external.fake_binaries.assets import write_assets
 from envtest.external.fake_binaries.program import run
 from envtest.plane.compaction import INTERVAL
 from envtest.plane.kubeconfig import write_private
+from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
@@ -62,10 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
     """Start the server and return the message to print."""
-    # Schemas live as long as the process, and trees have no cycles: scanning them for garbage again and again
-    # would take a fifth of the time.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.freeze()  # schemas live as long as the process
     tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
     environment = Environment(
         data_dir=options.data_dir,
@@ -80,7 +78,7 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
     )
     steps = read_plan(options.faults, options.seed) if options.faults else ()
     env = await stack.enter_async_context(environment)
-    gc.freeze()
+    tune_garbage_collector()
     link = Link(env.server.app, seed=options.seed, max_latency=0.0, hot_requests=0) if options.faults else None
     web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls, app=link)
     if link is not None:

@@ -13,8 +13,8 @@ import ast
 import io
 import sys
 import tokenize
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -112,12 +112,6 @@ class Module:
         }
         return len(lines - docstrings)
 
-    @cached_property
-    def uses(self) -> Counter[str]:
-        """How often the module reads each name, as a name or as an attribute; private helpers are used nowhere else."""
-        names = [node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
-        return Counter(names + [node.attr for node in self.nodes if isinstance(node, ast.Attribute)])
-
     def find(self, node: ast.AST, what: str) -> Finding:
         """A finding at `node`."""
         return Finding(f"{self.path}:{getattr(node, 'lineno', 1)}", what)
@@ -134,6 +128,11 @@ class House:
     def _module(self, path: Path) -> Module:
         name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
         return Module(name, path, (self.root / path).read_text(encoding="utf-8"))
+
+    @cached_property
+    def tests(self) -> list[Module]:
+        """All files below ``tests``."""
+        return [self._module(path.relative_to(self.root)) for path in sorted((self.root / "tests").rglob("*.py"))]
 
     @cached_property
     def code_lines(self) -> int:
@@ -170,30 +169,30 @@ def any_annotations(house: House) -> list[Finding]:
     ]
 
 
-def _is_private(function: FunctionNode) -> bool:
-    return function.name.startswith("_") and not function.name.startswith("__")
-
-
-def _private_helpers(house: House) -> Iterator[tuple[Module, FunctionNode]]:
-    for module in house.modules:
-        yield from ((module, node) for node in module.functions if _is_private(node))
-
-
-def private_helpers(house: House) -> list[Finding]:
-    """Functions and methods with a leading underscore."""
-    return [module.find(node, node.name) for module, node in _private_helpers(house)]
-
-
-def private_helpers_with_one_caller(house: House) -> list[Finding]:
-    """Private functions that their module names once."""
-    return [module.find(node, node.name) for module, node in _private_helpers(house) if module.uses[node.name] == 1]
-
-
 def vague_locals(house: House) -> list[Finding]:
     """Assignments to names in `VAGUE`; class attributes and globals count too."""
+    return _vague_names(house.modules)
+
+
+def vague_locals_of_tests(house: House) -> list[Finding]:
+    """The same in tests."""
+    return _vague_names(house.tests)
+
+
+def one_word_tests(house: House) -> list[Finding]:
+    """Tests whose name is one word, which states no law."""
+    return [
+        module.find(node, node.name)
+        for module in house.tests
+        for node in module.functions
+        if node.name.startswith("test_") and node.name.count("_") == 1
+    ]
+
+
+def _vague_names(modules: Iterable[Module]) -> list[Finding]:
     return [
         module.find(node, node.id)
-        for module in house.modules
+        for module in modules
         for node in module.nodes
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
     ]
@@ -286,21 +285,9 @@ MEASURES = (
         count=any_annotations,
         scale=lambda house, findings: 1000 * findings / house.code_lines,
     ),
-    Measure(
-        name="private helpers",
-        limit=33,
-        count=private_helpers,
-        scale=lambda house, findings: 100 * findings / house.functions,
-        unit=" % of all functions",
-    ),
-    Measure(
-        name="private helpers with one caller",
-        limit=None,
-        count=private_helpers_with_one_caller,
-        scale=lambda house, findings: 100 * findings / len(private_helpers(house)),
-        unit=" % of private helpers",
-    ),
     Measure(name="vague locals", limit=27, count=vague_locals),
+    Measure(name="vague locals of tests", limit=None, count=vague_locals_of_tests),
+    Measure(name="one-word tests", limit=None, count=one_word_tests),
     Measure(name="lazy imports without a reason", limit=0, count=lazy_imports),
     Measure(name="own imports under TYPE_CHECKING", limit=0, count=own_type_checking_imports),
     Measure(name="modules in the largest folder", limit=40, count=largest_folder),

@@ -15,8 +15,9 @@ from playwright.async_api import async_playwright
 from opsdk import Config
 from opsdk.http.server.server import WebServer
 from opsdk.norman.client.client import NormanClient
-from opsdk.norman.model import ApiVersion, Field, Filter, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field, Filter
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.web.page import WebPage

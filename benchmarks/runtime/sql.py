@@ -18,8 +18,10 @@ import msgspec
 from sqlalchemy import Connection, insert, select, update
 
 from opsdk.http.server.request import Query
-from opsdk.norman.model import ApiVersion, Field, Filter, QueryOptions, Schema
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import Schema
 from opsdk.norman.query import parse_query
+from opsdk.norman.schema_parts import ApiVersion, Field, Filter
 from opsdk.norman.stores.sql import SqlStore, SqlStoreOptions
 from opsdk.norman.stores.sql_database import SqlDatabase, TransactionMode
 from opsdk.norman.stores.sql_tables import collections, objects
@@ -89,7 +91,7 @@ async def _watches(database: SqlDatabase, store: SqlStore) -> None:
     """Print the time from the begin of a write to its event, in this store and in one of another process."""
     async with SqlStore(database, "books", SqlStoreOptions(poll_interval=0.1)) as other:
         for title, writer in (("update until its event", store), ("update of another store until its event", other)):
-            async with aclosing(store.watch(api_context(), _BOOK, QueryOptions())) as events:
+            async with aclosing(store.watch(api_context(), _BOOK, ObjectQuery())) as events:
                 waiting = asyncio.ensure_future(anext(events))
                 await asyncio.sleep(0.5)
 
@@ -104,7 +106,7 @@ async def _watches(database: SqlDatabase, store: SqlStore) -> None:
                 await asyncio.gather(waiting, return_exceptions=True)
 
 
-def _query(schema: Schema, text: str) -> QueryOptions:
+def _query(schema: Schema, text: str) -> ObjectQuery:
     return parse_query(schema, Query(text))
 
 

@@ -1,4 +1,4 @@
-"""Pages of steve after an event, so that no kept list is shown: of the list alone, then through HTTP.
+"""Pages of both dialects after an event, so that no kept list is shown: of the list alone, then through HTTP.
 
 The first use of a field reads all objects; it happens in slices, and is printed apart. Fails if the median of a page is
 over 50 ms. A user of the list may see the Pods of two namespaces and ten names.
@@ -17,9 +17,11 @@ from benchmarks.runtime import steve_requests
 from benchmarks.runtime.steve_pods import pod
 from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import StoreEntry, make_entry
-from opsdk.norman.steve.access_set import VisibleObjects
-from opsdk.norman.steve.indexed_list import IndexedList
-from opsdk.norman.steve.query import parse_query
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.indexed_list import IndexedList
+from opsdk.norman.steve.parameters import parse_parameters
+from opsdk.norman.steve.printer_fields import STATE
+from opsdk.norman.steve.raw_fields import raw_fields
 from opsdk.recipes.summaries import tree_summary
 
 ROUNDS = 15
@@ -53,7 +55,7 @@ def decorate(tree: Any) -> Any:
 
 async def run(count: int) -> None:
     """Print the figures."""
-    chance, compressor, objects = random.Random(1), Compressor(), IndexedList(decorate)
+    chance, compressor, objects = random.Random(1), Compressor(), IndexedList(raw_fields(decorate))
 
     def entry(number: int, revision: int) -> StoreEntry:
         return make_entry(pod(number, revision, chance), compressor=compressor)[0]
@@ -65,11 +67,11 @@ async def run(count: int) -> None:
     for access, visible in (("everything", _EVERYTHING), ("two namespaces and ten names", _SOME)):
         print(f"a user who sees {access}:")
         for name, text in _QUERIES.items():
-            query = parse_query(text)
-            slowest = max(slowest, _measure(name, objects, entry, partial(objects.page, query, visible)))
-        slowest = max(slowest, _measure("counts", objects, entry, partial(objects.counts, visible)))
-    query = parse_query(_QUERIES["filter, sort, page 3"])
-    _measure("page of a kept list", objects, None, partial(objects.page, query, _EVERYTHING))
+            query = parse_parameters(text).query(visible)
+            slowest = max(slowest, _measure(name, objects, entry, partial(objects.page, query)))
+        slowest = max(slowest, _measure("counts", objects, entry, partial(objects.counts, visible, STATE)))
+    query = parse_parameters(_QUERIES["filter, sort, page 3"]).query(_EVERYTHING)
+    _measure("page of a kept list", objects, None, partial(objects.page, query))
     slowest = max(slowest, steve_requests.run(count))
     if slowest > LIMIT:
         raise SystemExit(f"a page took {slowest:.1f} ms in the median, more than {LIMIT:.0f} ms")

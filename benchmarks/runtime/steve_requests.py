@@ -1,4 +1,4 @@
-"""Requests to steve in a process of its own, which reads a server in another process; see `benchmarks.runtime.steve`.
+"""Requests to both dialects in a process of their own, which reads a server in another one; see `steve`.
 
 The objects are of a kind with the fields of a Pod, because the server would reset the status of a new Pod.
 """
@@ -31,11 +31,18 @@ _RBAC = "rbac.authorization.k8s.io"
 _SORTED = "sort=-metadata.creationTimestamp&pagesize=100"
 _QUERIES = {
     "first page by name": "pagesize=100",
-    "first page by state": "sort=metadata.state.name&pagesize=100",
+    "first page by node": "sort=spec.nodeName&pagesize=100",
     "last page by age": f"{_SORTED}&page={{last}}",
     "filter and sort": f"filter=status.phase=Running&{_SORTED}&page=3",
     "rare value": f"filter=status.podIP~.77.77&{_SORTED}",
 }
+_NORMAN_QUERIES = {
+    "first page by id": "limit=100",
+    "first page by node": "sort=nodeName&limit=100",
+    "middle page by age": "sort=created&order=desc&limit=100&marker={middle}",
+    "filter and sort": "phase=Running&sort=created&order=desc&limit=100",
+}
+_DIALECTS = {f"/v1/{_GROUP}.machines": _QUERIES, "/v3/machines": _NORMAN_QUERIES}
 _TOKENS = {name: f"token-of-{name}" for name in ("root", "names", "namespaces")}
 _NAMESPACES = 50
 _FILLERS = 4
@@ -164,35 +171,38 @@ def _first_uses(steve: SteveProcess) -> None:
     api = HttpApi(steve.url, _TOKENS["root"])
     api.send("GET", "/v1/namespaces?pagesize=1")  # the first request checks the token
     steve.stall()
-    for title, text in _QUERIES.items():
-        cpu, began = steve.cpu(), time.perf_counter()
-        api.send("GET", f"/v1/{_GROUP}.machines?{text.format(last=1)}")
-        wall, spent = time.perf_counter() - began, steve.cpu() - cpu
-        print(f"  {title:20} {wall * 1e3:7.0f} {spent * 1e3:7.0f} {steve.stall() * 1e3:6.1f}")
+    for path, queries in _DIALECTS.items():
+        for title, text in queries.items():
+            cpu, began = steve.cpu(), time.perf_counter()
+            api.send("GET", f"{path}?{text.format(last=1, middle='')}")
+            wall, spent = time.perf_counter() - began, steve.cpu() - cpu
+            print(f"  {path[:3]} {title:20} {wall * 1e3:7.0f} {spent * 1e3:7.0f} {steve.stall() * 1e3:6.1f}")
 
 
 def _pages(cluster: HttpApi, steve: SteveProcess, user: str, count: int) -> float:
     """Print the pages of a user, each after a change of an object. Returns the largest median of CPU milliseconds."""
     print(f"user {user}: objects; CPU ms, median and p99; ms, median and p99; longest stall")
     api, chance, medians = HttpApi(steve.url, _TOKENS[user]), random.Random(2), []
-    for title, text in _QUERIES.items():
-        path = f"/v1/{_GROUP}.machines?{text}"
-        first = json.loads(api.send("GET", path.format(last=1)))
-        path = path.format(last=first.get("pages") or 1)
-        api.send("GET", path)
-        steve.stall()
-        cpus, walls = [], []
-        for _ in range(_ROUNDS):
-            number = chance.randrange(count)
-            cluster.send("PATCH", _path(number), _machine(number, chance), "application/merge-patch+json")
-            time.sleep(_SETTLED)
-            cpu, began = steve.cpu(), time.perf_counter()
-            api.send("GET", path)
-            walls.append((time.perf_counter() - began) * 1e3)
-            cpus.append((steve.cpu() - cpu) * 1e3)
-        medians.append(statistics.median(cpus))
-        figures = f"{_spread(cpus)} {_spread(walls)} {steve.stall() * 1e3:6.1f}"
-        print(f"  {title:20} {first['count']:6} {figures}", flush=True)
+    for path, queries in _DIALECTS.items():
+        for title, text in queries.items():
+            first = json.loads(api.send("GET", f"{path}?{text.format(last=1, middle='')}"))
+            middle = f"ns-{count // 2 % _NAMESPACES}:pod-{count // 2:05}"
+            url = f"{path}?{text.format(last=first.get('pages') or 1, middle=middle)}"
+            api.send("GET", url)
+            steve.stall()
+            cpus, walls = [], []
+            for _ in range(_ROUNDS):
+                number = chance.randrange(count)
+                cluster.send("PATCH", _path(number), _machine(number, chance), "application/merge-patch+json")
+                time.sleep(_SETTLED)
+                cpu, began = steve.cpu(), time.perf_counter()
+                api.send("GET", url)
+                walls.append((time.perf_counter() - began) * 1e3)
+                cpus.append((steve.cpu() - cpu) * 1e3)
+            medians.append(statistics.median(cpus))
+            total = first["count"] if "count" in first else first["pagination"]["total"]
+            figures = f"{_spread(cpus)} {_spread(walls)} {steve.stall() * 1e3:6.1f}"
+            print(f"  {path[:3]} {title:20} {total:6} {figures}", flush=True)
     return max(medians)
 
 
@@ -210,6 +220,10 @@ def _path(number: int) -> str:
     return f"/apis/{_GROUP}/v1/namespaces/ns-{number % _NAMESPACES}/machines/pod-{number:05}"
 
 
+_OBJECTS = {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+_TEXT = {"type": "string"}
+_SPEC = {"type": "object", "properties": {"nodeName": _TEXT, "containers": _OBJECTS}}
+_STATUS = {"type": "object", "properties": {"phase": _TEXT, "podIP": _TEXT, "conditions": _OBJECTS}}
 _COLUMNS = {"Phase": ".status.phase", "Node": ".spec.nodeName", "Address": ".status.podIP"}
 _DEFINITION: Tree = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -224,7 +238,7 @@ _DEFINITION: Tree = {
                 "name": "v1",
                 "served": True,
                 "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _SPEC, "status": _STATUS}}},
                 "additionalPrinterColumns": [
                     {"name": name, "type": "string", "jsonPath": path} for name, path in _COLUMNS.items()
                 ],

@@ -1,4 +1,4 @@
-"""A program that serves the cluster of a kubeconfig: ``python -m benchmarks.runtime.steve_server KUBECONFIG``.
+"""Serves the cluster of a kubeconfig in both dialects: ``python -m benchmarks.runtime.steve_server KUBECONFIG``.
 
 It prints its URL. For each line on stdin it prints the longest time between two turns of the event loop since the line
 before: seconds of CPU of its thread, because other processes use the cores too.
@@ -13,8 +13,13 @@ from pathlib import Path
 from benchmarks.protocol import Heartbeat
 from opsdk import Cluster
 from opsdk.aio.garbage import tune_garbage_collector
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.server import ServeOptions, WebServer
-from opsdk.norman.steve import SteveApi, SteveApp, token_review
+from opsdk.norman.cluster_api import cluster_api
+from opsdk.norman.steve import SteveApi, SteveApp
+from opsdk.norman.tokens import token_review
 from opsdk.rest.kubeconfig import config_from_files
 
 
@@ -23,9 +28,13 @@ async def serve(kubeconfig: str) -> None:
     async with Cluster(config_from_files([Path(kubeconfig)])) as cluster:
         running = asyncio.create_task(cluster.start())
         await cluster.wait_ready()
-        async with SteveApi(cluster) as api:
-            options = ServeOptions(port=0, host="127.0.0.1")
-            async with WebServer(SteveApp(api, token_review(cluster)).app, options) as web:
+        async with SteveApi(cluster) as api, cluster_api(cluster, kinds=()) as norman:
+            steve = SteveApp(api, token_review(cluster.uncached))
+
+            async def handle(request: HttpRequest) -> HttpResponse:
+                return await (norman if request.path.startswith("/v3") else steve).handle(request)
+
+            async with WebServer(asgi(handle), ServeOptions(port=0, host="127.0.0.1")) as web:
                 tune_garbage_collector()
                 print(web.url, flush=True)
                 await _report()

@@ -107,16 +107,7 @@ def _shown(value: JsonValue, go_type: str) -> str:
 
 
 def _in_memory(value: JsonValue, go_type: str, form: GoKind) -> str:
-    if isinstance(value, bool):
-        kind = "bool"
-    elif isinstance(value, str):
-        kind = "string"
-    elif isinstance(value, list):
-        kind = "slice"
-    elif isinstance(value, dict):
-        kind = "map"
-    else:
-        kind = "int64" if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else "float64"
+    kind = _kind(value)
     if form is GoKind.OWN:
         return f"json: cannot unmarshal {_shown(value, go_type)} into Go value of type {go_type}"
     if form is GoKind.STRUCT:
@@ -126,3 +117,15 @@ def _in_memory(value: JsonValue, go_type: str, form: GoKind) -> str:
     if (kind, form) in (("int64", GoKind.TEXT), ("float64", GoKind.WHOLE)):
         return f"cannot convert {kind} to {go_type}"
     return f"unrecognized type: {go_type if form is GoKind.WHOLE else form.value}"
+
+
+def _kind(value: JsonValue) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "slice"
+    if isinstance(value, dict):
+        return "map"
+    return "int64" if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else "float64"

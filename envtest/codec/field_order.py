@@ -7,6 +7,7 @@ from functools import cache, partial
 
 from envtest.data.fields import forms
 from envtest.data.schemas import types
+from opsdk.aio.large_work import sort_in_parts
 from opsdk.structured_merge.value import JsonValue
 
 _REF = "#/components/schemas/"
@@ -66,6 +67,6 @@ def _part(schema: Mapping[str, JsonValue]) -> Arrange | None:
     if "additionalProperties" in schema:
         each = _part(schema["additionalProperties"])
         if each is None:
-            return lambda value: dict(sorted(value.items()))
-        return lambda value: {key: each(value[key]) for key in sorted(value)}
+            return lambda value: {key: value[key] for key in sort_in_parts(value, str)}
+        return lambda value: {key: each(value[key]) for key in sort_in_parts(value, str)}
     return None

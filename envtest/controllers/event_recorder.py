@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TypeVar
+
+from cachetools import LRUCache
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.objects import stamp
@@ -29,19 +29,7 @@ _NUMBERS = itertools.count(1)
 """Makes event names unique in this process, even if a test clock does not advance."""
 _COMBINED = "(combined from similar events): "
 
-V = TypeVar("V")
 Key = tuple[str, ...]
-
-
-class _Recent(OrderedDict[Key, V]):
-    """A dictionary that drops the least recently used entry."""
-
-    def take(self, key: Key, default: V) -> V:
-        entry: V = self.pop(key, default)
-        self[key] = entry
-        if len(self) > _MEMORY:
-            self.popitem(last=False)
-        return entry
 
 
 @dataclass(slots=True)
@@ -70,9 +58,9 @@ class Correlator:
     """Aggregates, counts or drops events. It has no clock: times are seconds."""
 
     def __init__(self) -> None:
-        self._buckets: _Recent[_Bucket] = _Recent()
-        self._similar: _Recent[_SimilarEvents] = _Recent()
-        self._recorded: _Recent[RecordedEvent] = _Recent()
+        self._buckets: LRUCache[Key, _Bucket] = LRUCache(_MEMORY)
+        self._similar: LRUCache[Key, _SimilarEvents] = LRUCache(_MEMORY)
+        self._recorded: LRUCache[Key, RecordedEvent] = LRUCache(_MEMORY)
 
     def __repr__(self) -> str:
         return f"<Correlator of {len(self._recorded)} events>"
@@ -89,16 +77,16 @@ class Correlator:
         )
         aggregate_key = (*spam_key, event.reason, str(event.warning))
         message, combined = self._aggregated(aggregate_key, message, now)
-        bucket = self._buckets.take(spam_key, _Bucket(at=now))
+        bucket = self._buckets.setdefault(spam_key, _Bucket(at=now))
         bucket.left = min(_BURST, bucket.left + (now - bucket.at) / _REFILL)
         bucket.at = now
         if bucket.left < 1:
             return None
         bucket.left -= 1
-        return self._recorded.take((*aggregate_key, "" if combined else message), RecordedEvent()), message
+        return self._recorded.setdefault((*aggregate_key, "" if combined else message), RecordedEvent()), message
 
     def _aggregated(self, aggregate_key: Key, message: str, now: float) -> tuple[str, bool]:
-        similar = self._similar.take(aggregate_key, _SimilarEvents(last=now))
+        similar = self._similar.setdefault(aggregate_key, _SimilarEvents(last=now))
         if now - similar.last > _WINDOW:
             similar.texts.clear()
         similar.last = now

@@ -416,14 +416,7 @@ def _track(view: JobView, counted: FinishedPods, over: JsonObject | None, held: 
         if uid in held and over is None and not deleting(view.job):
             continue
         patches.append(_release(pod))
-        indexed = of_pods.is_indexed(view.job)
-        if phase_of(pod) == "Succeeded":
-            key = None if indexed else "succeeded"
-        elif not (failed or failing) or (indexed and not of_pods.valid_index(pod, view.job)):
-            key = None
-        else:
-            ignored = of_pods.verdict_on(view.spec.get("podFailurePolicy"), pod)[0] == "Ignore"
-            key = None if ignored else "failed"
+        key = _counter_of(view, pod, failed=failed or failing)
         if key is not None and uid not in (*noted["succeeded"], *noted["failed"]):
             noted[key].append(uid)
     view.status["uncountedTerminatedPods"] = {k: v for k, v in noted.items() if v}
@@ -437,6 +430,16 @@ def _track(view: JobView, counted: FinishedPods, over: JsonObject | None, held: 
         if of_pods.limited_per_index(view.job):
             view.status["failedIndexes"] = format_intervals(counted.failed_indexes)
     return patches
+
+
+def _counter_of(view: JobView, pod: JsonObject, *, failed: bool) -> str | None:
+    indexed = of_pods.is_indexed(view.job)
+    if phase_of(pod) == "Succeeded":
+        return None if indexed else "succeeded"
+    if not failed or (indexed and not of_pods.valid_index(pod, view.job)):
+        return None
+    ignored = of_pods.verdict_on(view.spec.get("podFailurePolicy"), pod)[0] == "Ignore"
+    return None if ignored else "failed"
 
 
 def _settle(view: JobView) -> None:

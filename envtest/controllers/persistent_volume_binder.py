@@ -63,14 +63,7 @@ def plan_claim(claim: JsonObject, view: ClaimView) -> Writes:
     if not spec.get("volumeName"):
         return _bind(claim, view)
     if volume is None:
-        if phase_of(claim) == "Bound":
-            text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-            lost = {**(claim.get("status") or {}), "phase": "Lost"}
-            return [
-                UpdateWrite(CLAIMS, with_status(claim, lost), "status"),
-                PendingEvent(claim, "ClaimLost", text, warning=True),
-            ]
-        return []
+        return _lost_claim(claim) if phase_of(claim) == "Bound" else []
     if not _takes(volume, claim):
         return []
     if phase_of(claim) == "Bound" and not _grows(claim, volume):
@@ -105,6 +98,15 @@ def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
     if capacity == _shape(volume)["capacity"]["storage"]:
         return []
     return [UpdateWrite(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
+
+
+def _lost_claim(claim: JsonObject) -> Writes:
+    text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+    lost = {**(claim.get("status") or {}), "phase": "Lost"}
+    return [
+        UpdateWrite(CLAIMS, with_status(claim, lost), "status"),
+        PendingEvent(claim, "ClaimLost", text, warning=True),
+    ]
 
 
 def _bind(claim: JsonObject, view: ClaimView) -> Writes:

@@ -6,16 +6,19 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion (v1.36)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from envtest.extensions.conversion_review import GROUP, ConversionError, InvalidReviewError, accept, read_response
 from envtest.groups.common.webhook_client_config import valid_bundle, validate_client_config, validate_review_versions
+from opsdk.aio.large_work import compute
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError, target_of
 from opsdk.errors import Cause
+from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -183,10 +186,11 @@ class VersionCodec:
     async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
         """See `StorageCodec`."""
         if not self._converter.remote:
-            return [self._named(obj) for obj in objects]
-        decoded = [self._decode(obj) for obj in objects]
+            return [await _compute(obj, self._named) for obj in objects]
+        decoded = [await _compute(obj, self._decode) for obj in objects]
         converted = await self._converter.convert(decoded, self._version)
-        return [new if new is old else self._pruned(new) for new, old in zip(converted, decoded, strict=True)]
+        pairs = zip(converted, decoded, strict=True)
+        return [new if new is old else await _compute(new, self._pruned) for new, old in pairs]
 
     def _named(self, obj: JsonObject) -> JsonObject:
         """Convert by strategy None, which needs no request, and cache the result."""
@@ -213,7 +217,12 @@ class VersionCodec:
         if self._version == self._storage_version:
             return self._converter.renamed(obj, self._storage_version)
         [converted] = await self._converter.convert([obj], self._storage_version)
-        return pruned(self._schemas[self._storage_version], converted)
+        return await _compute(converted, partial(pruned, self._schemas[self._storage_version]))
+
+
+async def _compute(obj: JsonObject, work: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    """Call `work` with an object, beside the event loop if the object is large."""
+    return await compute(len(encode_json(obj)), work, obj)
 
 
 class OwnedVersions:

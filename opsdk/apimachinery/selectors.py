@@ -298,7 +298,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
         check_terms(text)
         if re.search(r"(?<!\\)(?:\\\\)*\\$", text):
             raise UsageError(f"field selector {text!r}: ends with a lone backslash")
-        for part in re.findall(r"(?:\\.|[^,\\])+", text):
+        for part in re.findall(r"(?:[^,\\]++|\\.)++", text):
             match = re.fullmatch(r"\s*+([^=!]++)(!=|==|=)((?:\\.|[^\\])*+)", part)
             if match is None:
                 raise UsageError(f"field selector {text!r}: {part!r} is not field=value or field!=value")

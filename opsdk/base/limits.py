@@ -21,6 +21,7 @@ class Limits(Options, frozen=True, kw_only=True):
         connections: open connections of one server, TLS handshakes included. Further ones are closed at once.
         head_bytes: a request line with its headers (net/http: ``DefaultMaxHeaderBytes`` and 4096); more is a 431.
         head_fields: headers of one request; more is a 431. Go has no such limit; Node.js takes 2,000.
+        query_parameters: parameters of a URL (net/url: ``urlmaxqueryparams``); more are a 431.
         head_seconds: from the first byte of a request to the end of its headers, and for a TLS handshake
             (kube-apiserver: ``ReadHeaderTimeout``).
         idle_seconds: between two requests of a connection (kube-apiserver: ``IdleTimeout``).
@@ -32,7 +33,7 @@ class Limits(Options, frozen=True, kw_only=True):
         selector_terms: the requirements and values of one label or field selector; more are a 400.
         patch_operations: operations of a JSON patch (``maxJSONPatchOperations``); more are a 413.
         patch_copied_bytes: what all ``copy`` operations of a JSON patch may add; more is a 413.
-        yaml_nodes: the values of a YAML document, with aliases expanded.
+        document_values: the keys and values of a JSON or YAML document, with aliases expanded; more are a 400.
         json_path_values: the values that a JSONPath may visit, for example that of a printer column.
         response_head_bytes: the status line and the headers of a response (net/http: ``MaxResponseHeaderBytes``).
         informational_responses: 1xx responses before a response (net/http: ``max1xxResponses``).
@@ -46,6 +47,7 @@ class Limits(Options, frozen=True, kw_only=True):
     connections: int = 10_000
     head_bytes: int = MIB + 4096
     head_fields: int = 2000
+    query_parameters: int = 10_000
     head_seconds: float = 32.0
     idle_seconds: float = 90.0
     body_idle_seconds: float = 30.0
@@ -56,7 +58,7 @@ class Limits(Options, frozen=True, kw_only=True):
     selector_terms: int = 4096
     patch_operations: int = 10_000
     patch_copied_bytes: int = 3 * MIB
-    yaml_nodes: int = 400_000
+    document_values: int = 400_000
     json_path_values: int = 20_000
     response_head_bytes: int = 10 * MIB
     informational_responses: int = 5

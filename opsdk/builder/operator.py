@@ -42,7 +42,8 @@ from opsdk.event.handlers import is_async
 from opsdk.manager.deferred import DeferredRunnable
 from opsdk.manager.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.manager.leader_election.leader_elector import default_identity
-from opsdk.manager.manager import Manager, Phase
+from opsdk.manager.manager import Manager
+from opsdk.manager.phases import Phase
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.rbac.check import RbacCheck

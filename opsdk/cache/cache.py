@@ -273,7 +273,7 @@ class Cache:
         informer = Informer(self._new_lister_watcher(mapping, scope), options)
         # Index functions read whole objects.
         for name, indexer in self._indexers.get(mapping.gvk, {}).items() if not scope.metadata_only else ():
-            informer.add_index(name, indexer)
+            informer.indices.add(name, indexer)
         return informer
 
     # -------------------------------------------------------------- indices
@@ -299,7 +299,7 @@ class Cache:
         indexers[field_name] = indexer
         if (cached := self._kinds.get((token.gvk, False))) is not None:
             for informer in cached.informers.values():
-                informer.add_index(field_name, indexer)
+                informer.indices.add(field_name, indexer)
 
     def check_running(self) -> None:
         """Raise `CacheNotStartedError` unless the cache is started."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Self
 
@@ -21,14 +21,15 @@ from opsdk.aio.closing import Closing
 from opsdk.aio.containment import cancellations, contain
 from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.base.options import Options
-from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform
+from opsdk.cache.entry import Problem, StoreEntry, Transform
 from opsdk.cache.head import decode_head
 from opsdk.cache.health import InformerHealth, InformerState
+from opsdk.cache.informer_indices import InformerIndices
+from opsdk.cache.informer_writes import InformerWrites
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
-from opsdk.cache.own_writes import revision_of
 from opsdk.cache.reflector import (
     Action,
     CheckRevision,
@@ -44,7 +45,7 @@ from opsdk.cache.registration import Handler, HandlerRegistration
 from opsdk.cache.shard import HashRange
 from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta, DeltaType, InformerStore
-from opsdk.cache.unknown_reads import ReadStart, UnknownReads
+from opsdk.cache.unknown_reads import UnknownReads
 from opsdk.errors import (
     CacheError,
     CacheSyncError,
@@ -115,7 +116,7 @@ class Informer(Closing):
         )
         self.counts: Counter[str] = Counter()
         """Counters: list (pages), synced (complete lists), watch, event, error, undecodable, function_error,
-        handler_error, own_write_seen, rollback."""
+        handler_error, rollback."""
         self._source = source
         self._failures = FunctionFailures(self.name)
         self._registrations: dict[HandlerRegistration, None] = {}
@@ -124,15 +125,29 @@ class Informer(Closing):
         self._closed = False
         self._synced = False
         self._waiters: list[asyncio.Future[None]] = []
-        self._index_builds: dict[str, asyncio.Task[None]] = {}
         self._last_contact_at: float | None = None
         self._watch_lost_at = 0.0
-        self._own_write_delay = 0.0
         self._watching: asyncio.Timeout | None = None
         self._rollback_version = ""
-        self._unknown_reads = UnknownReads(
-            source, self.store, record=self._record_read, tasks=self._tasks, page_size=o.page_size, name=self.name
+        self.indices = InformerIndices(self.store, tasks=self._tasks, report=self._report_problems)
+        """The indices of the store."""
+        self.own_writes = InformerWrites(
+            self.store,
+            namespace=o.namespace,
+            field_selector=o.field_selector,
+            report=self._report_problems,
+            on_rollback=self.on_rollback,
         )
+        """The results of own writes, for reads."""
+        self.unknown_reads = UnknownReads(
+            source,
+            self.store,
+            record=self.own_writes.record_read,
+            tasks=self._tasks,
+            page_size=o.page_size,
+            name=self.name,
+        )
+        """Reads what own writes left unknown."""
 
     # -------------------------------------------------------------- life cycle
     def start(self) -> None:
@@ -186,8 +201,8 @@ class Informer(Closing):
             events=self.counts["event"],
             errors=self.counts["error"],
             undecodable=self.counts["undecodable"],
-            own_writes_seen=self.counts["own_write_seen"],
-            own_write_delay=self._own_write_delay,
+            own_writes_seen=self.own_writes.shown,
+            own_write_delay=self.own_writes.delay,
             rollbacks=self.counts["rollback"],
         )
 
@@ -279,79 +294,7 @@ class Informer(Closing):
         if delta.change is DeltaType.DELETED:
             self._failures.forget(delta.entry.key)
 
-    # -------------------------------------------------------------- indices
-    def add_index(self, name: str, indexer: Indexer) -> None:
-        """Add an index. Existing objects are indexed in slices; see `wait_index`. Raises `UsageError` if it exists.
-
-        An object that the function raises for stays readable, and is left out of the index.
-        """
-        self.store.add_index(name, indexer)
-        if self._index_slice(name, keys := deque(self.store.keys())):
-            self._index_builds[name] = self._tasks.start(self._index_remaining(name, keys), name=f"index {name}")
-
-    def _index_slice(self, name: str, keys: deque[ObjectKey]) -> bool:
-        """Index some objects. Returns whether keys are left."""
-        slicer = Slicer()
-        while keys:
-            if slicer.add(self.store.index_entry(keys.popleft(), name)):
-                break
-        self._report_problems(self.store.take_problems())
-        return bool(keys)
-
-    async def _index_remaining(self, name: str, keys: deque[ObjectKey]) -> None:
-        while keys:
-            await asyncio.sleep(0)
-            self._index_slice(name, keys)
-        del self._index_builds[name]
-
-    async def wait_index(self, name: str) -> None:
-        """Return when every object is in the index of this name."""
-        if (task := self._index_builds.get(name)) is not None:
-            await asyncio.wait([task])
-
-    # -------------------------------------------------------------- own writes
-    def write(self, data: bytes, *, sole_change: bool = False, at_least: int = 0) -> str:
-        """Record the result of an own write, or a fresh read of the server, for reads. Returns its resource version.
-
-        Args:
-            data: the whole object as JSON.
-            sole_change: the object's resource version is surely this write's: no other change can have it.
-            at_least: the lowest version of a server that has not gone back since the request was sent.
-        """
-        entry = self.store.make_entry(data)
-        if self.store.problems:
-            self._report_problems(self.store.take_problems())
-        fields = {"metadata.name": entry.key.name, "metadata.namespace": entry.key.namespace}
-        for requirement in self.options.field_selector.requirements:
-            value = fields.get(requirement.field)
-            unknown = value is None and entry.key not in self.store
-            if unknown or (value is not None and (value == requirement.value) is requirement.negated):
-                return entry.resource_version
-        if self.options.namespace and self.options.namespace != entry.key.namespace:
-            return entry.resource_version
-        revision = revision_of(entry.resource_version)
-        went_back = revision is not None and revision < at_least
-        if went_back:
-            self.on_rollback(entry.resource_version)
-        self.store.write(entry, revision, after_rollback=went_back)
-        if not sole_change:
-            return entry.resource_version
-        if self._synced and revision is not None and self.store.revision >= revision:
-            self.counts["own_write_seen"] += 1  # the watch was faster than the response
-        else:
-            now = monotonic()
-            self.store.own.record_own_change(entry, revision, passed=self.store.revision, written_at=now)
-        return entry.resource_version
-
-    def _record_read(self, data: bytes, start: ReadStart) -> None:
-        """Record an object that was read. If the watch had passed it before, and not shown it, the server went back."""
-        entry = self.store.make_entry(data)
-        revision = revision_of(entry.resource_version) or 0
-        at_least = start.at_least
-        if revision <= start.revision and not start.has_shown(entry) and self.store.selects(entry):
-            at_least = start.revision + 1
-        self.write(data, at_least=at_least)
-
+    # -------------------------------------------------------------- the loop
     def on_rollback(self, resource_version: str) -> None:
         """List again: a response shows that the API server went back, and the watch may stay silent then.
 
@@ -362,15 +305,6 @@ class Informer(Closing):
             self._rollback_version = resource_version
             self._watching.reschedule(monotonic())
 
-    async def read_unknown(self, key: ObjectKey | None = None) -> None:
-        """Read what own writes left unknown: the object of `key`, or everything. Concurrent readers share the requests.
-
-        Raises:
-            OpsdkError: the request failed, and the watch has not shown the write meanwhile.
-        """
-        await self._unknown_reads.read(key)
-
-    # -------------------------------------------------------------- the loop
     async def _run(self) -> None:
         action: Action = self.reflector.start()
         task = asyncio.current_task()
@@ -517,7 +451,7 @@ class Informer(Closing):
             registration.deliver(step.deltas)
         if not step.synced:
             if self.store.own.shown_own_changes:
-                self._measure_own_writes()
+                self.own_writes.measure_shown()
             return
         self._last_contact_at = monotonic()
         self.counts["synced"] += 1
@@ -528,17 +462,10 @@ class Informer(Closing):
         self._notify()
         if step.replaced is not None:
             await self._deliver_replaced(step.replaced, registrations)
-            self.store.own.shown_own_changes.clear()  # a list came after a gap: that is no delay of the watch
+            self.own_writes.skip_shown()  # a list came after a gap: that is no delay of the watch
         if first:
             for registration in registrations:
                 registration.complete_initial()
-
-    def _measure_own_writes(self) -> None:
-        """Measure how long after an own write the watch shows it: the delay of server, network and event loop."""
-        times = self.store.own.shown_own_changes
-        self.counts["own_write_seen"] += len(times)
-        self._own_write_delay += len(times) * monotonic() - sum(times)
-        times.clear()
 
     async def _deliver_replaced(
         self, replaced: Iterator[tuple[Delta, ...]], registrations: Sequence[HandlerRegistration]

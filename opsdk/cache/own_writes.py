@@ -225,8 +225,12 @@ class OwnWrites:
         """Iterate over the objects of own writes."""
         return iter([write.entry for write in self._pending.values() if write.entry is not None])
 
-    def pending(self) -> dict[ObjectKey, PendingWrite]:
-        """Return the pending writes: pass them to `resolve` after a read that began now."""
+    def pending_write(self, key: ObjectKey) -> PendingWrite | None:
+        """Return the pending write of an object: pass it to `resolve` after a read that began now."""
+        return self._pending.get(key)
+
+    def pending_writes(self) -> dict[ObjectKey, PendingWrite]:
+        """Return all pending writes, for a read of all objects."""
         return dict(self._pending)
 
     def resolve(self, key: ObjectKey, mark: UnknownMark | None, pending: PendingWrite | None) -> None:

@@ -91,7 +91,7 @@ class CachedReader:
         for informer in cached.select(namespace):
             own = informer.store.own
             if own_writes and (own.unknown_list is not None or key in own.unknown):
-                await informer.read_unknown(key)
+                await informer.unknown_reads.read(key)
             if (entry := informer.store.get(key, own_writes=own_writes)) is not None:
                 data = entry.data
                 obj: AnyObject = decode(data, operation.kind)
@@ -123,10 +123,10 @@ class CachedReader:
         # Wait for indices that are being built, and read what own writes left unknown.
         for informer in cached.select(options.namespace if cached.mapping.namespaced else ""):
             for requirement in options.field_selector.requirements:
-                await informer.wait_index(requirement.field)
+                await informer.indices.wait(requirement.field)
             own = informer.store.own
             if options.read_own_writes and (own.unknown or own.unknown_list is not None):
-                await informer.read_unknown()
+                await informer.unknown_reads.read()
         items: list[AnyObject] = []
         bad: list[Undecodable] = []
         more = ""

@@ -37,6 +37,7 @@ from opsdk.cache.entry import Problem, StoreEntry
 from opsdk.cache.head import HeadMeta, decode_head
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, InformerStore
+from opsdk.cache.watch_history import WatchHistory, WatchVerdict
 from opsdk.errors import (
     ApiError,
     ConnectError,
@@ -49,12 +50,6 @@ from opsdk.errors import (
 from opsdk.rest.frames import error_from_event
 from opsdk.structured_merge.value import JSON_ERRORS
 
-# A watch that ends sooner and without an object is a failure (errVeryShortWatch in client-go).
-_SHORT_WATCH = 1.0
-# Seconds after which a watch counts as healthy: its end is no reason to wait longer than after the first failure.
-_HEALTHY_WATCH = 5.0
-# After this many short watches in a row, assume that the resource version is stale, and list again.
-_STALE_AFTER = 5
 # Marks the bookmark at the end of a streaming list.
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -172,12 +167,7 @@ class Reflector:
         self._backoff: BackoffState = (backoff or Backoff()).start()
         self._replacement = store.replacement()
         self._problems: list[Problem] = []
-        self._short_watches = 0
-        self._watch_began: float | None = None
-        self._objects_seen = 0
-        self._broken_watches = 0
-        self._expired_watches = 0
-        self._event_seen = False
+        self._history = WatchHistory()
         self._revision_before = 0
         self._went_back = False
 
@@ -227,7 +217,7 @@ class Reflector:
         deltas = self.store.replace(self._replacement, resource_version=resource_version, initial=first)
         self._replacement = self.store.replacement()
         self.resource_version = resource_version
-        self._short_watches = 0
+        self._history.listed()
         step = self._step(synced=True)
         step.replaced = deltas
         if self._went_back or self._is_behind(resource_version):
@@ -293,32 +283,25 @@ class Reflector:
 
     def on_watch_start(self) -> None:
         """A watch request is sent."""
-        self._watch_began, self._objects_seen, self._event_seen = None, 0, False
+        self._history.started()
 
     def on_watch_open(self, now: float) -> None:
         """The server accepted the watch."""
-        self._watch_began = now
+        self._history.opened(now)
         if self.state is ReflectorState.WATCHING:
             self.last_error = None
 
     def connected(self, now: float) -> bool:
         """Whether a watch is open and works: it lasts for a second, or has sent an event."""
-        if self.state is not ReflectorState.WATCHING or self._watch_began is None:
-            return False
-        return self._event_seen or now - self._watch_began >= _SHORT_WATCH
+        return self.state is ReflectorState.WATCHING and self._history.works(now)
 
     def on_event(self, kind: str, data: bytes, *, now: float) -> ReflectorStep:
         """A watch event has arrived."""
         if kind == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
-        self._event_seen = True
-        if self.state is ReflectorState.WATCHING:
-            self._expired_watches = 0
-        if kind == "BOOKMARK":
-            return self._on_bookmark(data, now)
-        self._objects_seen += 1
-        self._short_watches = self._broken_watches = 0
-        return self._on_object(kind, data, now)
+        is_object = kind != "BOOKMARK"
+        self._history.received(is_object=is_object, in_list=self.state is not ReflectorState.WATCHING)
+        return self._on_object(kind, data, now) if is_object else self._on_bookmark(data, now)
 
     def _on_object(self, kind: str, data: bytes, now: float) -> ReflectorStep:
         meta: HeadMeta | None = None
@@ -408,40 +391,33 @@ class Reflector:
         """The stream ended without an error, for example after its timeout."""
         if self.state is ReflectorState.LISTING:
             return self.on_watch_error(TransportError("the streaming list ended before its last object"), now=now)
-        if self._end_watch(now) >= _SHORT_WATCH or self._objects_seen:
-            self._short_watches = 0
+        self._end_watch(now)
+        verdict = self._history.after_close()
+        if verdict is WatchVerdict.RESUME:
             return ReflectorStep(next=self._watch())
-        self._short_watches += 1
-        error = OpsdkError("the watch ended at once, without an object")
-        self.last_error = error
-        if self._short_watches >= _STALE_AFTER:
-            self._short_watches = 0
-            return ReflectorStep(next=self._wait(now, error, self._begin_list()))
-        return ReflectorStep(next=self._wait(now, error, self._watch()))
+        self.last_error = OpsdkError("the watch ended at once, without an object")
+        then = self._begin_list() if verdict is WatchVerdict.LIST_LATER else self._watch()
+        return ReflectorStep(next=self._wait(now, self.last_error, then))
 
-    def _end_watch(self, now: float) -> float:
-        """Return how many seconds the watch was open. After a long one, failures start again with the first delay.
+    def _end_watch(self, now: float) -> None:
+        """The watch has ended. After a healthy one, failures start again with the first delay.
 
         client-go resets its backoff only after two minutes without a failure. With a failure every 15 s, its delays
         grow to a minute, although each watch in between works.
         """
-        opened = now - self._watch_began if self._watch_began is not None else 0.0
-        self._watch_began = None
-        if opened >= _HEALTHY_WATCH:
+        self._history.ended(now)
+        if self._history.was_healthy:
             self._backoff.reset()
-        return opened
 
     def on_watch_error(self, error: OpsdkError, *, now: float) -> ReflectorStep:
         """The server rejected the watch, or the stream broke."""
         self.last_error = error
-        opened = self._watch_began is not None
         self._end_watch(now)
         listing = self.state is ReflectorState.LISTING
         if isinstance(error, GoneError):
-            self._expired_watches += 1
+            at_once = self._history.after_expiry() is WatchVerdict.LIST
             again = self._begin_list(watch_list=not listing)
-            # A version that expires at once, time after time, must not make a busy loop of lists.
-            return ReflectorStep(next=again if self._expired_watches == 1 else self._wait(now, error, again))
+            return ReflectorStep(next=again if at_once else self._wait(now, error, again))
         if isinstance(error, TooManyRequestsError | ConnectError):
             # The server is overloaded or restarts. The resource version is as good as before.
             if listing:
@@ -453,9 +429,7 @@ class Reflector:
             # watch, pages at least fill the store.
             self._watch_list = self._watch_list and not (isinstance(error, ApiError) and 400 <= error.code < 500)
             return ReflectorStep(next=self._wait(now, error, self._begin_list(watch_list=False)))
-        if opened and isinstance(error, TransportError) and not self._broken_watches:
-            # A connection broke: resume once. If the next watch breaks too, without an object, list again.
-            self._broken_watches += 1
+        if isinstance(error, TransportError) and self._history.after_break() is WatchVerdict.CHECK_LATER:
             return ReflectorStep(next=self._wait(now, error, CheckRevision()))
         return ReflectorStep(next=self._wait(now, error, self._begin_list()))
 
@@ -464,7 +438,7 @@ class Reflector:
         problem = OpsdkError(f"unexpected: {error!r}")
         problem.__cause__ = error
         self.last_error = problem
-        self._watch_began = None
+        self._history.ended(now)
         return ReflectorStep(next=self._wait(now, problem, self._begin_list(watch_list=False)))
 
     def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom | CheckRevision) -> Wait:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from enum import Enum
 
 from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta
@@ -17,6 +18,11 @@ _MAX_UNSLICED = 2
 
 Handler = Callable[[Delta], None]
 """Called for every delta, in order, from the event loop. It must not block."""
+
+
+class _Marker(Enum):
+    INITIAL_END = "end of the initial list"
+    """Stands in the backlog behind the last delta of the initial list, or of a replay."""
 
 
 class HandlerRegistration:
@@ -43,8 +49,8 @@ class HandlerRegistration:
         self._handler = handler
         self._start_task = start_task
         self._on_remove = on_remove
-        # Iterators, so that the deltas of ten thousand objects are made slice by slice. None ends the initial list.
-        self._backlog: deque[Iterator[Delta] | None] = deque()
+        # Iterators, so that the deltas of ten thousand objects are made slice by slice.
+        self._backlog: deque[Iterator[Delta] | _Marker] = deque()
         self._removed = False
         self._initial_pending = True
         self._synced: asyncio.Future[None] | None = None
@@ -71,7 +77,7 @@ class HandlerRegistration:
 
     def complete_initial(self) -> None:
         """All deltas of the initial list were passed to `deliver`."""
-        self._enqueue(None)
+        self._enqueue(_Marker.INITIAL_END)
 
     def replay(self, deltas: Iterable[Delta]) -> None:
         """Deliver the existing objects once more: `has_synced` is False until the handler has received them."""
@@ -81,7 +87,7 @@ class HandlerRegistration:
         self._enqueue(iter(deltas))
         self.complete_initial()
 
-    def _enqueue(self, more: Iterator[Delta] | None) -> None:
+    def _enqueue(self, more: Iterator[Delta] | _Marker) -> None:
         if self._removed:
             return
         self._backlog.append(more)
@@ -97,18 +103,18 @@ class HandlerRegistration:
         """Deliver one slice. Returns whether deltas are left."""
         slicer = Slicer()
         while self._backlog:
-            deltas = self._backlog[0]
-            delta = next(deltas, None) if deltas is not None else None
-            if delta is not None:
+            first = self._backlog[0]
+            if first is _Marker.INITIAL_END:
+                self._backlog.popleft()
+                self._initial_pending = _Marker.INITIAL_END in self._backlog  # of a replay
+                if not self._initial_pending:
+                    self._wake()
+            elif (delta := next(first, None)) is None:
+                self._backlog.popleft()
+            else:
                 self._handler(delta)
                 if slicer.add(delta.entry.size):
                     break
-            else:
-                self._backlog.popleft()
-                if deltas is None:
-                    self._initial_pending = None in self._backlog
-                    if not self._initial_pending:
-                        self._wake()
         return bool(self._backlog)
 
     def remove(self) -> None:

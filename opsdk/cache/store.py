@@ -154,6 +154,8 @@ class InformerStore:
         self._shard = shard
         self._compressor = Compressor()
         self._tables = _Tables(())
+        self._newest: StoreEntry | None = None
+        """The object with the highest resource version; None if that is not known."""
 
     # -------------------------------------------------------------- writing
     def make_entry(self, data: bytes, meta: HeadMeta | None = None) -> StoreEntry:
@@ -182,6 +184,7 @@ class InformerStore:
         """
         old = self._tables.entries.get(entry.key)
         self._tables.put(entry)
+        self._newest = entry if watched else None  # a watch sends the objects in the order of their versions
         return self._deltas(old, entry, initial=initial, watched=watched)
 
     def _deltas(
@@ -208,6 +211,8 @@ class InformerStore:
     ) -> tuple[Delta, ...]:
         """Remove an entry. `last` is the final state, if the server sent it. Returns no delta if there is no entry."""
         old = self._tables.discard(key)
+        if self._newest is not None and self._newest.key == key:
+            self._newest = None
         uid = last.uid if last is not None else old.uid if old is not None else ""
         written = self.own.removed(key, uid, revision_of(last.resource_version) if last is not None else None)
         last = last or written or old
@@ -240,6 +245,7 @@ class InformerStore:
         for name in self.indexers.keys() - tables.indices.keys():
             tables.indices[name] = {}  # added meanwhile: `index_entry` fills it
         self._tables = tables
+        self._newest = None
         revision = revision_of(resource_version)
         self.revision = revision or 0
         return self._replacement_deltas(old, tables.entries, new.unreadable, revision, initial=initial)
@@ -270,8 +276,14 @@ class InformerStore:
         return max(self.revision, own)
 
     def newest_entry(self) -> StoreEntry | None:
-        """Return the watched object with the highest resource version. It looks at all of them."""
-        return max(self._tables.entries.values(), key=lambda e: revision_of(e.resource_version) or 0, default=None)
+        """Return the watched object with the highest resource version.
+
+        It looks at all objects only if the last change was a list, or deleted the newest object.
+        """
+        if self._newest is None:
+            entries = self._tables.entries.values()
+            self._newest = max(entries, key=lambda e: revision_of(e.resource_version) or 0, default=None)
+        return self._newest
 
     def advance(self, revision: int | None) -> tuple[Delta, ...]:
         """The watch has shown everything up to a resource version.
@@ -338,6 +350,8 @@ class InformerStore:
         entry, problems = with_index(old, name, self.indexers[name])
         self.problems += problems
         self._tables.put(entry)
+        if self._newest is old:
+            self._newest = entry
         return entry.size
 
     # -------------------------------------------------------------- reading

@@ -149,7 +149,7 @@ class UnknownReads:
     async def _read_one(self, key: ObjectKey, mark: UnknownMark) -> None:
         store, own = self._store, self._store.own
         start = ReadStart(store.revision, store.get(key, own_writes=False), store.get(key))
-        pending = own.pending().get(key)
+        pending = own.pending_write(key)
         try:
             data = await self._source.get(key)
         except NotFoundError:
@@ -169,7 +169,7 @@ class UnknownReads:
         visible = {entry.key: entry for entry in store.entries()}
         watched = {entry.key: entry for entry in store.entries(own_writes=False)}
         revision = store.revision
-        pending, marks = own.pending(), dict(own.unknown)
+        pending, marks = own.pending_writes(), dict(own.unknown)
         listed: set[ObjectKey] = set()
         token = ""
         while True:

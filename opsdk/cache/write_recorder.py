@@ -154,7 +154,7 @@ class WriteRecorder:
         for kind, informer in informers:
             whole = kind.metadata_only or not only_metadata
             if kind.gvk == mapping.gvk and whole and operation.subresource in ("", "status"):
-                informer.write(response, sole_change=sole_change, at_least=at_least)
+                informer.own_writes.record(response, sole_change=sole_change, at_least=at_least)
                 continue
             version = _metadata_of(response).resource_version
             if (revision_of(version) or at_least) < at_least:
@@ -252,7 +252,7 @@ def _record_deletion(
         and (metadata.finalizers or metadata.deletion_grace_period_seconds)
     ):
         # The object waits for its finalizers or its grace period.
-        informer.write(response)
+        informer.own_writes.record(response)
     else:
         informer.store.write_unknown(key)
 

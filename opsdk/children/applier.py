@@ -61,6 +61,7 @@ from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import remove_items
 from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.telemetry.records import Contended, TelemetryHook
 
 __all__ = ["Applier"]
 
@@ -178,6 +179,7 @@ class Applier:
         former_field_owners: field managers whose fields are taken over, as client-go's csaupgrade does: former names of
             the operator. With `field_owner` itself, the fields of its updates, such as a ``create``, are taken over.
         former_applier: a field manager whose applies only are taken over.
+        hook: receives a `Contended` record with each log line about a fight with another writer.
     """
 
     def __init__(
@@ -191,12 +193,14 @@ class Applier:
         size: int = 100_000,
         former_field_owners: Collection[str] = (),
         former_applier: str = "",
+        hook: TelemetryHook | None = None,
     ) -> None:
         if not field_owner:
             raise UsageError("an Applier needs a field_owner: the name of the operator, for example")
         self._client = client
         self._owner = field_owner
         self._former = FormerOwners(field_owner, tuple(former_field_owners), former_applier)
+        self._hook = hook or TelemetryHook()
         self._contentions: Memory[_Identity, Contention] = Memory(4096)
         self._drift = drift
         self._on_write = on_write
@@ -295,6 +299,7 @@ class Applier:
             raise ContendedError(f"{text}; next write in {wait:.3g} s")
         contention.written(now=now)
         if contention.delay:
+            self._hook.record(Contended(field_owner=self._owner, kind=declared.gvk.kind))
             log.warning("%s; the next write waits for %g s", text, contention.delay)
 
     async def _take_over(self, tree: JsonObject, kind: Kind[T]) -> tuple[T, JsonObject]:

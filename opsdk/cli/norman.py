@@ -29,7 +29,8 @@ from opsdk.manager.address import is_loopback
 from opsdk.manager.process import run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.norman.cluster_api import cluster_api
-from opsdk.norman.steve import SteveApi, SteveApp, token_review
+from opsdk.norman.steve import SteveApi, SteveApp
+from opsdk.norman.tokens import token_review
 from opsdk.norman.web.page import WebPage
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
@@ -98,7 +99,7 @@ async def _serve(
         await cluster.wait_ready()
         await _apply(cluster.uncached, documents)
         server = await stack.enter_async_context(cluster_api(cluster, page=WebPage(title="norman")))
-        steve = SteveApp(await stack.enter_async_context(SteveApi(cluster)), token_review(cluster))
+        steve = SteveApp(await stack.enter_async_context(SteveApi(cluster)), token_review(cluster.uncached))
 
         async def handle(request: HttpRequest) -> HttpResponse:
             of_steve = request.path.strip("/").partition("/")[0] in _STEVE_PATHS

@@ -61,7 +61,7 @@ class Cluster(Closing):
         options: see `ClusterOptions`.
         scheme: the registry of kinds; default: all built-in kinds.
         on_warning: called for each warning of the server.
-        hook: receives `Requested` records.
+        hook: receives `Requested` and `Contended` records.
 
     Attributes:
         client: reads from the cache, writes to the server.
@@ -83,6 +83,7 @@ class Cluster(Closing):
         self.config = config
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
+        self._hook = hook
         self.transport = Transport(config, hook=hook)
         self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)))
         self.cache = Cache(self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache)
@@ -179,6 +180,7 @@ class Cluster(Closing):
                 on_write=_explain_in_journal,
                 former_field_owners=self.options.former_field_owners,
                 former_applier=owner if controller else "",
+                hook=self._hook,
             )
         return self._appliers[drift, controller]
 

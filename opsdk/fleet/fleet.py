@@ -32,7 +32,7 @@ from opsdk.fleet.metrics import FleetCollector
 from opsdk.fleet.ownership_rules import OwnershipOptions
 from opsdk.fleet.provider import ClusterEntry, ClusterProvider
 from opsdk.fleet.runner import FleetRunner
-from opsdk.manager.manager import Phase
+from opsdk.manager.phases import Phase
 from opsdk.rbac.rules import RbacRule
 from opsdk.telemetry.safe_logger import SafeLogger
 

@@ -5,12 +5,15 @@ Upstream: github.com/rancher/norman/authorization/all.go
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable
 
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["AllAccess"]
 
 
 class AllAccess:
@@ -39,15 +42,9 @@ class AllAccess:
     async def can_do(self, context: ApiContext, group: str, resource: str, verb: str, namespace: str = "") -> None:
         """Allow every verb."""
 
-    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
-        """Return None: all namespaces."""
-        return None
-
-    async def filter_list(
-        self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
-    ) -> Sequence[JsonObject]:
+    async def visible(self, context: ApiContext, schema: Schema) -> VisibleObjects:
         """Return all objects."""
-        return items
+        return EVERYTHING
 
 
 class NoAccess(AllAccess):

@@ -1,4 +1,4 @@
-"""Converts request bodies for stores, and objects of stores for clients. Pure.
+"""Converts and checks request bodies for stores. Pure.
 
 Upstream: github.com/rancher/norman/parse/builder/builder.go
 Deviates: an error inside a nested value keeps its code, and names the field with dots and indices (``ports.0.port``);
@@ -14,21 +14,11 @@ import msgspec
 
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.conversion import (
-    Operation,
-    check_field,
-    convert_simple,
-    field_matches,
-    is_empty,
-    to_milliseconds,
-    to_text,
-)
-from opsdk.norman.model import ApiVersion, Field, Schema, SchemaLookup
+from opsdk.norman.conversion import MAX_DEPTH, check_field, convert_input, to_text
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import ApiVersion, Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-MAX_DEPTH = 100
-"""Maximum nesting depth of a body."""
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,55 +36,47 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BodyBuilder:
-    """Builds objects of schemas.
+    """Builds objects of schemas from bodies.
 
     Args:
         schemas: the registry of nested schemas.
         version: the version of nested schemas.
-        edit: fields are prepared for an editor: those that cannot be updated are left out.
-        export: fields are prepared for a copy: defaults and fields that cannot be created are left out.
 
     Attributes:
         references: the references in the bodies that were built, for a check that they exist.
     """
 
-    def __init__(
-        self, schemas: SchemaLookup, version: ApiVersion | None, *, edit: bool = False, export: bool = False
-    ) -> None:
+    def __init__(self, schemas: SchemaLookup, version: ApiVersion | None) -> None:
         self.references: list[Reference] = []
         self._schemas = schemas
         self._version = version
-        self._edit = edit
-        self._export = export
 
-    def build(self, schema: Schema, data: JsonObject, operation: Operation) -> JsonObject:
+    def build(self, schema: Schema, data: JsonObject, *, create: bool) -> JsonObject:
         """Return the fields of `schema` in `data`: converted, checked, and with defaults. Unknown fields are dropped.
+
+        Args:
+            schema: of the body.
+            data: the body.
+            create: for a create, not for an update.
 
         Raises:
             NormanError: a value does not fit; `field_name` is its path.
         """
-        return self._build(schema, data, _ValueLocation(operation))
+        return self._build(schema, data, _ValueLocation(create))
 
     def _build(self, schema: Schema, data: JsonObject, position: _ValueLocation) -> JsonObject:
-        operation = position.operation
         result: JsonObject = {}
         for name, value in data.items():
             field = schema.resource_fields.get(name)
-            if field is None or not field_matches(field, operation):
+            if field is None or not (field.create if position.create else field.update):
                 continue
-            converted = self._convert(TypeExpression.parse(field.type), value, position.child(name))
+            child = position.child(name)
+            converted = self._convert(TypeExpression.parse(field.type), value, child)
             if converted is None and not (value is None and (field.nullable or field.default is None)):
                 continue
-            if operation.checks:
-                _check(field, converted, position.child(name).path)
+            _check(field, converted, child.path)
             result[name] = converted
-            if operation.is_list and field.type == "date" and not self._edit and not self._export:
-                milliseconds = to_milliseconds(converted)
-                if milliseconds is not None:
-                    result[f"{name}TS"] = milliseconds
-        if operation.is_list:
-            self._complete_output(schema, data, operation, result)
-        elif operation is Operation.CREATE:
+        if position.create:
             _complete_input(schema, result, position)
         return result
 
@@ -110,13 +92,11 @@ class BodyBuilder:
                 return {name: self._convert(element, item, position.child(name)) for name, item in value.items()}
             if expression.is_array and isinstance(value, list):
                 return [self._convert(element, item, position.child(str(i))) for i, item in enumerate(value)]
-            if position.operation.checks:
-                kind = "an object" if expression.is_map else "a list"
-                raise ErrorCode.INVALID_FORMAT.error(f"{expression} needs {kind}", field_name=position.path)
-            return None
+            kind = "an object" if expression.is_map else "a list"
+            raise ErrorCode.INVALID_FORMAT.error(f"{expression} needs {kind}", field_name=position.path)
         if expression.is_simple:
             try:
-                return convert_simple(expression, value, position.operation)
+                return convert_input(expression, value)
             except NormanError as error:
                 error.field_name = position.path
                 raise
@@ -126,46 +106,29 @@ class BodyBuilder:
         schema = self._schemas.schema(self._version, expression.name)
         if schema is None:
             raise ErrorCode.INVALID_TYPE.error(f"Failed to find type {expression}", field_name=position.path)
-        if isinstance(value, dict):
-            return self._build(schema, value, position)
-        if position.operation.checks:
+        if not isinstance(value, dict):
             text = f"Value can not be converted to type {expression}: {to_text(value)[:100]}"
             raise ErrorCode.INVALID_FORMAT.error(text, field_name=position.path)
-        return None
+        return self._build(schema, value, position)
 
     def _convert_reference(self, expression: TypeExpression, value: JsonValue, position: _ValueLocation) -> str:
-        if position.operation.checks and isinstance(value, dict | list):
+        if isinstance(value, dict | list):
             raise ErrorCode.INVALID_REFERENCE.error("write the id as a string", field_name=position.path)
         text = to_text(value).strip()
-        if position.operation.checks and text and expression.target:
+        if text and expression.target:
             self.references.append(Reference(field_name=position.path, schema=expression.target, id=text))
         return text
-
-    def _complete_output(self, schema: Schema, data: JsonObject, operation: Operation, result: JsonObject) -> None:
-        for name, field in schema.resource_fields.items():
-            if name in result or not field_matches(field, operation):
-                continue
-            if TypeExpression.parse(field.type).is_reference:
-                result[name] = None
-            elif field.default is not None:
-                result[name] = field.default
-        if self._edit:
-            _prepare_edit(schema, result)
-        elif self._export:
-            _prepare_export(schema, result)
-        else:
-            result.update({name: data[name] for name in ("type", "id") if not is_empty(data.get(name))})
 
 
 class _ValueLocation(NamedTuple):
     """The path and depth of a value in a body."""
 
-    operation: Operation
+    create: bool
     path: str = ""
     depth: int = 0
 
     def child(self, name: str) -> _ValueLocation:
-        return _ValueLocation(self.operation, f"{self.path}.{name}" if self.path else name, self.depth + 1)
+        return _ValueLocation(self.create, f"{self.path}.{name}" if self.path else name, self.depth + 1)
 
 
 def _check(field: Field, value: JsonValue, path: str) -> None:
@@ -187,21 +150,6 @@ def _complete_input(schema: Schema, result: JsonObject, position: _ValueLocation
         missing = name not in result or (field.type.startswith("array[") and not result[name])
         if missing and field.required and field.create:
             raise ErrorCode.MISSING_REQUIRED.error(field_name=position.child(name).path)
-
-
-def _prepare_edit(schema: Schema, result: JsonObject) -> None:
-    """Keep fields that an update accepts, and the name; an editor gets the others from the schema."""
-    for name, field in schema.resource_fields.items():
-        if not field.update and name != "name":
-            result.pop(name, None)
-
-
-def _prepare_export(schema: Schema, result: JsonObject) -> None:
-    """Keep the fields that are needed to recreate the object."""
-    for name in list(result):
-        field = schema.resource_fields.get(name)
-        if field is None or not field.create or is_empty(result[name]) or field.default == result[name]:
-            del result[name]
 
 
 def nested_schemas(schemas: SchemaLookup, schema: Schema) -> Sequence[Schema]:

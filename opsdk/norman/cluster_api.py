@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
+import msgspec
+
+from opsdk.aio.tasks import TaskOwner
+from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.api.apps.v1 import DaemonSet, Deployment, StatefulSet
 from opsdk.api.batch.v1 import CronJob, Job
 from opsdk.api.core.v1 import (
@@ -22,22 +25,26 @@ from opsdk.api.core.v1 import (
 )
 from opsdk.api.networking.v1 import Ingress
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import metadata_only, unstructured
+from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import TypedObject
+from opsdk.cache.store import Delta
 from opsdk.cluster.cluster import Cluster
+from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.importing.follow import follow_definitions
 from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.mappers.moves import Drop, Move
 from opsdk.norman.mappers.state import add_state
-from opsdk.norman.model import ApiContext, ApiVersion, Mapper, Schema
+from opsdk.norman.model import Mapper, Schema
 from opsdk.norman.rbac_access import RbacAccess
+from opsdk.norman.schema_parts import ApiVersion
 from opsdk.norman.schemas import NormanSchemas
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.server.writing import PageRenderer
-from opsdk.norman.stores.proxy import ProxyStore
-from opsdk.norman.stores.shared_watch import SharedWatchStore
+from opsdk.norman.stores.cached import CachedStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
-from opsdk.rbac.user_namespaces import UserNamespaces
+from opsdk.norman.tokens import token_review
+
+__all__ = ["cluster_api"]
 
 BUILT_IN_KINDS: Sequence[type[TypedObject]] = (
     ConfigMap, CronJob, DaemonSet, Deployment, Ingress, Job, Namespace, Node, PersistentVolumeClaim, Pod, Secret,
@@ -64,7 +71,8 @@ async def cluster_api(
     """Yield a server of the kinds of a cluster, with the permissions of each user.
 
     Clients authenticate with tokens of the cluster. Requests impersonate their user, so RBAC decides, and the cluster's
-    own user needs the verb ``impersonate`` and ``create`` on ``tokenreviews`` and ``subjectaccessreviews``.
+    own user needs the verb ``impersonate``, ``create`` on ``tokenreviews``, and ``list`` and ``watch`` on the kinds and
+    on roles and bindings. Lists and watches come from its cache, reduced to what RBAC grants the user.
 
     ::
 
@@ -82,16 +90,14 @@ async def cluster_api(
     schemas = NormanSchemas.for_kubernetes(version)
     async with AsyncExitStack() as stack:
         clients = await stack.enter_async_context(ImpersonatingClients(cluster))
-        namespaces = UserNamespaces(clients.for_user, lambda: _namespaces(cluster))
-        access = RbacAccess(cluster.uncached, namespaces=namespaces)
-        stores: dict[GroupVersionKind, SharedWatchStore] = {}
+        access = RbacAccess(await stack.enter_async_context(AccessSetStore(cluster.cache)))
+        stores: dict[GroupVersionKind, CachedStore] = {}
 
         def serve(schema: Schema) -> None:
             gvk = schema.attributes[GVK]
             assert isinstance(gvk, GroupVersionKind)
             if gvk not in stores:
-                proxy = ProxyStore(clients, unstructured(gvk.api_version, gvk.kind))
-                stores[gvk] = SharedWatchStore(proxy, key=_user)
+                stores[gvk] = CachedStore(cluster, unstructured(gvk.api_version, gvk.kind), client=clients)
             schema.store = stores[gvk]
             add_state(schema)
 
@@ -99,22 +105,33 @@ async def cluster_api(
             schemas.add_mapper_for(version, cls, mapper)
         for kind in kinds:
             schemas.import_class(version, kind, serve)
-        await stack.enter_async_context(follow_definitions(schemas, cluster, version, serve))
         stack.push_async_callback(_close, stores)
-        options = NormanOptions(authenticate=access.authenticate, page=page, trust_forwarded=trust_forwarded)
+        tasks = await stack.enter_async_context(TaskOwner("cluster API"))
+        definitions = await cluster.cache.informer_for(CustomResourceDefinition)
+        registration = definitions.add_handler(lambda delta: _on_definition(cluster, stores, tasks, delta))
+        stack.callback(registration.remove)
+        await stack.enter_async_context(follow_definitions(schemas, cluster, version, serve))
+        authenticate = token_review(cluster.uncached)
+        options = NormanOptions(authenticate=authenticate, page=page, trust_forwarded=trust_forwarded)
         yield NormanServer(schemas, access=access, options=options)
 
 
-def _user(context: ApiContext) -> tuple[Any, ...]:
-    user = context.user
-    return () if user is None else (user.username, *user.groups)
+def _on_definition(
+    cluster: Cluster, stores: dict[GroupVersionKind, CachedStore], tasks: TaskOwner, delta: Delta
+) -> None:
+    """Close the stores of a kind that is not served any more, and its informers."""
+    if delta.new is not None:
+        return
+    spec = msgspec.json.decode(delta.entry.data)["spec"]
+    for gvk in [gvk for gvk in stores if (gvk.group, gvk.kind) == (spec["group"], spec["names"]["kind"])]:
+        tasks.start(_forget(cluster, stores.pop(gvk)), name=f"close {gvk}")
 
 
-async def _namespaces(cluster: Cluster) -> list[str]:
-    namespaces = await cluster.client.list(metadata_only(Namespace))
-    return [each.metadata.name for each in namespaces]
+async def _forget(cluster: Cluster, store: CachedStore) -> None:
+    await store.aclose()
+    await cluster.cache.remove_informer(store.kind)
 
 
-async def _close(stores: dict[GroupVersionKind, SharedWatchStore]) -> None:
+async def _close(stores: dict[GroupVersionKind, CachedStore]) -> None:
     for store in stores.values():
         await store.aclose()

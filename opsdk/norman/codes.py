@@ -9,6 +9,8 @@ from enum import Enum
 
 from opsdk.errors import NormanError
 
+__all__ = ["ErrorCode"]
+
 
 class ErrorCode(Enum):
     """A code and its HTTP status.

@@ -10,38 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime
-from enum import Enum
 from typing import Annotated
 
 import msgspec
 
 from opsdk.apimachinery import validation
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import Field
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonValue
 
+MAX_DEPTH = 100
+"""Levels of nested values in an object; deeper ones are refused in a body, and not shown."""
+
 _INT64 = 1 << 63
 _Timestamp = Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-class Operation(Enum):
-    """The operation that a value is converted for."""
-
-    CREATE = "create"
-    UPDATE = "update"
-    LIST = "list"
-    LIST_FOR_CREATE = "listcreate"
-
-    @property
-    def is_list(self) -> bool:
-        """Whether the value goes to the client."""
-        return self in (Operation.LIST, Operation.LIST_FOR_CREATE)
-
-    @property
-    def checks(self) -> bool:
-        """Whether the value comes from the client."""
-        return not self.is_list
 
 
 def to_text(value: JsonValue) -> str:
@@ -58,7 +41,7 @@ def to_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def to_boolean(value: JsonValue) -> bool:
+def _to_boolean(value: JsonValue) -> bool:
     """Return a boolean, or whether a text is true, t, yes or y in any letter case."""
     value = _first(value)
     return value if isinstance(value, bool) else to_text(value).strip().lower() in ("true", "t", "yes", "y")
@@ -85,7 +68,7 @@ def to_int(value: JsonValue) -> int:
     return value
 
 
-def to_float(value: JsonValue) -> float:
+def _to_float(value: JsonValue) -> float:
     """Return a finite number. Raises `ValueError`."""
     value = _first(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
@@ -109,8 +92,8 @@ def to_milliseconds(value: JsonValue) -> int | None:
     return round(timestamp.timestamp() * 1000)
 
 
-def convert_simple(expression: TypeExpression, value: JsonValue, operation: Operation) -> JsonValue:
-    """Return the value of a field with a simple type. Raises `NormanError` InvalidFormat or InvalidDateFormat."""
+def convert_input(expression: TypeExpression, value: JsonValue) -> JsonValue:
+    """Return the value of a body for a simple type. Raises `NormanError` InvalidFormat or InvalidDateFormat."""
     if value is None or expression.name == "json":
         return value
     if (convert := _CONVERSIONS.get(expression.name)) is not None:
@@ -118,16 +101,31 @@ def convert_simple(expression: TypeExpression, value: JsonValue, operation: Oper
             return convert(value)
         except ValueError as error:
             raise ErrorCode.INVALID_FORMAT.error(str(error)) from error
-    if operation.checks and isinstance(value, dict):
+    if isinstance(value, dict):
         raise ErrorCode.INVALID_FORMAT.error(f"an object is not a value of the type {expression}")
-    # Strings in output keep white space; all other text is stripped.
-    text = to_text(value) if operation.is_list and expression.name == "string" else to_text(value).strip()
+    text = to_text(value).strip()
     if expression.name == "date":
-        return _date(text, operation)
-    check = _DNS_CHECKS.get(expression.name) if text and operation.checks else None
+        if text and to_milliseconds(text) is None:
+            raise ErrorCode.INVALID_DATE_FORMAT.error(f"{text!r} is not RFC 3339, such as 2026-01-02T03:04:05Z")
+        return text or None
+    check = _DNS_CHECKS.get(expression.name) if text else None
     if check is not None and (errors := check(text)):
         raise ErrorCode.INVALID_FORMAT.error(f"invalid value {text}: {','.join(errors)}")
     return text
+
+
+def convert_output(expression: TypeExpression, value: JsonValue) -> JsonValue:
+    """Return the value of a store for a simple type. One that does not fit its type stays as it is."""
+    if value is None or expression.name == "json":
+        return value
+    if (convert := _CONVERSIONS.get(expression.name)) is not None:
+        try:
+            return convert(value)
+        except ValueError:
+            return value
+    if expression.name == "string":
+        return to_text(value)  # white space stays
+    return to_text(value).strip() or (None if expression.name == "date" else "")
 
 
 def check_field(name: str, field: Field, value: JsonValue) -> None:
@@ -162,17 +160,6 @@ def _check_text(name: str, field: Field, text: str) -> None:
         raise ErrorCode.INVALID_CHARACTERS.error(f"no characters of {field.invalid_chars!r}", field_name=name)
 
 
-def field_matches(field: Field, operation: Operation) -> bool:
-    """Whether an operation reads or writes a field. Passwords are never returned."""
-    if operation is Operation.CREATE:
-        return field.create
-    if operation is Operation.UPDATE:
-        return field.update
-    if operation is Operation.LIST:
-        return not field.write_only and field.type != "password"
-    return field.type != "password"
-
-
 def is_empty(value: JsonValue) -> bool:
     """Whether a value is null, or an empty string, list or object."""
     return value is None or value in ("", [], {})
@@ -184,12 +171,6 @@ def _first(value: JsonValue) -> JsonValue:
     return value
 
 
-def _date(text: str, operation: Operation) -> str | None:
-    if text and operation.checks and to_milliseconds(text) is None:
-        raise ErrorCode.INVALID_DATE_FORMAT.error(f"{text!r} is not RFC 3339, such as 2026-01-02T03:04:05Z")
-    return text or None
-
-
 def _int_or_text(value: JsonValue) -> int | str:
     try:
         return to_int(value)
@@ -198,9 +179,9 @@ def _int_or_text(value: JsonValue) -> int | str:
 
 
 _CONVERSIONS: dict[str, Callable[[JsonValue], JsonValue]] = {
-    "boolean": to_boolean,
+    "boolean": _to_boolean,
     "byte": to_int,
-    "float": to_float,
+    "float": _to_float,
     "int": to_int,
     "intOrString": _int_or_text,
 }

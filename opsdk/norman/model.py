@@ -1,15 +1,14 @@
-"""Schemas, the context of a request, and the protocols of mappers, stores, access control and URLs.
+"""Schemas, the context of a request, and the ports of mappers, stores and access control.
+
+They refer to each other: a schema has a store and handlers, which get a context, which has the schemas.
 
 Upstream: github.com/rancher/norman/types/types.go, types/server_types.go
-Deviates: a store returns `ResourceList`, so that a store with its own paging need not return all objects;
-a watch yields `ResourceEvent` instead of maps with the key ``.removed``.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Protocol
 
 import msgspec
@@ -17,240 +16,25 @@ import msgspec
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.schema_parts import Action, ApiVersion, Field, Filter, Scope
+from opsdk.norman.store_results import ResourceEvents, ResourceList
+from opsdk.norman.urls import RequestUrls
+from opsdk.structured_merge.value import JsonObject
+
+__all__ = [
+    "AccessControl",
+    "ApiContext",
+    "GenericCollection",
+    "Mapper",
+    "RawResource",
+    "RequestResult",
+    "Schema",
+    "Store",
+]
 
 
-class Modifier(Enum):
-    """The comparison of a filter."""
-
-    EQ = "eq"
-    NE = "ne"
-    IN = "in"
-    NOT_IN = "notin"
-    NULL = "null"
-    NOT_NULL = "notnull"
-
-
-class SortOrder(Enum):
-    """The order of a collection."""
-
-    ASC = "asc"
-    DESC = "desc"
-
-
-class Scope(Enum):
-    """The scope of the objects of a schema."""
-
-    NAMESPACE = "namespace"
-    CLUSTER = ""
-
-
-class ApiVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A version of the API.
-
-    Attributes:
-        group: the API group; the URL does not show it.
-        version: the name, such as ``v3``.
-        path: the prefix of its URLs, such as ``/v3`` or ``/v3/clusters``.
-        sub_context: the next segment of the URL is an id that all schemas of the version are filtered by.
-        sub_context_schema: the full path of the schema of that id, such as ``/v3/schemas/cluster``.
-    """
-
-    group: str = ""
-    version: str = ""
-    path: str = ""
-    sub_context: bool = False
-    sub_context_schema: str = msgspec.field(default="", name="filterField")
-
-    def full_type(self, schema_id: str) -> str:
-        """Return the full path of a schema.
-
-        >>> ApiVersion(version="v3", path="/v3").full_type("cluster")
-        '/v3/schemas/cluster'
-        """
-        return f"{self.path}/schemas/{schema_id}"
-
-
-class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """A field of a schema.
-
-    Attributes:
-        type: see `opsdk.norman.type_expression`.
-        default: set on create where the body has no value; None for none.
-        nullable: null is a value.
-        create: a create may set it.
-        update: an update may set it.
-        required: a create must set it.
-        write_only: never returned.
-        min_length: of a text, in characters.
-        max_length: of a text, in characters.
-        min: of a number.
-        max: of a number.
-        options: the texts that are allowed; empty for all.
-        valid_chars: the characters that are allowed; empty for all.
-        invalid_chars: the characters that are not allowed.
-        description: one sentence for people.
-        code_name: the name in the class that the schema was imported from.
-        dynamic_field: embedded by another schema; removed with it.
-        pointer: absent and null differ from the zero value.
-    """
-
-    type: str
-    default: JsonValue = None
-    nullable: bool = False
-    create: bool = True
-    update: bool = True
-    required: bool = False
-    write_only: bool = False
-    min_length: int | None = None
-    max_length: int | None = None
-    min: int | None = None
-    max: int | None = None
-    options: tuple[str, ...] = ()
-    valid_chars: str = ""
-    invalid_chars: str = ""
-    description: str = ""
-    code_name: str = ""
-    dynamic_field: bool = False
-    pointer: bool = False
-
-
-class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An action of a resource or collection.
-
-    Attributes:
-        input: the id of the schema of the body, or empty.
-        output: the id of the schema of the result, or empty.
-    """
-
-    input: str = ""
-    output: str = ""
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The modifiers that a collection accepts for a field."""
-
-    modifiers: tuple[Modifier, ...] = (Modifier.EQ, Modifier.NE, Modifier.IN, Modifier.NOT_IN)
-
-
-# ------------------------------------------------------------------ queries
-class QueryCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition on a field. All conditions of a query must hold.
-
-    Attributes:
-        field: the external name; a dot separates the names of nested fields.
-        modifier: the comparison.
-        values: the texts to compare with; one for EQ and NE, none for NULL and NOT_NULL.
-    """
-
-    field: str
-    modifier: Modifier = Modifier.EQ
-    values: tuple[str, ...] = ()
-
-
-class Sort(msgspec.Struct, frozen=True, kw_only=True):
-    """The field and the order of a collection. Objects with equal values are in the order of their ids."""
-
-    name: str = "id"
-    order: SortOrder = SortOrder.ASC
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a collection that a client wants.
-
-    Attributes:
-        limit: the number of objects.
-        marker: the id of the first object; empty for the start.
-    """
-
-    limit: int = 1000
-    marker: str = ""
-
-
-class QueryOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of a list or watch.
-
-    Attributes:
-        conditions: all of them must hold.
-        sort: the order, or None for that of the ids.
-        page: the part, or None for everything.
-        namespaces: only objects of these; None for all, and an empty collection for none.
-        since: the revision that a watch starts after; empty for now. Raises `NormanError` Gone if it is too old.
-    """
-
-    conditions: tuple[QueryCondition, ...] = ()
-    sort: Sort | None = None
-    page: Page | None = None
-    namespaces: Collection[str] | None = None
-    since: str = ""
-
-
-class PageMarkers(msgspec.Struct, frozen=True, kw_only=True):
-    """Markers of the adjacent pages: the id of their first object, ``""`` for the start, None without such a page.
-
-    Attributes:
-        previous: of the page before.
-        next: of the page after.
-        last: of the last page.
-        total: the number of objects on all pages.
-    """
-
-    previous: str | None = None
-    next: str | None = None
-    last: str | None = None
-    total: int = 0
-
-
-class ResourceList(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a list.
-
-    Attributes:
-        items: external objects.
-        markers: set by a store that filters, sorts and pages itself; with None, the caller does all three.
-    """
-
-    items: Sequence[JsonObject]
-    markers: PageMarkers | None = None
-
-
-class ResourceEventType(Enum):
-    """The type of an event."""
-
-    CHANGE = "resource.change"
-    REMOVE = "resource.remove"
-
-
-class ResourceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of an object in a store.
-
-    Attributes:
-        type: the type of the change.
-        data: the external object; after a removal its last state.
-        revision: the value of `since` that resumes after it; empty if the store cannot resume.
-    """
-
-    type: ResourceEventType
-    data: JsonObject
-    revision: str = ""
-
-
-class ResourceEvents(Protocol):
-    """An iterator over the changes of a store, such as an asynchronous generator. Close it to end the watch."""
-
-    def __aiter__(self) -> AsyncIterator[ResourceEvent]:
-        """Return itself."""
-        ...
-
-    def __anext__(self) -> Awaitable[ResourceEvent]:
-        """Return the next change. Raises ``StopAsyncIteration`` at the end."""
-        ...
-
-    def aclose(self) -> Awaitable[object]:
-        """End the watch."""
-        ...
-
-
-# ------------------------------------------------------------------ protocols
 class Mapper(Protocol):
     """Maps between the internal form of an object, as Kubernetes stores it, and the external one of clients."""
 
@@ -294,7 +78,7 @@ class Store(Protocol):
         """Return an object. Raises `NormanError` NotFound."""
         ...
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return the objects that match, or all of them (see `ResourceList`)."""
         ...
 
@@ -310,7 +94,7 @@ class Store(Protocol):
         """Delete an object. Returns it if it still exists, as while finalizers run. Raises `NormanError` NotFound."""
         ...
 
-    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+    def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceEvents:
         """Yield changes from now on, until closed. Ends if the caller reads too slowly."""
         ...
 
@@ -342,58 +126,8 @@ class AccessControl(Protocol):
         """Check a verb of a Kubernetes resource."""
         ...
 
-    async def list_namespaces(self, context: ApiContext, schema: Schema) -> Collection[str] | None:
-        """Return the namespaces of a list or a watch; None for all."""
-        ...
-
-    async def filter_list(
-        self, context: ApiContext, schema: Schema, items: Sequence[JsonObject]
-    ) -> Sequence[JsonObject]:
-        """Return the objects that the client may see, in their order."""
-        ...
-
-
-class UrlBuilder(Protocol):
-    """Builds the URLs of links and actions, behind proxies too."""
-
-    def current(self) -> str:
-        """Return the URL of the request without its query."""
-        ...
-
-    def with_query(self, **changes: str | None) -> str:
-        """Return the URL of the request with some parameters changed; None removes one."""
-        ...
-
-    def relative_to_root(self, path: str) -> str:
-        """Return the URL of a path of this server."""
-        ...
-
-    def version(self, version: ApiVersion) -> str:
-        """Return the URL of a version."""
-        ...
-
-    def collection(self, schema: Schema, *, filters: Mapping[str, str] | None = None) -> str:
-        """Return the URL of a collection, filtered by fields."""
-        ...
-
-    def collection_action(self, schema: Schema, action: str) -> str:
-        """Return the URL of an action of a collection."""
-        ...
-
-    def resource(self, schema: Schema, object_id: str) -> str:
-        """Return the URL of an object."""
-        ...
-
-    def link(self, schema: Schema, object_id: str, name: str) -> str:
-        """Return the URL of a link of an object."""
-        ...
-
-    def action(self, schema: Schema, object_id: str, action: str) -> str:
-        """Return the URL of an action of an object."""
-        ...
-
-    def schema(self, schema: Schema) -> str:
-        """Return the URL of a schema."""
+    async def visible(self, context: ApiContext, schema: Schema) -> VisibleObjects:
+        """Return the objects that the client may list and watch."""
         ...
 
 
@@ -443,9 +177,9 @@ class GenericCollection:
     filters: JsonObject = field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
-    """One request, parsed.
+    """What is known about a request. Each step of the server returns a new one with what it found out.
 
     Attributes:
         request: the HTTP request.
@@ -454,6 +188,7 @@ class ApiContext:
         urls: builds links.
         method: the HTTP method, after ``_method`` and ``?action=remove``.
         version: of the URL; None at the root.
+        type: the name of a type in the URL, or empty.
         schema: of the URL; None if it names none.
         id: of the URL; empty for a collection.
         link: of the URL, or empty.
@@ -467,9 +202,10 @@ class ApiContext:
     request: HttpRequest
     schemas: SchemaLookup
     access: AccessControl
-    urls: UrlBuilder
+    urls: RequestUrls
     method: str = "GET"
     version: ApiVersion | None = None
+    type: str = ""
     schema: Schema | None = None
     id: str = ""
     link: str = ""

@@ -1,4 +1,4 @@
-"""Filters, order and pages of a collection. Pure.
+"""The parameters of a collection of ``/v3``, and queries over objects that a store does not filter itself. Pure.
 
 Upstream: github.com/rancher/norman/parse/collection.go, api/handler/query.go
 Deviates: numbers are ordered as numbers; a page whose first object was deleted starts at the object that follows it,
@@ -12,22 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from opsdk.http.server.request import Query
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
+from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import (
-    Modifier,
-    Page,
-    PageMarkers,
-    QueryCondition,
-    QueryOptions,
-    ResourceList,
-    Schema,
-    Sort,
-    SortOrder,
-)
+from opsdk.norman.model import Schema
+from opsdk.norman.schema_parts import Modifier, Scope
+from opsdk.norman.store_results import PageMarkers, ResourceList
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 DEFAULT_LIMIT = 1000
-MAX_LIMIT = 10_000
+_MAX_LIMIT = 10_000
 HTML_LIMIT = 100
 MAX_CONDITIONS = 100
 """Filters in one request."""
@@ -35,64 +29,100 @@ MAX_VALUES = 1000
 """Values of all filters in one request; SQLite takes 32,766 parameters in a statement."""
 
 _MODIFIERS = {modifier.value: modifier for modifier in Modifier}
+_SPELLINGS = {
+    FilterOperator.EQUALS: Modifier.EQ,
+    FilterOperator.NOT_EQUALS: Modifier.NE,
+    FilterOperator.IN: Modifier.IN,
+    FilterOperator.NOT_IN: Modifier.NOT_IN,
+    FilterOperator.NOT_EXISTS: Modifier.NULL,
+    FilterOperator.EXISTS: Modifier.NOT_NULL,
+}
+_OPERATORS = {modifier: operator for operator, modifier in _SPELLINGS.items()}
 
 
-def parse_query(schema: Schema, query: Query, *, default_limit: int = DEFAULT_LIMIT) -> QueryOptions:
+def parse_query(schema: Schema, query: Query, *, default_limit: int = DEFAULT_LIMIT) -> ObjectQuery:
     """Parse the query of a collection request. Filters and sort fields that the schema does not declare are ignored.
 
     Raises:
         NormanError: InvalidFormat; there are more than `MAX_CONDITIONS` filters, or `MAX_VALUES` values.
 
-    >>> from opsdk.norman.model import ApiVersion, Filter
+    >>> from opsdk.norman.schema_parts import ApiVersion, Filter
     >>> schema = Schema(id="book", version=ApiVersion(), collection_filters={"name": Filter()})
-    >>> options = parse_query(schema, Query("name_in=a,b&other=1&limit=-1&sort=name"))
-    >>> options.conditions[0].values, options.sort.name, options.page.limit
+    >>> parsed = parse_query(schema, Query("name_in=a,b&other=1&limit=-1&sort=name"))
+    >>> parsed.filters[0][0].values, str(parsed.sort[0]), parsed.limit
     (('a', 'b'), 'name', 10000)
     """
     sort = query.get("sort")
-    order = SortOrder.DESC if query.get("order") == "desc" else SortOrder.ASC
-    return QueryOptions(
-        conditions=tuple(_conditions(schema, query)),
-        sort=Sort(name=sort if sort in schema.collection_filters else "id", order=order),
-        page=Page(limit=_limit(query.get("limit"), default_limit), marker=query.get("marker")),
+    return ObjectQuery(
+        filters=_filters(schema, query),
+        sort=sort_by(sort if sort in schema.collection_filters else "id", descending=query.get("order") == "desc"),
+        limit=_limit(query.get("limit"), default_limit),
+        marker=query.get("marker"),
     )
 
 
-def apply_query(options: QueryOptions, items: Sequence[JsonObject]) -> ResourceList:
-    """Filter, sort and page the objects of a store that does not do so itself."""
-    holds = _test(options)
-    matching = [item for item in items if holds(item)]
-    if options.sort is not None:
-        matching = sort_items(options.sort, matching)
-    return page_items(options, matching)
+def sort_by(field: str, *, descending: bool = False) -> tuple[SortKey, ...]:
+    """Return the order of a field; a dot separates the names of nested ones. Equal objects are in the order of ids.
 
-
-def matches(options: QueryOptions, item: JsonObject) -> bool:
-    """Whether an object meets the conditions and namespaces of `options`."""
-    return _test(options)(item)
-
-
-def _test(options: QueryOptions) -> Callable[[JsonObject], bool]:
-    """Return the test of an object. The sets of values are built once."""
-    tests = [condition_test(condition) for condition in options.conditions]
-    namespaces = None if options.namespaces is None else frozenset(options.namespaces)
-
-    def holds(item: JsonObject) -> bool:
-        if namespaces is not None and namespace_of(item) not in namespaces:
-            return False
-        return all(test(item) for test in tests)
-
-    return holds
-
-
-def namespace_of(item: Mapping[str, JsonValue]) -> str:
-    """Return the namespace of an object: a field, or the first part of its id.
-
-    >>> namespace_of({"namespaceId": "a"}), namespace_of({"namespace": "b"}), namespace_of({"id": "c:x"})
-    ('a', 'b', 'c')
+    >>> [str(key) for key in sort_by("name", descending=True)]
+    ['-name', 'id']
     """
-    own = to_text(item.get("namespaceId")) or to_text(item.get("namespace"))
-    return own or split_id(to_text(item.get("id")))[0]
+    key = SortKey(tuple(field.split(".")), descending)
+    return (key,) if key.path == ID else (key, SortKey(ID))
+
+
+def condition(field: str, modifier: Modifier, *values: str) -> tuple[OrFilter, ...]:
+    """Return a condition as filters. An absent field has the empty text, and a list has each of its values.
+
+    >>> [str(item) for item in condition("name", Modifier.EQ, "")]
+    ['name="",!name']
+    """
+    path, operator = tuple(field.split(".")), _OPERATORS[modifier]
+    absent = FilterCondition(path, FilterOperator.NOT_EXISTS)
+    if modifier in (Modifier.NULL, Modifier.NOT_NULL):
+        return (OrFilter([FilterCondition(path, operator)]),)
+    if len(values) != 1:
+        operator = FilterOperator.IN if modifier in (Modifier.EQ, Modifier.IN) else FilterOperator.NOT_IN
+    own = FilterCondition(path, operator, tuple(sorted(set(values))))
+    if "" not in values:
+        return (OrFilter([own]),)
+    if modifier in (Modifier.EQ, Modifier.IN):
+        return (OrFilter([own, absent]),)
+    return (OrFilter([own]), OrFilter([FilterCondition(path, FilterOperator.EXISTS)]))
+
+
+def describe_filter(item: OrFilter) -> tuple[str, Modifier, tuple[str, ...]]:
+    """Return field, modifier and values of a filter that `condition` made."""
+    first = item[0]
+    return ".".join(first.path), _SPELLINGS[first.operator], first.values
+
+
+def apply_query(schema: Schema, query: ObjectQuery, items: Sequence[JsonObject]) -> ResourceList:
+    """Filter, sort and page the objects of a store that does not do so itself."""
+    holds = matcher(schema, query)
+    return _page(query, query.sorted([item for item in items if holds(item)]))
+
+
+def matcher(schema: Schema, query: ObjectQuery) -> Callable[[JsonObject], bool]:
+    """Return the function that tells whether a query selects an object."""
+    holds = query.holds()
+    return lambda item: query.contains(*key_of(schema, item)) and holds(item)
+
+
+def key_of(schema: Schema, item: Mapping[str, JsonValue]) -> tuple[str, str]:
+    """Return namespace and name of an object: those of its id, and a field for the namespace.
+
+    >>> from opsdk.norman.schema_parts import ApiVersion
+    >>> book = Schema(id="book", version=ApiVersion(), scope=Scope.NAMESPACE)
+    >>> key_of(book, {"id": "c:x"}), key_of(book, {"id": "x", "namespaceId": "a"})
+    (('c', 'x'), ('a', 'x'))
+    """
+    object_id = to_text(item.get("id"))
+    namespace = to_text(item.get("namespaceId")) or to_text(item.get("namespace"))
+    if schema.scope is not Scope.NAMESPACE:
+        return namespace, object_id
+    own, name = split_id(object_id)
+    return namespace or own, name
 
 
 def split_id(object_id: str) -> tuple[str, str]:
@@ -105,52 +135,22 @@ def split_id(object_id: str) -> tuple[str, str]:
     return (namespace, name) if colon else ("", object_id)
 
 
-def condition_test(condition: QueryCondition) -> Callable[[Mapping[str, JsonValue]], bool]:
-    """Return whether objects meet a condition. A list meets EQ and IN if one of its values does."""
-    modifier, names, values = condition.modifier, condition.field.split("."), frozenset(condition.values)
-
-    def holds(item: Mapping[str, JsonValue]) -> bool:
-        value: JsonValue = item
-        for name in names:
-            value = value.get(name) if isinstance(value, dict) else None
-        if modifier in (Modifier.NULL, Modifier.NOT_NULL):
-            return (value is None) == (modifier is Modifier.NULL)
-        texts = map(to_text, value) if isinstance(value, list) else (to_text(value),)
-        return any(text in values for text in texts) == (modifier in (Modifier.EQ, Modifier.IN))
-
-    return holds
+def format_id(namespace: str, name: str) -> str:
+    """Return the id of an object, which `split_id` reads."""
+    return f"{namespace}:{name}" if namespace else name
 
 
-def sort_items(sort: Sort, items: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the objects in order: numbers before texts, absent values first, equal ones by id."""
-    reverse = sort.order is SortOrder.DESC
-    by_id = sorted(items, key=lambda item: to_text(item.get("id")), reverse=reverse and sort.name == "id")
-    if sort.name == "id":
-        return by_id
-    return sorted(by_id, key=lambda item: sort_key(item.get(sort.name)), reverse=reverse)
-
-
-def sort_key(value: JsonValue) -> tuple[int, float, str]:
-    """Return a key that orders values of any type."""
-    if value is None:
-        return (0, 0, "")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return (1, value, "")
-    return (2, 0, to_text(value))
-
-
-def page_items(options: QueryOptions, items: Sequence[JsonObject]) -> ResourceList:
+def _page(query: ObjectQuery, items: Sequence[JsonObject]) -> ResourceList:
     """Return one page of sorted objects, and where the pages around it start."""
-    page = options.page
-    if page is None:
+    if not query.limit:
         return ResourceList(items=items, markers=PageMarkers(total=len(items)))
     ids = [to_text(item.get("id")) for item in items]
-    start = _start(options, ids, page.marker)
-    end = min(start + page.limit, len(ids))
-    last = max(len(ids) - page.limit, 0)
+    start = _start(query, ids)
+    end = min(start + query.limit, len(ids))
+    last = max(len(ids) - query.limit, 0)
     partial = start > 0 or end < len(ids)
     markers = PageMarkers(
-        previous=ids[max(start - page.limit, 0)] if start else None,
+        previous=ids[max(start - query.limit, 0)] if start else None,
         next=ids[end] if start < end < len(ids) else None,
         last=ids[last] if partial and last < len(ids) else None,
         total=len(ids),
@@ -158,13 +158,12 @@ def page_items(options: QueryOptions, items: Sequence[JsonObject]) -> ResourceLi
     return ResourceList(items=items[start:end], markers=markers)
 
 
-def _start(options: QueryOptions, ids: Sequence[str], marker: str) -> int:
-    if not marker:
+def _start(query: ObjectQuery, ids: Sequence[str]) -> int:
+    if not query.marker:
         return 0
-    if marker in ids:
-        return ids.index(marker)
-    by_id = options.sort is None or options.sort == Sort()
-    return bisect_left(ids, marker) if by_id else 0
+    if query.marker in ids:
+        return ids.index(query.marker)
+    return bisect_left(ids, query.marker) if query.sort in ((), (SortKey(ID),)) else 0
 
 
 def _limit(text: str, default: int) -> int:
@@ -173,29 +172,29 @@ def _limit(text: str, default: int) -> int:
     except ValueError:
         return default
     if limit == -1:
-        return MAX_LIMIT
-    return min(limit, MAX_LIMIT) if limit > 0 else default
+        return _MAX_LIMIT
+    return min(limit, _MAX_LIMIT) if limit > 0 else default
 
 
-def _conditions(schema: Schema, query: Query) -> list[QueryCondition]:
-    conditions: list[QueryCondition] = []
-    count = 0
+def _filters(schema: Schema, query: Query) -> tuple[OrFilter, ...]:
+    filters: list[OrFilter] = []
+    fields = count = 0
     for parameter in query.names():
         name, modifier = _parameter(schema, parameter)
         declared = schema.collection_filters.get(name)
-        if declared is None or modifier not in declared.modifiers:
+        if declared is None or modifier is None or modifier not in declared.modifiers:
             continue
-        texts = query.all(parameter)
+        values = query.all(parameter)
         if modifier in (Modifier.IN, Modifier.NOT_IN):
-            texts = [part for text in texts for part in text.split(",")]
+            values = [part for text in values for part in text.split(",")]
         elif modifier in (Modifier.NULL, Modifier.NOT_NULL):
-            texts = []
-        count += len(texts)
-        if count > MAX_VALUES or len(conditions) >= MAX_CONDITIONS:
+            values = []
+        fields, count = fields + 1, count + len(values)
+        if count > MAX_VALUES or fields > MAX_CONDITIONS:
             text = f"the filters of a request have at most {MAX_VALUES} values and {MAX_CONDITIONS} fields"
             raise ErrorCode.INVALID_FORMAT.error(text, field_name=parameter)
-        conditions.append(QueryCondition(field=name, modifier=modifier, values=tuple(texts)))
-    return conditions
+        filters += condition(name, modifier, *values)
+    return tuple(filters)
 
 
 def _parameter(schema: Schema, parameter: str) -> tuple[str, Modifier | None]:

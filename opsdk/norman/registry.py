@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 
 from opsdk.apimachinery.plurals import guess_plural
 from opsdk.errors import UsageError
-from opsdk.norman.model import ApiVersion, BackReference, Field, Filter, Mapper, Modifier, Schema
+from opsdk.norman.model import BackReference, Mapper, Schema
+from opsdk.norman.schema_parts import ApiVersion, Field, Filter, Modifier
 from opsdk.norman.type_expression import TypeExpression
+
+__all__ = ["SchemaRegistry"]
 
 SchemaHook = Callable[[Schema], None]
 """Called with each schema before it is added; may change it."""

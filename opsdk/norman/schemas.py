@@ -14,8 +14,11 @@ from opsdk.norman.importing.definitions import Definition, import_definition
 from opsdk.norman.importing.registration import Customize
 from opsdk.norman.mappers.kubernetes import MetadataMapper, ObjectMapper
 from opsdk.norman.mappers.moves import RenameReference
-from opsdk.norman.model import ApiVersion, Mapper
+from opsdk.norman.model import Mapper
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion
+
+__all__ = ["NormanSchemas"]
 
 
 class NormanSchemas(SchemaRegistry):
@@ -25,7 +28,8 @@ class NormanSchemas(SchemaRegistry):
     >>> from opsdk.apimachinery.model import Model
     >>> from opsdk.apimachinery.object import Object
     >>> from opsdk.norman.mappers.moves import Drop, Move
-    >>> from opsdk.norman.model import Action, Schema
+    >>> from opsdk.norman.model import Schema
+    >>> from opsdk.norman.schema_parts import Action
     >>> class CatalogSpec(Model):
     ...     catalog_url: str
     ...     secret: str = ""

@@ -1,21 +1,175 @@
-"""Limits the open subscriptions of each user.
+"""Subscriptions over WebSockets: one client, and how many a user may have.
 
-Upstream: none; Rancher has no limit.
+Upstream: github.com/rancher/norman/pkg/subscribe/handler.go, github.com/rancher/apiserver/pkg/subscribe/watcher.go
+Deviates: a client that reads slowly waits, and ends after a minute; Rancher has no limit of open subscriptions.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 
-from opsdk.errors import NormanError
+import msgspec
+
+from opsdk.errors import ConnectionLostError, NormanError
 from opsdk.http.server.response import StreamResponse, UpgradeResponse
+from opsdk.structured_merge.value import JsonObject
+
+log = logging.getLogger(__name__)
 
 MAX_SESSIONS = 50
 """Subscriptions of one user at a time: a page has one or two."""
 
 SEND_SECONDS = 60.0
 """Seconds after which a subscription ends whose client does not read."""
+
+
+# Bytes that wait for a slow client. More than that, and the session reads neither its watches nor the client.
+MAX_WAITING = 1 << 20
+
+
+class Session:
+    """One client: the messages that wait for it, its pings, and the tasks that read its watches.
+
+    Args:
+        send: sends a message as JSON; it waits while the client does not read.
+        ping: sent when nothing else was.
+        ping_seconds: between two pings. Both sides detect a broken connection by them.
+
+    Attributes:
+        waiting: bytes of messages that wait for the client.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[bytes], Awaitable[None]],
+        *,
+        ping: JsonObject,
+        ping_seconds: float,
+    ) -> None:
+        self._send = send
+        self._ping_message = ping
+        self._ping_seconds = ping_seconds
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self.waiting = 0
+        self._sent = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._watches: dict[Hashable, asyncio.Task[None]] = {}
+        self._group = asyncio.TaskGroup()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def run(
+        self,
+        receive: Callable[[], Awaitable[bytes | str | None]],
+        on_message: Callable[[bytes | str], None] = lambda message: None,  # noqa: ARG005 - the default
+        watches: tuple[Coroutine[None, None, None], ...] = (),
+    ) -> bool:
+        """Serve the client until `receive` returns None, it reads nothing, or `end`. All watches end with the session.
+
+        Args:
+            receive: returns the next message of the client; None at the end of the connection.
+            on_message: handles a message; it may `start` and `stop` watches.
+            watches: run from the beginning.
+
+        Returns:
+            Whether the connection is still there.
+        """
+        connected = True
+        try:
+            async with self._group as group:
+                background = [
+                    group.create_task(self._write(), name="subscribe/write"),
+                    group.create_task(self._ping(), name="subscribe/ping"),
+                ]
+                self._reader = group.create_task(self._read(receive, on_message), name="subscribe/read")
+                for number, work in enumerate(watches):
+                    self.start(number, work)
+                await asyncio.wait([self._reader])
+                for task in (*background, *self._watches.values()):
+                    task.cancel()
+        except* ConnectionLostError as lost:
+            log.debug("a subscription ended: %s", lost.exceptions[0])
+            connected = False
+        return connected
+
+    def end(self) -> None:
+        """End the session. Idempotent."""
+        if self._reader is not None:
+            self._reader.cancel()
+
+    # -------------------------------------------------------------- watches
+    @property
+    def watches(self) -> tuple[Hashable, ...]:
+        """The keys of the watches."""
+        return tuple(self._watches)
+
+    def start(self, key: Hashable, work: Coroutine[None, None, None]) -> None:
+        """Run a watch in a task, until `stop` or the end of the session."""
+        self._watches[key] = self._group.create_task(work, name=f"subscribe/{key}")
+
+    def stop(self, key: Hashable) -> bool:
+        """End a watch. Returns whether it was there."""
+        task = self._watches.pop(key, None)
+        if task is not None:
+            task.cancel()
+        return task is not None
+
+    # -------------------------------------------------------------- messages
+    def control(self, message: JsonObject) -> None:
+        """Append a message without a wait: the session reads the next message of the client when there is room."""
+        raw = msgspec.json.encode(message)
+        self._outgoing.put_nowait(raw)
+        self.waiting += len(raw)
+        if self.waiting > MAX_WAITING:
+            self._room.clear()
+
+    async def put(self, message: JsonObject) -> None:
+        """Append a message when there is room."""
+        await self._wait_for_room()
+        self.control(message)
+
+    async def flush(self) -> None:
+        """Wait until all messages are sent."""
+        while self.waiting:
+            self._sent.clear()
+            await self._sent.wait()
+
+    async def _wait_for_room(self) -> None:
+        while not self._room.is_set():  # another task may have used the room
+            await self._room.wait()
+
+    async def _read(
+        self, receive: Callable[[], Awaitable[bytes | str | None]], on_message: Callable[[bytes | str], None]
+    ) -> None:
+        while (message := await receive()) is not None:
+            on_message(message)
+            await self._wait_for_room()
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(self._ping_seconds)
+            if self._outgoing.empty():  # any message shows that the connection is alive
+                self.control(self._ping_message)
+
+    async def _write(self) -> None:
+        """Send the messages. Raises `ConnectionLostError` at the end of the connection."""
+        while True:
+            raw = await self._outgoing.get()
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await self._send(raw)
+            except TimeoutError as error:
+                raise ConnectionLostError(f"the client has read nothing for {SEND_SECONDS:.0f} s") from error
+            self.waiting -= len(raw)
+            self._sent.set()
+            if self.waiting <= MAX_WAITING:
+                self._room.set()
+
+    def __repr__(self) -> str:
+        return f"<Session with {len(self._watches)} watches>"
 
 
 class SessionLimit:

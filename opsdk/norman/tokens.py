@@ -5,12 +5,26 @@ Upstream: github.com/rancher/norman has none; Rancher reads the cookie R_SESS. R
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
+from opsdk.api.authentication.v1 import UserInfo
+from opsdk.errors import OpsdkError
 from opsdk.http.server.request import HttpRequest
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.origin import cookie_of, set_cookie, uses_https
+from opsdk.rbac.delegated import DelegatedAuth, ReviewClient
+
+__all__ = ["token_review"]
+
+Authenticator = Callable[[HttpRequest], Awaitable[UserInfo | None]]
+"""Returns the user of a request, or None for an unknown user. May raise `NormanError` or `UnauthorizedError`."""
 
 TOKEN_COOKIE = "norman-token"  # noqa: S105 - the name of a cookie
 """The cookie of the login without TLS."""
 
+# A token that is revoked ends within this many seconds.
+_TOKEN_SECONDS = 10.0
+_MAX_TOKENS = 16_384
 # Browsers accept a cookie with this prefix only over HTTPS, and only from this host.
 _STRICT_COOKIE = f"__Host-{TOKEN_COOKIE}"
 
@@ -36,3 +50,22 @@ def login_cookie(request: HttpRequest, token: str) -> str:
     name = _STRICT_COOKIE if uses_https(request) else TOKEN_COOKIE
     expiry = () if token else ("Max-Age=0",)
     return set_cookie(request, name, token, "HttpOnly", "SameSite=Strict", *expiry)
+
+
+def token_review(client: ReviewClient) -> Authenticator:
+    """Return an authenticator that uses TokenReviews, for bearer tokens and for browsers that signed in on a `WebPage`.
+
+    The result of a review holds for ten seconds. The user of `client` needs ``create`` on ``tokenreviews``.
+    """
+    reviews = DelegatedAuth(client, token_seconds=_TOKEN_SECONDS, max_cached=_MAX_TOKENS)
+
+    async def authenticate(request: HttpRequest) -> UserInfo | None:
+        token = token_of(request)
+        if not token:
+            return None
+        try:
+            return await reviews.user_of(token)
+        except (OpsdkError, TimeoutError) as error:
+            raise ErrorCode.CLUSTER_UNAVAILABLE.error("the token cannot be checked now") from error
+
+    return authenticate

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from opsdk.api.core.v1 import Namespace, ServiceAccount
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import TypedObject, to_tree
+from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.errors import UsageError
 from opsdk.rbac.permissions import RuleSet
 
@@ -62,14 +63,3 @@ def manifests(rules: RuleSet, names: RbacNames) -> Sequence[TypedObject]:
         objects.append(role(metadata=meta, rules=rules.policy_rules(namespace)))
         objects.append(binding(metadata=meta, role_ref=ref, subjects=subjects))
     return objects
-
-
-def to_yaml(objects: Sequence[TypedObject]) -> str:
-    """Return objects as YAML documents with sorted keys. Equal objects have equal bytes."""
-    import yaml  # noqa: PLC0415 - start-up time: operators import this module, and write no YAML
-
-    documents = [
-        yaml.safe_dump(to_tree(obj), sort_keys=True, allow_unicode=True, width=120, default_flow_style=False)
-        for obj in objects
-    ]
-    return "---\n".join(documents)

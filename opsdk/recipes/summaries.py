@@ -151,10 +151,11 @@ def _stateful_set(parts: _ObjectParts) -> Summary:
     if strategy.get("type") == "OnDelete":
         return _CURRENT
     desired, ready = _replicas(parts.spec), parts.status.get("readyReplicas") or 0
-    if (parts.status.get("replicas") or 0) < desired or ready < desired:
+    total = parts.status.get("replicas") or 0
+    if total < desired or ready < desired:
         return _progress(f"{ready} of {desired} replicas are ready")
-    if (parts.status.get("replicas") or 0) > desired:
-        return _progress(f"{parts.status['replicas'] - desired} replicas are pending termination")
+    if total > desired:
+        return _progress(f"{total - desired} replicas are pending termination")
     expected = desired - (_map(strategy.get("rollingUpdate")).get("partition") or 0)
     updated = parts.status.get("updatedReplicas") or 0
     revised = parts.status.get("currentRevision") == parts.status.get("updateRevision")
@@ -180,8 +181,9 @@ def _replica_set(parts: _ObjectParts) -> Summary:
     if failure.get("status") == "True":
         return Summary(SummaryState.FAILED, failure.get("message") or "replicas cannot be created")
     desired = _replicas(parts.spec)
-    if (parts.status.get("replicas") or 0) > desired:
-        return _progress(f"{parts.status['replicas'] - desired} replicas are pending termination")
+    total = parts.status.get("replicas") or 0
+    if total > desired:
+        return _progress(f"{total - desired} replicas are pending termination")
     for field in ("replicas", "readyReplicas", "availableReplicas"):
         if (parts.status.get(field) or 0) < desired:
             return _progress(f"{parts.status.get(field) or 0} of {desired} replicas are available")

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
+from opsdk.aio.large_work import sort_in_parts
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.go_format import go_float, go_quote
-from opsdk.structured_merge.identity_cache import IdentityCache
+from opsdk.structured_merge.identity_cache import IdentityCache, drop_oldest
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Path = tuple[str, ...]
@@ -216,7 +217,7 @@ class FieldSet:
                 self._wire = first.to_fields_v1()
                 return self._wire
             if len(_FIRSTS) > _FIRSTS_LIMIT:
-                del _FIRSTS[next(iter(_FIRSTS))]
+                drop_oldest(_FIRSTS)
             self._wire = self._encode()
             _WIRES.put(self._wire, self)
         return self._wire
@@ -231,7 +232,7 @@ class FieldSet:
             parts = {element: child.shared() for element, child in self.children.items()}
             first = self._without(self.members, parts)
             if len(_SHARED) >= _FIRSTS_LIMIT:
-                del _SHARED[next(iter(_SHARED))]
+                drop_oldest(_SHARED)
             _SHARED[first] = first
         return first
 
@@ -250,7 +251,7 @@ class FieldSet:
 
     def elements(self) -> list[str]:
         """Return the first elements of all paths, sorted."""
-        return sorted(self.members | self.children.keys(), key=_order)
+        return sort_in_parts(self.members | self.children.keys(), _order)
 
     def __bool__(self) -> bool:
         return bool(self.members or self.children)
@@ -275,9 +276,9 @@ class FieldSet:
 
     def __iter__(self) -> Iterator[Path]:
         """Iterate over all paths: at each level the members first, then the paths below, each sorted."""
-        for member in sorted(self.members, key=_order):
+        for member in sort_in_parts(self.members, _order):
             yield (member,)
-        for element in sorted(self.children, key=_order):
+        for element in sort_in_parts(self.children, _order):
             for rest in self.children[element]:
                 yield (element, *rest)
 

@@ -1,13 +1,16 @@
-"""Cache of results by the identity of an immutable JSON tree."""
+"""Cache of results by the identity of an immutable JSON tree. The event loop and the thread of large work share it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from opsdk.structured_merge.value import JsonValue
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class IdentityCache(Generic[T]):
@@ -42,5 +45,11 @@ class IdentityCache(Generic[T]):
     def put(self, tree: JsonValue, result: T) -> None:
         """Store a result. The oldest result is dropped at the limit."""
         if len(self._results) >= self._limit:
-            del self._results[next(iter(self._results))]
+            drop_oldest(self._results)
         self._results[id(tree)] = (tree, result)
+
+
+def drop_oldest(entries: MutableMapping[K, V]) -> None:
+    """Drop the entry that was added first. If another thread changes `entries` meanwhile, its next call drops it."""
+    with suppress(KeyError, RuntimeError):
+        del entries[next(iter(entries))]

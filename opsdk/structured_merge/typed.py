@@ -105,11 +105,22 @@ def _faults(value: JsonValue, schema: Schema, path: tuple[str, ...], *, allow_du
         yield path, f"expected map, got &{{{go_value(value)}}}"
     else:
         for name, item in value.items():
-            below = (*path, field_element(name))
             if not schema.admits(name):
-                yield below, "field not declared in schema"
+                yield (*path, field_element(name)), "field not declared in schema"
                 return
-            yield from _faults(item, schema.field(name), below, allow_duplicates=allow_duplicates)
+            field = schema.field(name)
+            # Most values are scalars that fit.
+            if field.topology is not Topology.SCALAR or type(item) not in _FITTING.get(field.scalar_type, _SCALARS):
+                yield from _faults(item, field, (*path, field_element(name)), allow_duplicates=allow_duplicates)
+
+
+_SCALARS: Final = frozenset({str, int, float, bool})
+_FITTING: Final = {
+    "integer": frozenset({int, float}),
+    "number": frozenset({int, float}),
+    "string": frozenset({str}),
+    "boolean": frozenset({bool}),
+}
 
 
 def _scalar_fault(value: JsonValue, schema: Schema) -> Iterator[str]:

@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from opsdk.telemetry.build_info import BuildInfoCollector
 from opsdk.telemetry.records import (
     CertificateRead,
+    Contended,
     Leadership,
     LoopStalled,
     Queued,
@@ -84,6 +85,11 @@ class PrometheusHook(TelemetryHook):
         self._leader = Gauges("leader_election_master_status", "1 while this replica is the leader, else 0.", ["name"])
         self._slow_renewals = Counters(
             "leader_election_slowpath", "Lease renewals that had to read the Lease first.", ["name"]
+        )
+        self._contentions = Counters(
+            "opsdk_apply_contentions",
+            "Applies of an unchanged desired object after another writer undid them, from the fifth on.",
+            ["field_owner", "kind"],
         )
         self._longest_stall = 0.0
         self._stalls = Counters("opsdk_event_loop_stall_seconds", "Total time for which the event loop was blocked.")
@@ -267,6 +273,8 @@ class PrometheusHook(TelemetryHook):
                 self._slow_renewals.inc(record.name)
             case WebhookLoad() | WebhookServed():
                 self._record_webhook(record)
+            case Contended():
+                self._contentions.inc(record.field_owner, record.kind)
             case CertificateRead():
                 self._certificates.inc()
                 self._certificate_errors.inc(by=record.failed)

@@ -25,6 +25,7 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 __all__ = [
     "CertificateRead",
+    "Contended",
     "Hooks",
     "Leadership",
     "LoopStalled",
@@ -277,6 +278,20 @@ class CertificateRead(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool
 
 
+class Contended(msgspec.Struct, frozen=True, kw_only=True):
+    """An apply was sent once more, because another writer had undone it again; the next one waits.
+
+    The first four of such applies have no record: they repair single changes.
+
+    Attributes:
+        field_owner: the field manager of the apply.
+        kind: the kind of the object.
+    """
+
+    field_owner: str
+    kind: str
+
+
 Record = (
     Reconciled
     | Workers
@@ -288,6 +303,7 @@ Record = (
     | WebhookLoad
     | WebhookServed
     | CertificateRead
+    | Contended
 )
 
 _NO_BLOCK: AbstractContextManager[None] = nullcontext()

@@ -84,18 +84,19 @@ class AdmissionWebhook:
             "requestID": admitted.uid,
         }
         with log_context(webhook=request.path, **{key: value for key, value in fields.items() if value}):
-            outcome = await call_user_function(
-                self._call_handler(review.request), name=self._name, seconds=self._timeout
-            )
-            if outcome.value is not None:
-                response, panicked = outcome.value, False
-            elif outcome.panicked:
-                response, panicked = errored(500, outcome.failure, reason="InternalError"), True
-            else:
-                response, panicked = errored(504, outcome.failure, reason="Timeout"), False
+            response, panicked = await self._decide(review.request)
         if panicked:
             request.state[PANICKED] = "admission"
         return _json(admission.encode_review(response, uid=review.request.uid, api_version=review.api_version))
+
+    async def _decide(self, request: AdmissionRequest) -> tuple[AdmissionResponse, bool]:
+        """Return the response, and whether the handler panicked."""
+        outcome = await call_user_function(self._call_handler(request), name=self._name, seconds=self._timeout)
+        if outcome.value is not None:
+            return outcome.value, False
+        if outcome.panicked:
+            return errored(500, outcome.failure, reason="InternalError"), True
+        return errored(504, outcome.failure, reason="Timeout"), False
 
     async def _call_handler(self, request: AdmissionRequest) -> AdmissionResponse:
         response: object = await self._handle(request)

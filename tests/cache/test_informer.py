@@ -262,7 +262,7 @@ async def test_indices_follow_changes() -> None:
 
     async with Informer(server) as informer:
         await informer.wait_synced()
-        informer.add_index("color", color)
+        informer.indices.add("color", color)
         assert [e.key for e in informer.store.by_index("color", "red")] == [ObjectKey("ns", "a")]
         server.put("a", color="blue")
         await asyncio.sleep(1)

@@ -44,8 +44,8 @@ async def test_a_write_is_read_before_the_watch_shows_it() -> None:
         await informer.wait_synced()
         server.put("a", color="red")
         server.put("b")
-        informer.write(body(server, "a"))
-        informer.write(body(server, "b"))
+        informer.own_writes.record(body(server, "a"))
+        informer.own_writes.record(body(server, "b"))
         assert version(informer, "a") == "3"
         assert {entry.key.name for entry in informer.store.entries("ns")} == {"a", "b"}
         assert {entry.key.name for entry in informer.store.entries(own_writes=False)} == {"a"}
@@ -60,10 +60,10 @@ async def test_indices_show_own_writes() -> None:
     server = FakeServer()
     server.put("a", color="red")
     async with Informer(server) as informer:
-        informer.add_index("color", lambda data: [msgspec.json.decode(data)["color"]])
+        informer.indices.add("color", lambda data: [msgspec.json.decode(data)["color"]])
         await informer.wait_synced()
         server.put("a", color="blue")
-        informer.write(body(server, "a"))
+        informer.own_writes.record(body(server, "a"))
         assert [e.key.name for e in informer.store.by_index("color", "blue")] == ["a"]
         assert list(informer.store.by_index("color", "red")) == []
 
@@ -93,7 +93,7 @@ async def test_a_late_response_does_not_restore_a_deleted_object() -> None:
         late = body(server, "a")
         server.delete("a")
         await asyncio.sleep(1)
-        informer.write(late)
+        informer.own_writes.record(late)
         assert version(informer, "a") == ""
 
 
@@ -107,7 +107,7 @@ async def test_an_object_created_and_deleted_during_a_watch_gap_is_a_deletion() 
         server.refuse = ConnectError("down")
         await asyncio.sleep(301)
         server.put("child")
-        informer.write(body(server, "child"))
+        informer.own_writes.record(body(server, "child"))
         assert version(informer, "child")
         server.delete("child")
         server.compact()
@@ -129,7 +129,7 @@ async def test_an_object_replaced_during_a_watch_gap_is_two_changes() -> None:
         server.refuse = ConnectError("down")
         await asyncio.sleep(301)
         server.put("child")
-        informer.write(body(server, "child"))
+        informer.own_writes.record(body(server, "child"))
         server.delete("child")
         server.put("child")
         server.compact()
@@ -146,7 +146,7 @@ async def test_own_changes_are_distinguished_from_other_changes() -> None:
         informer.add_handler(deltas.append)
         await informer.wait_synced()
         server.put("a")
-        informer.write(body(server, "a"), sole_change=True)
+        informer.own_writes.record(body(server, "a"), sole_change=True)
         await asyncio.sleep(1)
         server.put("a", foreign=True)
         await asyncio.sleep(1)
@@ -154,7 +154,7 @@ async def test_own_changes_are_distinguished_from_other_changes() -> None:
         await asyncio.sleep(301)
         server.put("a", foreign=2)
         server.put("a", own=True)
-        informer.write(body(server, "a"), sole_change=True)
+        informer.own_writes.record(body(server, "a"), sole_change=True)
         server.compact()
         server.refuse = None
         await asyncio.sleep(60)
@@ -168,13 +168,13 @@ async def test_a_write_outside_the_selectors_is_not_read() -> None:
     async with Informer(server, InformerOptions(label_selector=Selector.equal({"n": "a"}))) as informer:
         await informer.wait_synced()
         server.put("b")
-        informer.write(body(server, "b"))
+        informer.own_writes.record(body(server, "b"))
         assert version(informer, "b") == ""
         changed = {
             **server.objects["a"],
             "metadata": {**server.objects["a"]["metadata"], "labels": {}, "resourceVersion": "9"},
         }
-        informer.write(msgspec.json.encode(changed))
+        informer.own_writes.record(msgspec.json.encode(changed))
         assert version(informer, "a") == ""
 
 
@@ -190,8 +190,8 @@ async def test_unknown_results_are_read_from_the_server() -> None:
         server.delete("b")
         informer.store.own.record_unknown(key("a"))
         informer.store.own.record_unknown(key("b"))
-        await informer.read_unknown()
-        await informer.read_unknown()
+        await informer.unknown_reads.read()
+        await informer.unknown_reads.read()
         assert server.gets == 2
         assert version(informer, "a") == "4"
         assert version(informer, "b") == ""
@@ -206,17 +206,17 @@ async def test_an_object_written_during_its_read_is_read_again() -> None:
         server.refuse_watch = ConnectError("down")
         own = informer.store.own
         own.record_unknown(key("a"))
-        asking = asyncio.create_task(informer.read_unknown())
+        asking = asyncio.create_task(informer.unknown_reads.read())
         await asyncio.sleep(0.001)
         own.record_unknown(key("a"))
         await asking
         assert key("a") in own.unknown
         server.refuse = ConnectError("down")
         with pytest.raises(ConnectError):
-            await informer.read_unknown()
+            await informer.unknown_reads.read()
         assert key("a") in own.unknown
         server.refuse = ForbiddenError("no get")
-        await informer.read_unknown()
+        await informer.unknown_reads.read()
         assert not own.unknown
 
 
@@ -268,7 +268,7 @@ async def test_reads_never_go_back_in_time(seed: int) -> None:
             elif roll < 0.9:
                 server.put(name, step=step)
                 if own:
-                    informer.write(body(server, name), sole_change=True)
+                    informer.own_writes.record(body(server, name), sole_change=True)
                     assert version(informer, name) == server.objects[name]["metadata"]["resourceVersion"]
             else:
                 server.compact()

@@ -375,7 +375,7 @@ async def test_a_read_of_a_closed_informer_says_so() -> None:
     [informer] = harness.cache.kinds()[0].informers.values()
     await ended(running)
     with pytest.raises(CacheError, match="is closed"):
-        await informer.read_unknown()
+        await informer.unknown_reads.read()
 
 
 async def test_the_watch_ends_what_is_unknown() -> None:

@@ -45,7 +45,7 @@ async def test_no_exception_of_a_user_function_stops_an_informer(panic: BaseExce
         seen.append((delta.entry.key.name, delta.change))
 
     async with Informer(server, InformerOptions(transform=transform)) as informer:
-        informer.add_index("all", index)
+        informer.indices.add("all", index)
         informer.add_handler(handle)
         await informer.wait_synced()
         server.put("good")
@@ -70,7 +70,7 @@ async def test_a_hostile_resource_version_does_not_stop_a_watch() -> None:
                 **server.objects["a"],
                 "metadata": {**server.objects["a"]["metadata"], "resourceVersion": version},
             }
-            informer.write(msgspec.json.encode(hostile))
+            informer.own_writes.record(msgspec.json.encode(hostile))
             server._record("MODIFIED", hostile)
         server.put("b")
         await asyncio.sleep(1)

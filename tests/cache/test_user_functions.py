@@ -44,7 +44,7 @@ async def test_an_object_stays_readable_when_its_index_function_raises(function:
     deltas: list[Delta] = []
     async with Informer(server) as informer:
         informer.add_handler(deltas.append)
-        informer.add_index("owner", function)
+        informer.indices.add("owner", function)
         await informer.wait_synced()
         assert informer.store.get(ObjectKey("ns", "a")) is not None
         server.put("a", color="red")
@@ -68,7 +68,7 @@ async def test_an_index_recovers_with_the_object() -> None:
     server = FakeServer()
     server.put("a")
     async with Informer(server) as informer:
-        informer.add_index("color", lambda data: [msgspec.json.decode(data)["color"]])
+        informer.indices.add("color", lambda data: [msgspec.json.decode(data)["color"]])
         await informer.wait_synced()
         server.put("a", color="red")
         await asyncio.sleep(1)
@@ -112,7 +112,7 @@ async def test_failures_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -
     for n in range(2000):
         server.put(f"o{n}")
     async with Informer(server) as informer:
-        informer.add_index("owner", raising)
+        informer.indices.add("owner", raising)
         with caplog.at_level(logging.ERROR):
             await informer.wait_synced()
             await asyncio.sleep(61)
@@ -198,8 +198,8 @@ async def test_many_objects_do_not_block_the_event_loop() -> None:
 
         assert await turns_during(sync()) > 20
         assert len(seen) == 3000
-        informer.add_index("n", lambda data: ["x"])
-        assert await turns_during(informer.wait_index("n")) > 10
+        informer.indices.add("n", lambda data: ["x"])
+        assert await turns_during(informer.indices.wait("n")) > 10
         assert len(list(informer.store.by_index("n", "x"))) == 3000
         late = informer.add_handler(seen.append)
         assert await turns_during(late.wait_synced()) > 10

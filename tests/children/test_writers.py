@@ -17,7 +17,7 @@ from opsdk.children.contention import Contention
 from opsdk.children.former_owners import FormerOwners
 from opsdk.children.ownership import APPLY, managers_of
 from opsdk.errors import ContendedError
-from opsdk.telemetry.records import Record, Requested, TelemetryHook
+from opsdk.telemetry.records import Contended, Record, Requested, TelemetryHook
 from opsdk.testing.running import running
 from tests.children.childkit import counted_client
 
@@ -75,9 +75,12 @@ async def test_controllers_of_one_operator_that_fight_are_named_and_slowed(caplo
     caplog.set_level(logging.WARNING)
     operator = operator_of({"one": {"x": "1"}, "two": {"x": "2"}})
     applies: list[str] = []
+    contended: list[Contended] = []
 
     class Applies(TelemetryHook):
         def record(self, record: Record) -> None:
+            if isinstance(record, Contended):
+                contended.append(record)
             if isinstance(record, Requested) and record.request is not None and record.method == "PATCH":
                 applies.append(record.request.name)
 
@@ -89,8 +92,14 @@ async def test_controllers_of_one_operator_that_fight_are_named_and_slowed(caplo
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert 4 <= len(applies) <= 40
-    messages = [record.getMessage() for record in caplog.records]
-    assert any("shop/one" in line and "shop/two" in line and "the next write waits" in line for line in messages)
+    lines = [record.getMessage() for record in caplog.records if "the next write waits" in record.getMessage()]
+    assert any("shop/one" in line and "shop/two" in line for line in lines)
+    # Each log line is a record: a metric counts it.
+    assert len(contended) == len(lines)
+    assert {(record.field_owner, record.kind) for record in contended} == {
+        ("shop/one", "ConfigMap"),
+        ("shop/two", "ConfigMap"),
+    }
 
 
 async def test_two_managers_that_fight_are_named_and_slowed(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
+from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cel.regex import compile_regex
 from opsdk.cli.__main__ import main
 from opsdk.cli.generate.cluster import read_definitions, read_schemas
@@ -34,7 +35,7 @@ GVK = "x-kubernetes-group-version-kind"
 
 def models_of(definition: JsonObject) -> dict[str, Any]:
     """The classes made from a definition as it stands in a file, by version."""
-    tree = yaml.safe_load(definitions.to_yaml(definition))
+    tree = yaml.safe_load(to_yaml([definition]))
     files = model_files([tree], source="a test")
     made = {Path(path).stem: source for path, source in files.items() if not path.endswith("__init__.py")}
     classes = {}
@@ -53,7 +54,7 @@ def test_each_shape_goes_round(spec: type) -> None:
     (definition,) = definitions.definitions_of([kind_with(spec)])
     kind = getattr(models_of(definition)["v1"], spec.__name__)
     assert crd_for(kind) == definition
-    assert definitions.to_yaml(crd_for(kind)) == definitions.to_yaml(definition)
+    assert to_yaml([crd_for(kind)]) == to_yaml([definition])
 
 
 def test_all_declarations_go_round() -> None:

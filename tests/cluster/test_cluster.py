@@ -33,7 +33,8 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.event.request import Request
-from opsdk.manager.manager import Manager, Phase
+from opsdk.manager.manager import Manager
+from opsdk.manager.phases import Phase
 from opsdk.recipes.owner_references import set_owner_reference
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 

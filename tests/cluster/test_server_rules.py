@@ -22,7 +22,8 @@ from opsdk.client.patch import merge_patch
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import InvalidError
 from opsdk.event.request import Request
-from opsdk.manager.manager import Manager, Phase
+from opsdk.manager.manager import Manager
+from opsdk.manager.phases import Phase
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

@@ -22,7 +22,8 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator, OperatorOptions
 from opsdk.cluster.cluster import Cluster
 from opsdk.event.request import Request
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 from opsdk.structured_merge.value import JsonValue
 
 pytestmark = [

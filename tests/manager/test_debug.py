@@ -20,7 +20,8 @@ from opsdk.builder.operator import Operator, OperatorOptions
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
 from opsdk.manager.debug import DebugPages, memory_page
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
 

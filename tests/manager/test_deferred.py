@@ -6,7 +6,8 @@ import asyncio
 
 from opsdk.aio.clock import monotonic
 from opsdk.manager.deferred import DeferredRunnable
-from opsdk.manager.manager import Manager, Phase
+from opsdk.manager.manager import Manager
+from opsdk.manager.phases import Phase
 
 
 class Noting:

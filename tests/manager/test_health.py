@@ -15,7 +15,8 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.manager.address import is_enabled, parse_address
 from opsdk.manager.health import Checks
 from opsdk.manager.http import HttpServer
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 from opsdk.structured_merge.value import JsonObject
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from opsdk.aio.fence import FENCE, Fence, check_fence
 from opsdk.errors import CacheSyncError, LeaderElectionLostError, ShutdownTimeoutError
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 
 
 class Ballot:

@@ -17,7 +17,8 @@ from opsdk.errors import CacheSyncError, ForbiddenError, LeaderElectionLostError
 from opsdk.event.handlers import EnqueueRequestForObject
 from opsdk.event.request import Request
 from opsdk.event.sources import Channel, ChannelSource, KindSource
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 
 GROUPS = (Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS, Phase.LEADER)
 

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.slow
 # What `Operator.run` does around a manager, without a cluster.
 _HEAD = """
 import asyncio, atexit, logging, sys, threading, time
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 logging.basicConfig(stream=sys.stderr, level=logging.INFO)

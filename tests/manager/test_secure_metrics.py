@@ -17,7 +17,8 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.serving_certificate import RELOAD_EVERY, ServingCertificate, self_signed_context
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

@@ -8,7 +8,8 @@ import pytest
 
 from opsdk.aio.fence import check_fence
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 
 
 class Ballot:

@@ -97,6 +97,7 @@ async def test_every_kind_with_the_rights_of_the_user(k8s_env: Environment, k8s_
                     subjects=[Subject(kind="User", name="ada", api_group="rbac.authorization.k8s.io")],
                 )
             )
+            await asyncio.sleep(1)
             own = NormanKit(server, headers={"authorization": f"Bearer {ada.token}"})
             assert (await own.get("/v3/configmaps")).status == 403
             for url in ("/v3/boats", "/v3/boats?namespace=default"):

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.errors import UsageError
-from opsdk.norman.model import ApiVersion, Field, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field
 
 V3 = ApiVersion(group="example.com", version="v3", path="/v3")
 

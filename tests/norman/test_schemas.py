@@ -13,7 +13,8 @@ from opsdk.errors import UsageError
 from opsdk.norman.importing.field_options import FieldOptions
 from opsdk.norman.mappers.embeds import Embed
 from opsdk.norman.mappers.moves import Drop, Move
-from opsdk.norman.model import Action, ApiContext, ApiVersion, Field, RequestResult, Schema
+from opsdk.norman.model import ApiContext, RequestResult, Schema
+from opsdk.norman.schema_parts import Action, ApiVersion, Field
 from opsdk.norman.schemas import NormanSchemas
 from opsdk.structured_merge.value import JsonObject
 from tests.norman.mappers.kit import inward, outward

@@ -15,20 +15,9 @@ from opsdk.errors import ConfigError, ConflictError, ConnectError
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.access import AllAccess
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import (
-    Action,
-    ApiContext,
-    ApiVersion,
-    Field,
-    Filter,
-    GenericCollection,
-    Modifier,
-    NextHandler,
-    RawResource,
-    RequestResult,
-    Schema,
-)
+from opsdk.norman.model import ApiContext, GenericCollection, NextHandler, RawResource, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Action, ApiVersion, Field, Filter, Modifier
 from opsdk.norman.server.reading import MAX_BODY_BYTES, MAX_YAML_BYTES
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore
@@ -160,7 +149,7 @@ def _chain(first: str, link: str) -> bytes:
         (b"[" * 200_000, "application/yaml"),
         (b"- " * 100_000, "application/yaml"),
         (b"{a: " * 50_000, "application/yaml"),
-        (b"a: &a [" + b"b," * 1000 + b"]\nc: [" + b"*a," * 200 + b"]", "application/yaml"),
+        (b"a: &a [" + b"b," * 1000 + b"]\nc: [" + b"*a," * 500 + b"]", "application/yaml"),
         (_chain("a0: &a0 [x]", "[{0}, {0}]"), "application/yaml"),
         (_chain("a0: &a0 {x: 1}", "{{<<: [{0}, {0}]}}"), "application/yaml"),
         (b"a: &a {<<: [*a, *a], b: {<<: *a}}", "application/yaml"),

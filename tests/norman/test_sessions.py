@@ -11,9 +11,10 @@ from normankit import V3, api_context
 
 from opsdk.errors import NormanError
 from opsdk.http.server.response import StreamResponse
-from opsdk.norman.model import Field, Schema
-from opsdk.norman.server.subscribe import _Session
-from opsdk.norman.sessions import SEND_SECONDS, SessionLimit
+from opsdk.norman.model import Schema
+from opsdk.norman.schema_parts import Field
+from opsdk.norman.server.subscribe import serve
+from opsdk.norman.sessions import MAX_WAITING, SEND_SECONDS, Session, SessionLimit
 from opsdk.norman.stores.memory import MemoryStore
 
 
@@ -63,8 +64,50 @@ async def test_a_subscription_ends_when_its_client_reads_nothing() -> None:
 
     schema = Schema(id="book", version=V3, resource_fields={"name": Field(type="string")}, store=MemoryStore())
     socket: Any = Socket()
-    running = asyncio.create_task(_Session(api_context(), [schema], socket).run())
+    running = asyncio.create_task(serve(api_context(), [schema], socket))
     await asyncio.sleep(SEND_SECONDS)
     assert not running.done()
     await asyncio.sleep(10)
     assert (running.done(), closed) == (True, False)
+
+
+async def test_a_client_that_does_not_read_is_not_read_either() -> None:
+    """Messages that lead to answers stay at the client, and after a minute without a read the session ends."""
+    read = 0
+
+    async def receive() -> bytes | None:
+        nonlocal read
+        read += 1
+        await asyncio.sleep(0)
+        return b"x" * 8000
+
+    async def send(message: bytes) -> None:
+        await asyncio.Event().wait()
+
+    session = Session(send, ping={"name": "ping"}, ping_seconds=5.0)
+    answering = session.run(receive, lambda message: session.control({"data": message.decode()}))
+    running = asyncio.create_task(answering)
+    await asyncio.sleep(30)
+    assert session.waiting <= MAX_WAITING + 9000
+    await asyncio.sleep(40)
+    assert running.done()
+    assert await running is False
+    assert read < 20_000
+
+
+async def test_a_client_gets_a_ping_where_nothing_else_was_sent() -> None:
+    """Both sides detect a broken connection by messages; the end of the connection ends the session."""
+    sent: list[bytes] = []
+    closing = asyncio.Event()
+
+    async def send(message: bytes) -> None:
+        sent.append(message)
+
+    async def receive() -> None:
+        await closing.wait()
+
+    running = asyncio.create_task(Session(send, ping={"name": "ping"}, ping_seconds=5.0).run(receive))
+    await asyncio.sleep(11)
+    closing.set()
+    assert await running is True
+    assert sent == [b'{"name":"ping"}'] * 2

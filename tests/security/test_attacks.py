@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from benchmarks.runtime.attacks import ATTACKS, MAPS, PODS, SMALL, Attack, exchange
+from benchmarks.runtime.attacks import ATTACKS, SMALL, VICTIMS, Attack, exchange
 from envtest.environment import Environment
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -17,10 +17,6 @@ from opsdk.rest.transport import Transport
 pytestmark = pytest.mark.realtime
 _CPU_SECONDS = 1.0
 """CPU of one attack, client and test included: linear work needs a twentieth, and what was quadratic 2 to 100 s."""
-_VICTIMS = {
-    PODS: {"metadata": {"name": "victim"}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
-    MAPS: {"metadata": {"name": "victim"}, "data": {"a": "b"}},
-}
 
 
 @pytest.fixture
@@ -28,7 +24,7 @@ async def server() -> AsyncIterator[tuple[int, str]]:
     """A served API server with the objects that are attacked: its port, and a token of its admin."""
     async with Environment() as env:
         async with Transport(env.config) as transport:
-            for path, tree in _VICTIMS.items():
+            for path, tree in VICTIMS:
                 request = RestRequest("POST", path, body=json.dumps(tree).encode())
                 assert (await transport.send(request)).status == 201
         web = await env.serve(tls=False)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from contextlib import suppress
 
 import pytest
 
-from opsdk.apiserver.endpoints import body
 from opsdk.apiserver.serializer import yaml_documents
 from opsdk.apiserver.serializer.documents import MAX_DEPTH, SyntaxProblemError
 from opsdk.apiserver.serializer.yaml_documents import parse_yaml
@@ -60,9 +57,9 @@ def test_a_document_takes_linear_time(shape: str) -> None:
 def test_values_are_limited() -> None:
     """Beyond the budget a document is refused, with aliases or without."""
     with pytest.raises(SyntaxProblemError, match="excessive"):
-        parse_yaml(b"[" + b"0," * (LIMITS.yaml_nodes + 1) + b"]")
+        parse_yaml(b"[" + b"0," * (LIMITS.document_values + 1) + b"]")
     with pytest.raises(SyntaxProblemError, match="excessive"):
-        parse_yaml(b"- &a [" + b"0," * 1000 + b"]\n" + b"- *a\n" * (LIMITS.yaml_nodes // 1000 + 1))
+        parse_yaml(b"- &a [" + b"0," * 1000 + b"]\n" + b"- *a\n" * (LIMITS.document_values // 1000 + 1))
 
 
 def test_aliases_do_not_deepen() -> None:
@@ -94,20 +91,3 @@ def test_pyyaml_without_libyaml_reads_the_same(monkeypatch: pytest.MonkeyPatch) 
     assert parse_yaml(raw) == expected
     with pytest.raises(SyntaxProblemError, match="did not find expected"):
         parse_yaml(b"a: [b\n")
-
-
-async def test_a_large_document_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop runs other tasks while the one thread reads."""
-    entered, proceed = threading.Event(), threading.Event()
-
-    def slow(_: bytes) -> str:
-        entered.set()
-        assert proceed.wait(10)
-        return threading.current_thread().name
-
-    monkeypatch.setattr(body, "parse_yaml", slow)
-    reading = asyncio.ensure_future(body.parse_yaml_body(b"x" * 20_000))
-    while not entered.is_set():
-        await asyncio.sleep(0)
-    proceed.set()
-    assert (await reading).startswith("yaml")  # type: ignore[attr-defined]

@@ -101,7 +101,7 @@ class Member:
 
         def answered(result: Lease | None) -> None:
             if result is not None:
-                self.election.acquired(result, began)
+                self.election.acquired(result, began, model.now)
             else:  # the lease was deleted, or an answer was lost: read it, as the elector does
                 stored = model.server.leases.get(lease.metadata.name)
                 if stored is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -11,10 +11,11 @@ import msgspec
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.access import AllAccess
-from opsdk.norman.model import ApiContext, ApiVersion
+from opsdk.norman.model import ApiContext
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion
 from opsdk.norman.server.server import NormanServer
-from opsdk.norman.server.urls import RequestUrls
+from opsdk.norman.urls import RequestUrls
 
 V3 = ApiVersion(group="example.com", version="v3", path="/v3")
 BROWSER = {"user-agent": "Mozilla/5.0", "accept": "text/html,*/*"}
@@ -84,8 +85,8 @@ class NormanKit:
         return await self.call("POST", url, body, **headers)
 
 
-def api_context(**attributes: object) -> ApiContext:
-    """Return the context of ``GET /v3/books``, for stores."""
+def api_context(**changes: Any) -> ApiContext:
+    """Return the context of ``GET /v3/books``, for stores, with these attributes."""
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}
@@ -93,11 +94,11 @@ def api_context(**attributes: object) -> ApiContext:
     request = HttpRequest(
         method="GET", path="/v3/books", query=Query(), headers={"host": "example.com"}, receive=receive
     )
-    return ApiContext(
+    context = ApiContext(
         request=request,
         schemas=SchemaRegistry(),
         access=AllAccess(),
         urls=RequestUrls(request, V3),
         version=V3,
-        attributes=dict(attributes),
     )
+    return replace(context, **changes)

@@ -16,6 +16,9 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
+from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.steve.parameters import parse_parameters
 
 RBAC = "rbac.authorization.k8s.io"
 WIDGETS: dict[str, Any] = {
@@ -52,6 +55,13 @@ WIDGETS: dict[str, Any] = {
         ],
     },
 }
+
+
+def query_of(
+    text: str = "", visible: VisibleObjects = EVERYTHING, namespaces: frozenset[str] | None = None
+) -> ObjectQuery:
+    """The query of a request with these parameters."""
+    return parse_parameters(text).query(visible, namespaces)
 
 
 def entry(name: str, namespace: str = "", revision: int = 1, **parts: Any) -> StoreEntry:

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import (
     CertificateRead,
+    Contended,
     Hooks,
     Leadership,
     LoopStalled,
@@ -258,3 +259,13 @@ def test_a_hook_without_methods_of_its_own_gets_no_events_of_queues() -> None:
     page = shown(prometheus)
     assert page['workqueue_adds_total{controller="c",name="c"}'] == 1
     assert page['workqueue_retries_total{controller="c",name="c"}'] == 1
+
+
+def test_fights_are_counted_for_each_field_manager_and_kind() -> None:
+    """Each record is one apply that another writer had undone."""
+    hook = PrometheusHook(CollectorRegistry())
+    for owner in ("shop/one", "shop/one", "shop/two"):
+        hook.record(Contended(field_owner=owner, kind="ConfigMap"))
+    page = shown(hook)
+    assert page['opsdk_apply_contentions_total{field_owner="shop/one",kind="ConfigMap"}'] == 2
+    assert page['opsdk_apply_contentions_total{field_owner="shop/two",kind="ConfigMap"}'] == 1

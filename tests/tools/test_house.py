@@ -11,10 +11,10 @@ from tools.house import (
     classes_with_two_homes,
     lazy_imports,
     long_functions,
+    one_word_tests,
     own_type_checking_imports,
-    private_helpers,
-    private_helpers_with_one_caller,
     vague_locals,
+    vague_locals_of_tests,
 )
 
 ONE = '''"""One."""
@@ -51,7 +51,7 @@ def house(tmp_path: Path) -> House:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_one.py").write_text("")
+    (tmp_path / "tests" / "test_one.py").write_text("def test_some() -> None:\n    found = 1\n")
     return House(tmp_path)
 
 
@@ -60,15 +60,12 @@ def test_each_measure_counts_its_places(tmp_path: Path) -> None:
     project = house(tmp_path)
     assert [f.what for f in classes_with_two_homes(project)] == ["Thing: opsdk.one, opsdk.two"]
     assert len(any_annotations(project)) == 2
-    assert (
-        [f.what for f in private_helpers(project)]
-        == ["_helper"]
-        == [f.what for f in private_helpers_with_one_caller(project)]
-    )
     assert [f.where for f in vague_locals(project)] == ["opsdk/one.py:14"]
     assert [f.what for f in lazy_imports(project)] == ["json"]
     assert [f.what for f in own_type_checking_imports(project)] == ["opsdk.two"]
     assert [f.what for f in long_functions(project)] == ["long: 62 lines"]
+    assert [f.what for f in one_word_tests(project)] == ["test_some"]
+    assert [f.where for f in vague_locals_of_tests(project)] == ["tests/test_one.py:2"]
 
 
 def test_every_measure_gives_a_figure(tmp_path: Path) -> None:
@@ -76,4 +73,4 @@ def test_every_measure_gives_a_figure(tmp_path: Path) -> None:
     project = house(tmp_path)
     figures = {m.name: m.scale(project, len(m.count(project))) for m in MEASURES}
     assert figures["modules without test file"] == 1
-    assert figures["private helpers"] == 100 / 3
+    assert figures["one-word tests"] == 1

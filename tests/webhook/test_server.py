@@ -18,7 +18,8 @@ from webhook_reviews import OldSite, Site, post, review, site_tree
 
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.serving_certificate import RELOAD_EVERY
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, ManagerOptions
+from opsdk.manager.phases import Phase
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.webhook.admission import AdmissionRequest, AdmissionResponse, allowed, denied

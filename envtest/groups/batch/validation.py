@@ -261,6 +261,18 @@ def _succeeds(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
+def _time_zone(name: str, path: str) -> Iterator[Cause]:
+    if name.lower() == "local":
+        text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        yield api_errors.invalid_value(path, name, text)
+    if name == "Local":
+        return  # Go's time.LoadLocation accepts this name
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        yield api_errors.invalid_value(path, name, f"unknown time zone {name}")
+
+
 def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterator[Cause]:
     """Validate a CronJob; an update may keep a time zone in its schedule."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
@@ -273,15 +285,7 @@ def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterato
         if not time_zone:
             yield api_errors.invalid_value(path, time_zone, "timeZone must be nil or non-empty string")
         else:
-            if time_zone.lower() == "local":
-                text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-                yield api_errors.invalid_value(path, time_zone, text)
-            # Go's time.LoadLocation accepts this name
-            if time_zone != "Local":
-                try:
-                    ZoneInfo(time_zone)
-                except (ZoneInfoNotFoundError, ValueError, OSError):
-                    yield api_errors.invalid_value(path, time_zone, f"unknown time zone {time_zone}")
+            yield from _time_zone(time_zone, path)
     yield from validation.one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
     yield from _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):

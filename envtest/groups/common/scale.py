@@ -94,10 +94,7 @@ class ScaleStore:
                 before["metadata"]["managedFields"] = entries_of_scale
             desired = await transform(before)
             replicas = (desired.get("spec") or {}).get("replicas", 0)
-            # the schema of custom resources sets the minimum
-            if replicas < 0 and not self.main.strategy.custom:
-                cause = api_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-                raise api_errors.invalid("Scale", "autoscaling", desired["metadata"].get("name", name), [cause])
+            self._check_replicas(desired, name, replicas)
             await validate(desired, before)
             obj: JsonObject = copy_tree(current)
             meta = desired["metadata"]
@@ -113,6 +110,12 @@ class ScaleStore:
 
         stored, _ = await self.main.update(context, name, through, uid=uid)
         return self._show(stored), False
+
+    def _check_replicas(self, desired: JsonObject, name: str, replicas: int) -> None:
+        if replicas >= 0 or self.main.strategy.custom:
+            return  # the schema of custom resources sets the minimum
+        cause = api_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise api_errors.invalid("Scale", "autoscaling", desired["metadata"].get("name", name), [cause])
 
 
 def _put_replicas(obj: JsonObject, replicas: int) -> None:

@@ -76,6 +76,17 @@ def _ended(ended: JsonObject) -> str:
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
+def _init_reason(container: JsonObject, index: int, total: int) -> str:
+    """Return the reason that an unfinished init container gives to the pod."""
+    state = container.get("state") or {}
+    if state.get("terminated") is not None:
+        return f"Init:{_ended(state['terminated'])}"
+    waiting = (state.get("waiting") or {}).get("reason")
+    if waiting and waiting != "PodInitializing":
+        return f"Init:{waiting}"
+    return f"Init:{index}/{total}"
+
+
 def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozenset[str]) -> bool:
     """Visit the init containers. Returns whether one of them still blocks the pod."""
     total = len(spec_of(pod).get("initContainers") or ())
@@ -90,16 +101,7 @@ def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozens
         if stays_up and container.get("started"):
             tally.ready += bool(container.get("ready"))
             continue
-        # An unfinished init container determines the reason of the pod.
-        state = container.get("state") or {}
-        if state.get("terminated") is not None:
-            tally.reason = f"Init:{_ended(state['terminated'])}"
-        else:
-            waiting = (state.get("waiting") or {}).get("reason")
-            if waiting and waiting != "PodInitializing":
-                tally.reason = f"Init:{waiting}"
-            else:
-                tally.reason = f"Init:{index}/{total}"
+        tally.reason = _init_reason(container, index, total)
         return True
     return False
 

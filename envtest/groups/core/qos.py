@@ -23,7 +23,10 @@ def qos_class(spec: JsonObject) -> str:
     limits: dict[str, Decimal] = {}
     all_limited = True
     for part in parts:
-        resources = part.get("resources") or {}
+        resources = part.get("resources")
+        if not resources:
+            all_limited = False
+            continue
         _add(requests, resources.get("requests") or {})
         all_limited &= _add(limits, resources.get("limits") or {}) == len(_COUNTED)
     if not requests and not limits:

@@ -5,15 +5,13 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/rest.go (v1.36).
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.negotiation import JSON, PROTOBUF, YAML
+from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import InstalledResource, ResourceInfo
 from opsdk.apiserver.serializer.documents import (
     NumberProblemError,
@@ -38,9 +36,6 @@ _NO_SCALE = (
     ' "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"'
 )
 _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-
-_SMALL_YAML = 16 * 1024
-"""Bytes of YAML that are parsed at once: at most 15 ms."""
 
 
 def media_type(call: Call) -> str:
@@ -85,30 +80,22 @@ def cannot_handle(info: ResourceInfo, reason: str) -> ApiError:
     return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
 
-@cache
-def _yaml_thread() -> ThreadPoolExecutor:
-    """Return the one thread for large documents. With several, the loop would wait longer for the interpreter."""
-    return ThreadPoolExecutor(1, thread_name_prefix="yaml")
-
-
-async def parse_yaml_body(raw: bytes) -> ParsedDocument:
-    """Parse YAML, in a thread if it is large, so that other requests do not wait. Raises `SyntaxProblemError`."""
-    if len(raw) <= _SMALL_YAML:
-        return parse_yaml(raw)
-    return await asyncio.get_running_loop().run_in_executor(_yaml_thread(), parse_yaml, raw)
-
-
-async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
+async def read_tree(call: Call, served: InstalledResource, context: Context) -> ParsedDocument:
     """Read the body of a create or update."""
-    info = served.info
     media = media_type(call)
     if media not in (JSON, YAML, PROTOBUF):
         raise unsupported_media()
     raw = await call.http.body(LIMITS.body_bytes)
+    context.size = len(raw)
+    return await context.compute(_parse_tree, served, media, raw)
+
+
+def _parse_tree(served: InstalledResource, media: str, raw: bytes) -> ParsedDocument:
+    info = served.info
     if media == PROTOBUF:
         return ParsedDocument(read_protobuf(served, raw))
     try:
-        parsed = await parse_yaml_body(raw) if media == YAML else parse_json(raw)
+        parsed = parse_yaml(raw) if media == YAML else parse_json(raw)
     except NumberProblemError as error:
         raise cannot_handle(info, str(error)) from None
     except SyntaxProblemError as error:

@@ -34,14 +34,13 @@ class Call(msgspec.Struct, kw_only=True):
     authorizer: Authorizer | None = None
     protobuf: Callable[[JsonObject], bytes] | None = None
     audit_id: str = ""
-    warnings: list[str] = msgspec.field(default_factory=list)
+    warnings: dict[str, None] = msgspec.field(default_factory=dict)
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     headers: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
     def warn(self, text: str) -> None:
         """Add a ``Warning`` header; a repeated text is sent once."""
-        if text not in self.warnings:
-            self.warnings.append(text)
+        self.warnings[text] = None
 
     def annotate(self, key: str, value: str) -> None:
         """Add an audit annotation; the first value of a key is kept."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 
+from opsdk.aio.large_work import compute
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.http.server.response import HttpResponse, StreamResponse
 
@@ -17,12 +18,11 @@ _LEVEL = 1
 _GZIP = 31
 
 
-def compressed(call: Call, response: HttpResponse) -> HttpResponse:
-    """Compress a large response if the client accepts gzip without parameters."""
+async def compressed(call: Call, response: HttpResponse) -> HttpResponse:
+    """Compress a large response, beside the event loop, if the client accepts gzip without parameters."""
     encodings = call.http.header("accept-encoding").split(",")
     whole = not isinstance(response, StreamResponse) and len(response.body) > THRESHOLD
     if whole and any(token.strip() == "gzip" for token in encodings):
-        packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-        response.body = packer.compress(response.body) + packer.flush()
+        response.body = await compute(len(response.body), zlib.compress, response.body, _LEVEL, _GZIP)
         response.headers += [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]
     return response

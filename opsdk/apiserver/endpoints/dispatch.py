@@ -47,8 +47,8 @@ async def dispatch(call: Call, served: InstalledResource, admission: AdmissionIn
         raise api_errors.method_not_allowed()
     reading = _READING.get(info.verb)
     if reading is not None:
-        return compressed(call, await reading(call, served))
-    return compressed(call, await _WRITING[info.verb](call, served, admission))
+        return await compressed(call, await reading(call, served))
+    return await compressed(call, await _WRITING[info.verb](call, served, admission))
 
 
 _READING = {"get": get.handle, "list": verb_list.handle, "watch": watch.handle}

@@ -12,7 +12,7 @@ from opsdk.aio.clock import utc_now
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.apiserver.fieldmanager.version_converter import Convert
-from opsdk.apiserver.registry.context import rfc3339
+from opsdk.apiserver.registry.context import Context, rfc3339
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ApiError
 from opsdk.http.server.response import encode_json
@@ -69,14 +69,16 @@ def _fields_named(names: tuple[str, ...]) -> FieldSet:
     return FieldSet.of(*(tuple(map(field_element, name.split("."))) for name in names))
 
 
-async def with_field_manager(served: InstalledResource, write: Callable[[FieldManager], JsonObject]) -> JsonObject:
+async def with_field_manager(
+    served: InstalledResource, context: Context, write: Callable[[FieldManager], JsonObject]
+) -> JsonObject:
     """Run `write` with the resource's field manager.
 
     `write` runs again after each conversion that needs a webhook call.
     """
     versions = served.versions
     if versions is None or not versions.remote:
-        return write(field_manager(served))
+        return await context.compute(write, field_manager(served))
     conversions: dict[tuple[bytes, str], JsonObject | ApiError] = {}
 
     def convert(obj: Mapping[str, JsonValue], api_version: str) -> Mapping[str, JsonValue]:
@@ -93,7 +95,7 @@ async def with_field_manager(served: InstalledResource, write: Callable[[FieldMa
     manager = field_manager(served, convert)
     while True:
         try:
-            return write(manager)
+            return await context.compute(write, manager)
         except _NeededError as needed:
             try:
                 conversions[needed.key] = await versions.convert(needed.obj, needed.key[1])
@@ -110,10 +112,16 @@ class _NeededError(Exception):
 
 
 async def record_update(
-    call: Call, served: InstalledResource, live: JsonObject | None, new: JsonObject, requested: str
+    call: Call,
+    served: InstalledResource,
+    context: Context,
+    live: JsonObject | None,
+    new: JsonObject,
+    *,
+    manager: str,
 ) -> JsonObject:
     """Return the new object with updated managedFields."""
-    who, now = manager_name(call, requested), stamp()
+    who, now = manager_name(call, manager), stamp()
     if served.versions is None:
-        return field_manager(served).update(live, new, manager=who, now=now)
-    return await with_field_manager(served, lambda manager: manager.update(live, new, manager=who, now=now))
+        return await context.compute(field_manager(served).update, live, new, manager=who, now=now)
+    return await with_field_manager(served, context, lambda fields: fields.update(live, new, manager=who, now=now))

@@ -28,6 +28,7 @@ from opsdk.apiserver.fieldmanager.updater import OwnershipUpdater
 from opsdk.apiserver.fieldmanager.version_converter import Convert, VersionConverter
 from opsdk.errors import ApiError, BadRequestError, DecodeError, PatchError
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
+from opsdk.structured_merge.identity_cache import drop_oldest
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import check_typed
@@ -131,7 +132,7 @@ class FieldManager:
         if fields is None:
             fields = self._updater.fields_of_new(self._zero(new), new)
             if len(self._by_structure) >= _STRUCTURES_LIMIT:
-                del self._by_structure[next(iter(self._by_structure))]
+                drop_oldest(self._by_structure)
             self._by_structure[structure] = fields
         return fields
 

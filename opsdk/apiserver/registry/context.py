@@ -5,12 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import datetime
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
 from opsdk.aio.clock import utc_now
+from opsdk.aio.large_work import LARGE_BYTES, compute
 from opsdk.aio.randomness import loop_random, uuid4_of
 from opsdk.apiserver.auth.user import LOOPBACK, User
+from opsdk.structured_merge.value import JsonObject
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 __all__ = ["Context"]
 
@@ -23,6 +29,7 @@ class Context(msgspec.Struct, kw_only=True):
         dry_run: run all steps but the write.
         warn: adds a warning to the response.
         manager: the field manager of fields that a store writes for the request.
+        size: bytes of the largest document of the call so far.
     """
 
     user: User = LOOPBACK
@@ -31,6 +38,22 @@ class Context(msgspec.Struct, kw_only=True):
     warn: Callable[[str], None] = lambda _: None
     manager: str = "kube-apiserver"
     rng: random.Random = msgspec.field(default_factory=loop_random)
+    size: int = 0
+
+    def measure(self, stored: JsonObject) -> None:
+        """Count a stored object: a small patch of a large object is large work too."""
+        self.size = max(self.size, len(_ENCODER.encode(stored)))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a document of the call is large."""
+        return self.size > LARGE_BYTES
+
+    async def compute(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `work`, beside the event loop if a document of the call is large (see `opsdk.aio.large_work`)."""
+        if self.size <= LARGE_BYTES:  # as `compute` does, without a call
+            return work(*args, **kwargs)
+        return await compute(self.size, work, *args, **kwargs)
 
     def timestamp(self) -> str:
         """Return the current time in whole seconds, in RFC 3339."""
@@ -39,6 +62,9 @@ class Context(msgspec.Struct, kw_only=True):
     def new_uid(self) -> str:
         """Return a random UID."""
         return uuid4_of(self.rng)
+
+
+_ENCODER = msgspec.json.Encoder()
 
 
 def rfc3339(moment: datetime) -> str:

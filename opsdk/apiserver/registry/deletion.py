@@ -1,4 +1,4 @@
-"""Graceful deletion: deletion timestamp, finalizers, grace period. Pure.
+"""Graceful deletion: deletion timestamp, finalizers, grace period.
 
 Upstream: k8s.io/apiserver/pkg/registry/rest/delete.go (v1.36).
 """
@@ -13,7 +13,6 @@ from opsdk.aio.clock import utc_now
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.storage.ports import Remove
 from opsdk.structured_merge.value import JsonObject
 
@@ -38,14 +37,11 @@ def finished(obj: JsonObject, strategy: Strategy) -> bool:
     )
 
 
-def mark(
-    context: Context, strategy: Strategy, current: JsonObject, options: DeleteRequestOptions
-) -> JsonObject | Remove:
-    """Return the object marked as deleted, or its removal if nothing delays it."""
-    grace = strategy.grace(current, options)
-    obj: JsonObject = copy_tree(current)
+def mark(context: Context, strategy: Strategy, obj: JsonObject, options: DeleteRequestOptions) -> JsonObject | Remove:
+    """Mark the object as deleted and return it, or its removal if nothing delays it."""
+    grace = strategy.grace(obj, options)
     meta = obj["metadata"]
-    propagation = strategy.propagation(context, current, options.propagation)
+    propagation = strategy.propagation(context, obj, options.propagation)
     finalizers = list(meta.get("finalizers") or [])
     if propagation:
         finalizers = [f for f in finalizers if f not in _FINALIZER_OF.values()]

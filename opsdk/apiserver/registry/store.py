@@ -28,6 +28,7 @@ from opsdk.apiserver.registry.storage_codec import DecodingWatch, StorageCodec, 
 from opsdk.apiserver.registry.strategy import StatusStrategy, Strategy
 from opsdk.apiserver.resources import ResourceInfo, shown_prefix
 from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.objects import same_but_revision
 from opsdk.apiserver.storage.ports import (
     KeyExistsError,
     KeyNotFoundError,
@@ -103,8 +104,8 @@ class GenericStore:
     async def _recall(self, obj: JsonObject) -> JsonObject:
         return obj if self.codec is None else (await recall(self.codec, [obj]))[0]
 
-    async def _write(self, obj: JsonObject) -> JsonObject:
-        arranged = self.strategy.arrange(obj)
+    async def _write(self, context: Context, obj: JsonObject) -> JsonObject:
+        arranged = await context.compute(self.strategy.arrange, obj)
         return arranged if self.codec is None else await self.codec.write(arranged)
 
     # -------------------------------------------------------------- reading
@@ -194,10 +195,10 @@ class GenericStore:
         meta = obj.setdefault("metadata", {})
         generate = not meta.get("name") and meta.get("generateName")
         for attempt in range(_NAME_TRIES if generate else 1):
-            candidate = copy_tree(obj) if generate else obj
+            candidate = await context.compute(copy_tree, obj) if generate else obj
             if generate:
                 candidate["metadata"]["name"] = metadata.generated_name(meta["generateName"], context.rng)
-            self._begin_create(context, candidate)
+            await self._begin_create(context, candidate)
             await validate(candidate, None)
             try:
                 return await self._insert(context, candidate)
@@ -214,7 +215,7 @@ class GenericStore:
                 raise error from None
         raise AssertionError("the loop returns or raises")
 
-    def _begin_create(self, context: Context, obj: JsonObject) -> None:
+    async def _begin_create(self, context: Context, obj: JsonObject) -> None:
         meta = obj["metadata"]
         metadata.wipe(meta)
         if self.strategy.namespaced:
@@ -228,6 +229,10 @@ class GenericStore:
         self.strategy.prepare_for_create(context, obj)
         if self.strategy.has_generation:
             meta["generation"] = 1
+        await context.compute(self._check_new, context, obj)
+
+    def _check_new(self, context: Context, obj: JsonObject) -> None:
+        """Validate a new object, write it in its canonical form, and warn."""
         if self._create_errors(context, obj):
             # Messages print objects in the field order of their types, which costs time only in case of errors.
             arranged = self.strategy.arrange(obj)
@@ -268,8 +273,8 @@ class GenericStore:
         if context.dry_run or allocates or self.codec is not None:  # otherwise the storage checks it
             await self._check_absent(key)
         if context.dry_run:
-            return await self._read(await self._write(obj))
-        stored_object = await self._write(obj)
+            return await self._read(await self._write(context, obj))
+        stored_object = await self._write(context, obj)
         self.strategy.before_create(context, obj)
         stored = await self.storage.create(key, stored_object)
         await self.strategy.after_create(context, stored)
@@ -304,16 +309,22 @@ class GenericStore:
                 raise api_errors.not_found(self.info, name)
             if current is not None and uid:
                 self._check_uid(name, uid, current)
-            existing = None if current is None else await self._recall(current)
-            desired = await transform(existing)
-            outcome = await (
-                self._step_create(context, name, desired, validate)
-                if existing is None
-                else self._step_update(context, name, desired, self.strategy.as_read(existing), validate)
-            )
+            if current is None:
+                outcome: JsonObject | Remove = await self._step_create(context, name, await transform(None), validate)
+            else:
+                context.measure(current)
+                existing = await self._recall(current)
+                desired = await transform(existing)
+                before_update = await context.compute(self.strategy.as_read, existing)
+                outcome = await self._step_update(context, name, desired, before_update, validate)
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
-            return outcome if isinstance(outcome, Remove) else await self._write(outcome)
+            if isinstance(outcome, Remove):
+                return outcome
+            written = await self._write(context, outcome)
+            if context.is_large and current is not None and await context.compute(same_but_revision, current, written):
+                return current  # the storage would compare them in the event loop
+            return written
 
         removed: list[JsonObject] = []
         try:
@@ -345,7 +356,7 @@ class GenericStore:
                 f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
             )
         meta.pop("resourceVersion", None)
-        self._begin_create(context, obj)
+        await self._begin_create(context, obj)
         await validate(obj, None)
         if not context.dry_run:
             self.strategy.before_create(context, obj)
@@ -369,20 +380,24 @@ class GenericStore:
             raise api_errors.modified(self.info, name)
         metadata.restore(meta, old_meta)
         self.strategy.prepare_for_update(context, obj, current)
+        await context.compute(self._check_changed, context, obj, current)
+        await validate(obj, current)
+        if deletion.finished(obj, self.strategy):
+            return Remove(obj)
+        return obj
+
+    def _check_changed(self, context: Context, obj: JsonObject, current: JsonObject) -> None:
+        """Validate a changed object, count its generation, write it in its canonical form, and warn."""
         for warning in metadata.duplicate_owners(obj["metadata"], admitted=True):
             context.warn(warning)
         if self.strategy.has_generation and self.strategy.generation_changed(obj, current):
-            obj["metadata"]["generation"] = old_meta.get("generation", 0) + 1
+            obj["metadata"]["generation"] = current["metadata"].get("generation", 0) + 1
         if self._update_errors(context, obj, current):
             arranged = self.strategy.arrange(obj)
             self._refuse(arranged, self._update_errors(context, arranged, current))
         self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, current):
             context.warn(warning)
-        await validate(obj, current)
-        if deletion.finished(obj, self.strategy):
-            return Remove(obj)
-        return obj
 
     def _check_uid(self, name: str, uid: str, current: JsonObject) -> None:
         old_meta = current["metadata"]
@@ -429,11 +444,12 @@ class GenericStore:
             existing = await self._read(current)
             self.strategy.check_delete(context, existing)
             await validate(existing, existing)
-            outcome = deletion.mark(context, self.strategy, existing, options)
+            context.measure(current)
+            outcome = deletion.mark(context, self.strategy, await context.compute(copy_tree, existing), options)
             gone = isinstance(outcome, Remove)
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
-            return outcome if isinstance(outcome, Remove) else await self._write(outcome)
+            return outcome if isinstance(outcome, Remove) else await self._write(context, outcome)
 
         try:
             stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)

@@ -22,6 +22,9 @@ FieldGetter = Callable[[JsonObject], str]
 class Strategy:
     """The rules of a kind. Methods may change `obj`, never `old`.
 
+    For a large object, `arrange`, `as_read`, `canonicalize`, `generation_changed`, `warnings` and the methods that
+    validate run in a thread (see `opsdk.aio.large_work`): they depend on their arguments only.
+
     Attributes:
         namespaced: whether the kind is namespaced.
         has_status: the main resource ignores ``status``; a status resource exists.

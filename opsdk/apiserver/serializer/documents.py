@@ -4,7 +4,8 @@ The standard parser accepts or rejects a document. A slower pass runs only for e
 and for long numbers and surrogate escapes, which Go reads differently.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/json, sigs.k8s.io/yaml.
-Deviates: documents that are nested deeper than `MAX_DEPTH` are rejected; Go's limit is 10,000.
+Deviates: documents that are nested deeper than `MAX_DEPTH` are rejected; Go's limit is 10,000. A document has at most
+`Limits.document_values` keys and values.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any, Final
 import msgspec
 
 from opsdk.apiserver.serializer.json_errors import first_fault
+from opsdk.base.limits import LIMITS
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_DEPTH: Final = 200
 """Deepest nesting of objects and lists; no Kubernetes API nests this deep."""
 
-_LONG_NUMBER = re.compile(rb"\d{18}|[eE]\+?\d{3}")
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 _INT64 = 2**63
 _DECODER: Final = msgspec.json.Decoder()
@@ -78,6 +80,7 @@ class _Pairs(list[tuple[str, JsonValue]]):
 
 def parse_json(raw: bytes) -> ParsedDocument:
     """Parse JSON and report duplicate keys."""
+    _check_size(raw)
     tree = _parse_canonical(raw)
     if tree is not None:
         return ParsedDocument(tree)
@@ -99,7 +102,7 @@ def parse_json(raw: bytes) -> ParsedDocument:
         repeated = repeated or len(tree) != len(items)
         return tree
 
-    careful: Any = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
+    careful: Any = {"parse_int": _integer, "parse_float": _float} if _has_long_number(raw) else {}
     # Invalid UTF-8 becomes replacement characters, as in Go.
     text = raw.decode("utf-8", "replace")
     try:
@@ -112,13 +115,33 @@ def parse_json(raw: bytes) -> ParsedDocument:
     return ParsedDocument(tree, complaints)
 
 
+def _check_size(raw: bytes) -> None:
+    """Refuse a document with too many keys and values: each is a separator, or the first one of its container."""
+    if len(raw) <= LIMITS.document_values or _separators(raw) < LIMITS.document_values:
+        return
+    # Without escapes, each second part between quotes is outside of a string.
+    parts = raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+    if _separators(b"".join(parts[::2])) >= LIMITS.document_values:
+        raise SyntaxProblemError(f"document has more than {LIMITS.document_values} keys and values")
+
+
+def _has_long_number(raw: bytes) -> bool:
+    """Whether there may be a number that Go reads differently. A regular expression takes ten times as long."""
+    zeros = raw.translate(_DIGITS)
+    return b"0" * 18 in zeros or b"e000" in zeros or b"E000" in zeros or b"e+000" in zeros or b"E+000" in zeros
+
+
+def _separators(raw: bytes) -> int:
+    return sum(map(raw.count, (b",", b":", b"[", b"{")))
+
+
 def _parse_canonical(raw: bytes) -> JsonObject | None:
     """Return the object of compact JSON, as Go's and opsdk's clients send it; None for any other text.
 
     Text that encodes to the same bytes has no duplicate key, no escape, and no number that Go reads differently.
     Decoding and encoding is several times as fast as the parser that reports all that.
     """
-    if raw[:1] != b"{" or raw.count(b"{") + raw.count(b"[") > MAX_DEPTH or _LONG_NUMBER.search(raw):
+    if raw[:1] != b"{" or raw.count(b"{") + raw.count(b"[") > MAX_DEPTH or _has_long_number(raw):
         return None
     try:
         tree: JsonObject = _DECODER.decode(raw)

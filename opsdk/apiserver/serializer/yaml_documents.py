@@ -5,7 +5,7 @@ aliases included, are counted as they come. libyaml, which PyYAML's wheels conta
 parser. Few servers get YAML, so this module is imported on first use.
 
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/yaml.
-Deviates: a document has at most `Limits.yaml_nodes` values.
+Deviates: a document has at most `Limits.document_values` values.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Documents:
     def __init__(self, text: str) -> None:
         self._events = _EventParser(text)
         self._events.get_event()  # the start of the stream
-        self._left = LIMITS.yaml_nodes
+        self._left = LIMITS.document_values
         self._fault: Exception | None = None
         self._anchors: dict[str, JsonValue] = {}
         self._weights: dict[str, int] = {}

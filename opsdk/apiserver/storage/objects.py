@@ -28,6 +28,8 @@ def with_revision(value: JsonObject, revision: int) -> JsonObject:
 
 def same_but_revision(a: JsonObject, b: JsonObject) -> bool:
     """Report whether two objects differ at most in their resourceVersion."""
+    if a is b:
+        return True
     meta_b = b.get("metadata") or {}
     probe = {**b, "metadata": {**meta_b, "resourceVersion": (a.get("metadata") or {}).get("resourceVersion", "")}}
     return a == probe and _same_types(a, probe)

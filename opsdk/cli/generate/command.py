@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.builder.operator import Operator
 from opsdk.cli.generate import rbac as generator
 from opsdk.cli.generate.files import check_files, write_all
@@ -42,10 +43,10 @@ def crd(
 
     crds = definitions.definitions_of([definitions.load_class(name) for name in classes])
     if folder is None:
-        text = "---\n".join(definitions.to_yaml(definition) for definition in crds)
+        text = to_yaml(crds)
         print_result(output, list(crds), [text.rstrip("\n")])
         return
-    files = {definitions.file_name(definition): definitions.to_yaml(definition) for definition in crds}
+    files = {definitions.file_name(definition): to_yaml([definition]) for definition in crds}
     write_all(folder, files, command="opsdk generate crd", output=output, force=force)
 
 

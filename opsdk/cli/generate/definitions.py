@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import yaml
-
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import class_place
 from opsdk.apimachinery.object import TypedObject
@@ -62,12 +60,6 @@ def _check_version(name: str, version: JsonObject) -> None:
     errors = check_structural(schema, FieldPath(version["name"]), has_status=has_status)
     if errors:
         raise UsageError(f"{name} is not valid:\n" + "\n".join(f"  {error}" for error in errors))
-
-
-def to_yaml(definition: JsonObject) -> str:
-    """Return a definition as YAML with sorted keys, as kubectl prints it. Equal definitions have equal bytes."""
-    text: str = yaml.safe_dump(definition, sort_keys=True, allow_unicode=True, width=120)
-    return text
 
 
 def file_name(definition: JsonObject) -> str:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.package import deployment as parts
 from opsdk.cli.package.deployment import Workload
-from opsdk.cli.package.tree import to_yaml
 from opsdk.structured_merge.value import JsonObject
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from opsdk.api.rbac.v1 import PolicyRule
 from opsdk.apimachinery.model import to_builtins
+from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.builder.operator import Operator
 from opsdk.cli.generate.files import check_files, with_hash, write_all, write_generated
 from opsdk.cli.generate.rbac import rules_of
@@ -20,12 +21,11 @@ from opsdk.cli.package.bundle import bundle_files
 from opsdk.cli.package.containerfile import BASE_IMAGE, IGNORED_FILES, LOCK_FILE, containerfile
 from opsdk.cli.package.deployment import FLAGS, Workload, webhook_flags
 from opsdk.cli.package.helm import chart_files
-from opsdk.cli.package.tree import config_files, to_yaml
+from opsdk.cli.package.tree import config_files
 from opsdk.cli.project import Project, current_project, operator_namespace
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.manifests import manifests as rbac_manifests
-from opsdk.rbac.manifests import to_yaml as rbac_to_yaml
 from opsdk.rbac.permissions import RuleSet
 from opsdk.structured_merge.value import JsonObject
 
@@ -148,7 +148,7 @@ def _package_inputs() -> _PackageInputs:
         definitions=operator.definitions(client_config),
         configurations=operator.webhook_configurations(client_config),
         rules=rules,
-        rbac=rbac_to_yaml(rbac_manifests(rules, names)),
+        rbac=to_yaml(rbac_manifests(rules, names)),
     )
 
 

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import yaml
-
+from opsdk.apimachinery.yaml_text import to_yaml
 from opsdk.cli.package import deployment as parts
 from opsdk.cli.package.deployment import Workload
 from opsdk.structured_merge.value import JsonObject
-
-
-def to_yaml(objects: Sequence[JsonObject]) -> str:
-    """Return objects as YAML documents with sorted keys. Equal objects have equal bytes."""
-    return "---\n".join(
-        yaml.safe_dump(obj, sort_keys=True, allow_unicode=True, width=120, default_flow_style=False) for obj in objects
-    )
 
 
 def config_files(

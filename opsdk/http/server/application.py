@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from opsdk.http.asgi_types import App, Receive, Scope, Send
+from opsdk.http.server.asgi_websocket import serve_websocket, websocket_request
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import (
     CutConnection,
@@ -31,8 +32,12 @@ def asgi(handler: Handler) -> App:
                 await send({"type": f"{event}.complete"})
                 if event == "lifespan.shutdown":
                     return
+        if scope["type"] == "websocket":
+            response = await handler(websocket_request(scope, receive))
+            await serve_websocket(scope, response, receive, send)
+            return
         if scope["type"] != "http":
-            raise ValueError(f"unsupported ASGI scope {scope['type']!r}: this application handles http and lifespan")
+            raise ValueError(f"unsupported ASGI scope {scope['type']!r}: write http, websocket or lifespan")
         request = HttpRequest.from_scope(scope, receive)
         await respond(await handler(request), request, send)
 

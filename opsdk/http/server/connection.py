@@ -351,6 +351,8 @@ class ServerConnection(SharedBufferProtocol):
         if target is None:
             raise _RefusedError(MALFORMED)
         path, raw_path, query = target
+        if query.count(b"&") >= self._limits.query_parameters:
+            raise _RefusedError(request_rules.TOO_LARGE)
         scope: Scope = {
             **self._scope,
             "http_version": version,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -49,11 +50,14 @@ class UpgradeResponse(HttpResponse):
     """Status 101: the connection continues in another protocol, and closes when `run` returns.
 
     Only for requests whose `upgrade` is not None. `release` is called at the end, even if `run` never started.
+    Servers that speak the protocol of WebSockets themselves call `messages` instead of `run`.
     """
 
     protocol: str = field(kw_only=True)
     run: Callable[[UpgradedStream], Awaitable[None]] = field(kw_only=True)
     release: Callable[[], None] | None = None
+    messages: Callable[[Any], Awaitable[None]] | None = None  # gets a WebSocket, which is defined above this module
+    subprotocol: str = ""
 
 
 class CutConnection(Exception):  # noqa: N818 - not an error: tests request it

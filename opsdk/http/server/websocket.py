@@ -59,7 +59,12 @@ def accept_websocket(
     async def begin(stream: UpgradedStream) -> None:
         await run(WebSocket(stream), chosen)
 
-    return UpgradeResponse(101, headers, protocol="websocket", run=begin, release=release)
+    async def messages(socket: WebSocket) -> None:
+        await run(socket, chosen)
+
+    return UpgradeResponse(
+        101, headers, protocol="websocket", run=begin, release=release, messages=messages, subprotocol=chosen
+    )
 
 
 class WebSocket:

@@ -119,6 +119,7 @@ class LeaderElectionRules:
         self._observed: _ObservedLease | None = None
         self._renewed_at = 0.0
         self._first_attempt_at: float | None = None
+        self._replacing = False
         self._leads_from = 0.0
 
     # -------------------------------------------------------------- observations
@@ -128,23 +129,39 @@ class LeaderElectionRules:
             self._observed = _ObservedLease(deep_copy(lease), now)
         else:
             self._observed.lease = deep_copy(lease)
+        if self.holder not in {"", self.options.identity}:
+            self._replacing = False
 
-    def acquired(self, lease: Lease, requested_at: float) -> None:
+    def acquired(self, lease: Lease, requested_at: float, responded_at: float) -> None:
         """Report that the server accepted our write. Leadership counts from the time of the request."""
+        if self._replacing:
+            self._replacing = False
+            self._leads_from = responded_at + self._longest_lease()
         self._observed = _ObservedLease(deep_copy(lease), requested_at)
         self._renewed_at = requested_at
         self._first_attempt_at = None
         if self.role is Role.WAITING and requested_at >= self._leads_from:
             self.role = Role.LEADING
 
-    def replaces(self, now: float) -> None:
-        """Report that this replica creates a lease in place of a deleted one of another holder.
+    def replaces(self) -> None:
+        """Report that this replica creates the lease in place of one that it has observed, and that is missing now.
 
-        It leads two retry periods later: if the lease is deleted again and again, the holder may live, and learns at
-        its next renewal that it has lost.
+        It leads a whole lease later. A leader may have created the lease too, unseen between two deletions, before this
+        replica did. Its later renewals fail, and without a renewal its leadership ends before the lease would.
+
+        A replica that has observed no lease cannot tell a deleted lease from the first start, and leads at once.
         """
-        if self.holder not in ("", self.options.identity):
-            self._leads_from = now + 2 * self.options.retry_period
+        if self.role is Role.WAITING and self._observed is not None:
+            self._replacing = True
+
+    def _longest_lease(self) -> float:
+        """Return the seconds of the observed lease or of the own one, whichever lasts longer."""
+        observed = self._observed.lease.spec.lease_duration_seconds if self._observed else None
+        return max(observed or 0, self.options.lease_duration)
+
+    def leads_from(self) -> float:
+        """Return the time from which a renewal makes this replica the leader."""
+        return self._leads_from
 
     def trying(self, now: float) -> None:
         """Report that a renewal begins. The first one after a success starts `renew_deadline`."""
@@ -181,7 +198,7 @@ class LeaderElectionRules:
         """Whether this replica may create the lease, which the server does not have.
 
         A deleted lease does not stop its holder, which creates it again at its next renewal. So a replica that has seen
-        it waits until it would have expired, as for a lease that exists.
+        it waits until it would have expired, as for a lease that exists, and once more as long (`replaces`).
         """
         return self.role is Role.LEADING or self.can_acquire(now)
 

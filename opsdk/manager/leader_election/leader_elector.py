@@ -180,9 +180,9 @@ class LeaderElector:
                 last_holder = self.rules.holder
                 log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
             jittered = self.options.retry_period * (1 + _JITTER * loop_random().random())
-            # client-go waits for its next try; a standby that wakes at the expiry takes over sooner.
-            expires_in = 0.0 if held else self.rules.expires_at() - monotonic()
-            await asyncio.sleep(min(jittered, expires_in) if expires_in > 0 else jittered)
+            # client-go waits for its next try; a standby that wakes when it may lead does so sooner.
+            remaining = (self.rules.leads_from() if held else self.rules.expires_at()) - monotonic()
+            await asyncio.sleep(min(jittered, remaining) if remaining > 0 else jittered)
 
     async def _renew(self) -> None:
         await self._sleep_until(monotonic() + self.options.retry_period)
@@ -253,19 +253,21 @@ class LeaderElector:
     async def _create(self) -> _AttemptResult:
         fresh = LeaderElectionRules(self.options).desired_record(utc_now())
         requested_at = monotonic()
-        self.rules.replaces(requested_at)
+        self.rules.replaces()
         try:
-            self.rules.acquired(await self._client.create(fresh), requested_at)
+            created = await self._client.create(fresh)
         except AlreadyExistsError:
             # Another replica was faster. A leader must know at once: both would write until its next try.
             self.rules.observed(await self._read(), monotonic())
             is_free = self.rules.can_acquire(monotonic())
             return _AttemptResult.FAILED if is_free else _AttemptResult.HELD_BY_OTHER
+        self.rules.acquired(created, requested_at, monotonic())
         return _AttemptResult.HELD
 
     async def _write(self) -> _AttemptResult:
         requested_at = monotonic()
-        self.rules.acquired(await self._client.update(self.rules.desired_record(utc_now())), requested_at)
+        updated = await self._client.update(self.rules.desired_record(utc_now()))
+        self.rules.acquired(updated, requested_at, monotonic())
         return _AttemptResult.HELD
 
     # -------------------------------------------------------------- reporting

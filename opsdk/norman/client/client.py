@@ -28,6 +28,8 @@ from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
 
+__all__ = ["NormanClient", "NormanCollection"]
+
 log = SafeLogger(__name__)
 
 T = TypeVar("T", bound=Mapping[str, Any])

@@ -57,7 +57,7 @@ def typed_client(schemas: Iterable[SchemaInfo], *, class_name: str, source: str)
 def _typed_dict(schema: SchemaInfo, names: Mapping[str, str]) -> str:
     own = schema.resource_fields
     fields = [pair for pair in _LINKS if pair[0] not in own]
-    fields += [(name, python_type(str(field.get("type", "json")), field, names)) for name, field in own.items()]
+    fields += [(name, _python_type(str(field.get("type", "json")), field, names)) for name, field in own.items()]
     name = names[schema.id]
     if all(field.isidentifier() and not keyword.iskeyword(field) for field, _ in fields):
         lines = "".join(f"    {field}: {kind}\n" for field, kind in fields)
@@ -67,10 +67,10 @@ def _typed_dict(schema: SchemaInfo, names: Mapping[str, str]) -> str:
     return f'{name} = TypedDict(\n    "{name}",\n    {{\n{items}    }},\n    total=False,\n)\n'
 
 
-def python_type(text: str, field: Mapping[str, object], names: Mapping[str, str]) -> str:
+def _python_type(text: str, field: Mapping[str, object], names: Mapping[str, str]) -> str:
     """Return the Python type of a field type.
 
-    >>> python_type("map[array[int]]", {}, {}), python_type("enum", {"options": ["a", "b"]}, {})
+    >>> _python_type("map[array[int]]", {}, {}), _python_type("enum", {"options": ["a", "b"]}, {})
     ('dict[str, list[int]]', "Literal['a', 'b']")
     """
     kind = _type(TypeExpression.parse(text), field, names)

@@ -16,11 +16,11 @@ from opsdk.errors import UsageError
 from opsdk.norman.importing.names import field_name
 from opsdk.structured_merge.value import JsonValue
 
-SKIPPED: Final = frozenset({"links", "actions", "managedFields"})
+_SKIPPED: Final = frozenset({"links", "actions", "managedFields"})
 """Names that the server sets itself, or that clients do not see."""
 
 
-class Unwrapped(msgspec.Struct, frozen=True, kw_only=True):
+class _Unwrapped(msgspec.Struct, frozen=True, kw_only=True):
     """An annotation without the wrappers of its type.
 
     Attributes:
@@ -94,10 +94,10 @@ def fields_of(cls: type) -> Sequence[ClassField]:
             )
     except NameError as error:
         raise UsageError(f"{cls.__name__}: {error}; import the name where the class is defined") from error
-    return [field for field in fields if field.name not in SKIPPED]
+    return [field for field in fields if field.name not in _SKIPPED]
 
 
-def unwrap(annotation: Any) -> Unwrapped:
+def unwrap(annotation: Any) -> _Unwrapped:
     """Return the types of an annotation without Annotated, Optional, Required, NewType and aliases.
 
     >>> unwrapped = unwrap(Annotated[int | None, "a note"])
@@ -112,7 +112,7 @@ def unwrap(annotation: Any) -> Unwrapped:
         return msgspec.structs.replace(unwrap(typing.get_args(annotation)[0]), required=origin is Required)
     if origin in (typing.Union, types.UnionType):
         parts = [unwrap(part) for part in typing.get_args(annotation)]
-        return Unwrapped(
+        return _Unwrapped(
             types=tuple(each for part in parts for each in part.types),
             nullable=any(part.nullable for part in parts),
             metadata=tuple(each for part in parts for each in part.metadata),
@@ -122,8 +122,8 @@ def unwrap(annotation: Any) -> Unwrapped:
     if type(annotation).__name__ == "TypeAliasType":
         return unwrap(annotation.__value__)
     if annotation in (None, type(None)):
-        return Unwrapped(types=(), nullable=True)
-    return Unwrapped(types=() if annotation is msgspec.UnsetType else (annotation,))
+        return _Unwrapped(types=(), nullable=True)
+    return _Unwrapped(types=() if annotation is msgspec.UnsetType else (annotation,))
 
 
 # ------------------------------------------------------------------ kinds of classes

@@ -36,10 +36,13 @@ from opsdk.norman.importing.registration import (
 )
 from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.mappers.paths import CHANGED_BY
-from opsdk.norman.model import ApiVersion, Field, Schema, Scope
+from opsdk.norman.model import Schema
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.norman.type_expression import TypeExpression
+
+__all__ = ["ClassImporter"]
 
 CLASS: Final = "class"
 """The key in `Schema.attributes` of the class that the schema was imported from."""

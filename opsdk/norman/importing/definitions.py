@@ -27,10 +27,13 @@ from opsdk.norman.importing.registration import (
     internal_copy,
 )
 from opsdk.norman.mappers.kubernetes import GVK
-from opsdk.norman.model import ApiVersion, Field, Schema, Scope
+from opsdk.norman.model import Schema
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["import_definition", "remove_definition"]
 
 Definition = CustomResourceDefinition | Unstructured | JsonObject
 """A CustomResourceDefinition in any representation."""

@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from opsdk.base.options import Options
 from opsdk.errors import UsageError
-from opsdk.norman.model import Field
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonValue
+
+__all__ = ["FieldOptions"]
 
 
 class FieldOptions(Options, frozen=True, kw_only=True):

@@ -19,9 +19,11 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
 from opsdk.norman.importing.definitions import import_definition, remove_definition
 from opsdk.norman.importing.registration import Customize
-from opsdk.norman.model import ApiVersion
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["DefinitionFollower", "follow_definitions"]
 
 log = logging.getLogger("opsdk.norman")
 

@@ -14,8 +14,9 @@ from opsdk.errors import UsageError
 from opsdk.norman.importing.characters import allowed_characters
 from opsdk.norman.importing.names import container_type, nested_id
 from opsdk.norman.importing.registration import finish, internal_copy
-from opsdk.norman.model import Field, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 DEFINITION: Final = "definition"

@@ -13,8 +13,9 @@ from typing import Final
 
 from opsdk.errors import UsageError
 from opsdk.norman.mappers.type_mapper import TypeMapper
-from opsdk.norman.model import Filter, Modifier, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Filter, Modifier
 from opsdk.norman.type_expression import TypeExpression
 
 Customize = Callable[[Schema], None]

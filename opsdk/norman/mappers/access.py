@@ -15,11 +15,13 @@ from opsdk.norman.mappers.paths import BaseMapper, check_field
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression
 
+__all__ = ["Access", "ChangeTypeMapper", "EnumMapper", "ReadOnly", "Required"]
+
 
 class Access(BaseMapper, frozen=True, kw_only=True):
     """Sets the access of clients to fields. A missing letter denies that access.
 
-    >>> from opsdk.norman.model import ApiVersion, Field
+    >>> from opsdk.norman.schema_parts import ApiVersion, Field
     >>> site = Schema(id="site", version=ApiVersion(), resource_fields={"name": Field(type="string")})
     >>> Access(fields={"name": "cr"}).modify_schema(site, None)
     >>> site.resource_fields["name"].create, site.resource_fields["name"].update

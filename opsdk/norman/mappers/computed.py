@@ -17,9 +17,12 @@ from opsdk.cel.parser import RESERVED
 from opsdk.cel.types import Type, TypeKind
 from opsdk.errors import PatchError, UsageError
 from opsdk.norman.mappers.paths import declare
-from opsdk.norman.model import Field, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+__all__ = ["FromCel"]
 
 _TEXTS = ("base64", "date", "dnsLabel", "dnsLabelRestricted", "enum", "hostname", "password", "reference", "string")
 _CEL_TYPES: Mapping[str, Type] = {
@@ -48,7 +51,7 @@ class FromCel:
     The expression sees the fields that the schema has when the mapper changes it, each as a variable of its type, and
     the whole object as ``self``. A field whose name is a reserved word, such as ``namespace``, is ``self.namespace``.
 
-    >>> from opsdk.norman.model import ApiVersion
+    >>> from opsdk.norman.schema_parts import ApiVersion
     >>> site = Schema(id="site", version=ApiVersion(), resource_fields={"replicas": Field(type="int")})
     >>> size = FromCel(field="size", expression="replicas > 3 ? 'large' : 'small'")
     >>> size.modify_schema(site, None)

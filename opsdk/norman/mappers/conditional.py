@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opsdk.norman.mappers.pipe import Mappers
-from opsdk.norman.model import Mapper, Schema, SchemaLookup, Scope
+from opsdk.norman.model import Mapper, Schema, SchemaLookup
+from opsdk.norman.schema_parts import Scope
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+__all__ = ["ConditionMapper", "Root", "ScopeMapper"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

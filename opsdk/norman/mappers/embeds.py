@@ -21,6 +21,8 @@ from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+__all__ = ["Embed", "SliceToMap", "UnionEmbed", "UnionMapping"]
+
 # Every object of the API has these fields, so another field with such a name cannot be shown.
 _RESERVED: Final = frozenset({"actions", "baseType", "id", "links", "type"})
 

@@ -17,9 +17,12 @@ from opsdk.norman.mappers.conditional import ScopeMapper
 from opsdk.norman.mappers.embeds import Embed
 from opsdk.norman.mappers.moves import Drop, Move
 from opsdk.norman.mappers.pipe import Mappers
-from opsdk.norman.model import Mapper, Schema, SchemaLookup, Scope
+from opsdk.norman.model import Mapper, Schema, SchemaLookup
 from opsdk.norman.rbac_access import RESOURCE
+from opsdk.norman.schema_parts import Scope
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["GVK", "ApiGroupMapper", "MetadataMapper", "ObjectMapper", "SelfLink"]
 
 GVK: Final = "gvk"
 """The key in `Schema.attributes` of the GroupVersionKind that the objects have in Kubernetes."""
@@ -28,7 +31,7 @@ GVK: Final = "gvk"
 def gvk_of_schema(schema: Schema) -> GroupVersionKind:
     """Return the kind of a schema's objects: the one in its attributes, or one from its version and id.
 
-    >>> from opsdk.norman.model import ApiVersion
+    >>> from opsdk.norman.schema_parts import ApiVersion
     >>> gvk_of_schema(Schema(id="site", version=ApiVersion(group="demo.example.com", version="v1", path="/v1")))
     GroupVersionKind(group='demo.example.com', version='v1', kind='Site')
     """

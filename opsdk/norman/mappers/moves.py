@@ -29,6 +29,8 @@ from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["BatchMove", "Copy", "DisplayName", "Drop", "Move", "RenameReference", "SliceMerge", "UntypedMove"]
+
 
 class Move(BaseMapper, frozen=True, kw_only=True):
     """Moves a field, also into and out of nested objects.

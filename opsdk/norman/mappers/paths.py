@@ -15,7 +15,8 @@ import msgspec
 
 from opsdk.errors import UsageError
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import Field, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -144,7 +145,7 @@ def copy_value(value: JsonValue) -> JsonValue:
 def check_field(name: str, schema: Schema) -> Field:
     """Return a field of a schema. Raises `UsageError` if the schema lacks it.
 
-    >>> from opsdk.norman.model import ApiVersion
+    >>> from opsdk.norman.schema_parts import ApiVersion
     >>> check_field("replicas", Schema(id="site", version=ApiVersion()))
     Traceback (most recent call last):
     ...

@@ -9,6 +9,8 @@ from __future__ import annotations
 from opsdk.norman.model import Mapper, Schema, SchemaLookup
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["Mappers"]
+
 
 class Mappers:
     """Runs mappers in order outward and in reverse order inward.

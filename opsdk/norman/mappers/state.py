@@ -12,9 +12,12 @@ from typing import Final
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.norman.mappers.kubernetes import gvk_of_schema
 from opsdk.norman.mappers.pipe import Mappers
-from opsdk.norman.model import Field, Filter, Modifier, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import Field, Filter, Modifier
 from opsdk.recipes.summaries import Summary, SummaryState, tree_summary
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["add_state"]
 
 _STATES: Final[Mapping[SummaryState, str]] = {
     SummaryState.CURRENT: "active",
@@ -43,7 +46,7 @@ def add_state(schema: Schema) -> None:
     Call it when the schema is customized, because the mapper needs the internal object:
 
     >>> from opsdk.api.core.v1 import Pod
-    >>> from opsdk.norman.model import ApiVersion
+    >>> from opsdk.norman.schema_parts import ApiVersion
     >>> from opsdk.norman.schemas import NormanSchemas
     >>> v3 = ApiVersion(version="v3", path="/v3")
     >>> pod = NormanSchemas.for_kubernetes(v3).import_class(v3, Pod, add_state).schema(v3, "pod")
@@ -56,11 +59,11 @@ def add_state(schema: Schema) -> None:
         return
     schema.resource_fields |= _FIELDS
     schema.collection_filters |= dict.fromkeys(("state", "transitioning"), _EQUALITY_FILTER)
-    own = StateMapper(gvk_of_schema(schema))
+    own = _StateMapper(gvk_of_schema(schema))
     schema.mapper = own if schema.mapper is None else Mappers(own, schema.mapper)
 
 
-class StateMapper:
+class _StateMapper:
     """Sets the three fields outward, from the internal object, and removes them inward. See `add_state`."""
 
     def __init__(self, gvk: GroupVersionKind) -> None:
@@ -82,4 +85,4 @@ class StateMapper:
         """Change nothing: `add_state` declares the fields."""
 
     def __repr__(self) -> str:
-        return f"<StateMapper of {self._gvk}>"
+        return f"<_StateMapper of {self._gvk}>"

@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 
 from opsdk.norman.mappers.paths import get_value
 from opsdk.norman.mappers.pipe import Mappers
-from opsdk.norman.model import ApiVersion, Mapper, Schema, SchemaLookup, Scope
+from opsdk.norman.model import Mapper, Schema, SchemaLookup
+from opsdk.norman.schema_parts import ApiVersion, Scope
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+__all__ = ["TypeMapper"]
 
 _Step = Callable[[Mapper, JsonObject], None]
 

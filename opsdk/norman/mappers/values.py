@@ -29,6 +29,8 @@ from opsdk.norman.mappers.paths import (
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
+__all__ = ["AnnotationField", "Base64", "JsonEncode", "LabelField", "PendingStatus", "SetValue"]
+
 _PREFIX = "field.cattle.io/"
 _STRUCTURED = (dict, list)
 

@@ -18,7 +18,7 @@ from opsdk.norman.origin import check_origin, cookie_of, set_cookie
 from opsdk.norman.tokens import bearer_token, token_of
 
 COOKIE = "CSRF"
-HEADER = "x-api-csrf"
+_HEADER = "x-api-csrf"
 
 _NONCE_LENGTH = 32
 _READS = ("GET", "HEAD")
@@ -60,7 +60,7 @@ def check_csrf(request: HttpRequest, method: str, *hosts: str) -> str:
     is_valid = _is_token_of(token, request)
     if method not in _READS:
         check_origin(request, *hosts)
-        repeated = request.header(HEADER) or request.query.get(COOKIE)
+        repeated = request.header(_HEADER) or request.query.get(COOKIE)
         if not is_valid or not hmac.compare_digest(token.encode(), repeated.encode()):
             raise ErrorCode.INVALID_CSRF_TOKEN.error("Invalid CSRF token")
     if is_valid:

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from opsdk.errors import ApiError, NormanError
 from opsdk.norman.body import BodyBuilder
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.conversion import Operation, to_text
-from opsdk.norman.model import Action, ApiContext, QueryCondition, RequestResult, Schema, Store
-from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, parse_query
+from opsdk.norman.conversion import to_text
+from opsdk.norman.model import ApiContext, RequestResult, Schema, Store
+from opsdk.norman.query import DEFAULT_LIMIT, HTML_LIMIT, condition, parse_query
+from opsdk.norman.schema_parts import Action, Modifier
 from opsdk.norman.server.output import collection_of, resource_of
 from opsdk.norman.server.reading import read_body
 from opsdk.norman.stores.wrapper import StoreWrapper, sub_context_fields
@@ -29,8 +30,8 @@ async def list_handler(context: ApiContext) -> RequestResult:
     if not context.id:
         # The web page loads more rows on scrolling.
         limit = HTML_LIMIT if context.response_format == "html" else DEFAULT_LIMIT
-        options = parse_query(schema, context.request.query, default_limit=limit)
-        return await collection_of(context, schema, await store.list(context, schema, options), options)
+        query = parse_query(schema, context.request.query, default_limit=limit)
+        return await collection_of(context, schema, await store.list(context, schema, query), query)
     data = await store.by_id(context, schema, context.id)
     if not context.link:
         return await resource_of(context, schema, data)
@@ -46,7 +47,7 @@ async def list_handler(context: ApiContext) -> RequestResult:
 async def create_handler(context: ApiContext) -> RequestResult:
     """Create an object from the body."""
     schema = schema_of(context)
-    data = await read_and_check(context, schema, create=True)
+    data = await _read_and_check(context, schema, create=True)
     # Check again: the first check used the body as it was sent.
     await context.access.can_create(context, schema, data)
     return await resource_of(context, schema, await store_of(schema).create(context, schema, data), created=True)
@@ -55,7 +56,7 @@ async def create_handler(context: ApiContext) -> RequestResult:
 async def update_handler(context: ApiContext) -> RequestResult:
     """Update an object from the body."""
     schema = schema_of(context)
-    data = await read_and_check(context, schema, create=False)
+    data = await _read_and_check(context, schema, create=False)
     return await resource_of(context, schema, await store_of(schema).update(context, schema, data, context.id))
 
 
@@ -84,7 +85,7 @@ async def action_handler(context: ApiContext, action: Action) -> RequestResult:
         input_schema = context.schemas.schema(schema.version, action.input)
         if input_schema is None:
             raise ErrorCode.SERVER_ERROR.error(f"the input of {context.action}, {action.input}, has no schema")
-        body = await _build(context, input_schema, body, Operation.CREATE)
+        body = await _build(context, input_schema, body, create=True)
     result = await schema.action_handler(context, context.action, body)
     if isinstance(result, dict) and action.output:
         output_schema = context.schemas.schema(schema.version, action.output)
@@ -93,7 +94,7 @@ async def action_handler(context: ApiContext, action: Action) -> RequestResult:
     return result
 
 
-async def read_and_check(context: ApiContext, schema: Schema, *, create: bool) -> JsonObject:
+async def _read_and_check(context: ApiContext, schema: Schema, *, create: bool) -> JsonObject:
     """Return the checked body of a create or an update.
 
     Raises:
@@ -104,15 +105,15 @@ async def read_and_check(context: ApiContext, schema: Schema, *, create: bool) -
         data |= sub_context_fields(context, schema)
     if schema.input_formatter is not None:
         schema.input_formatter(context, schema, data, create)
-    built = await _build(context, schema, data, Operation.CREATE if create else Operation.UPDATE)
+    built = await _build(context, schema, data, create=create)
     if schema.validator is not None:
         schema.validator(context, schema, built)
     return built
 
 
-async def _build(context: ApiContext, schema: Schema, data: JsonObject, operation: Operation) -> JsonObject:
+async def _build(context: ApiContext, schema: Schema, data: JsonObject, *, create: bool) -> JsonObject:
     builder = BodyBuilder(context.schemas, schema.version)
-    built = builder.build(schema, data, operation)
+    built = builder.build(schema, data, create=create)
     references = {(reference.schema, reference.id): reference for reference in builder.references}
     if len(references) > _MAX_REFERENCES:
         raise ErrorCode.INVALID_BODY_CONTENT.error(f"a body refers to at most {_MAX_REFERENCES} objects")
@@ -137,10 +138,10 @@ async def _reference_link(context: ApiContext, schema: Schema, data: JsonObject)
         owner = reference.schema
         if link == owner.plural_name.lower():
             await context.access.can_list(context, owner)
-            options = parse_query(owner, context.request.query)
-            condition = QueryCondition(field=reference.field_name, values=(to_text(data.get("id")),))
-            options = replace(options, conditions=(*options.conditions, condition))
-            return await collection_of(context, owner, await store_of(owner).list(context, owner, options), options)
+            query = parse_query(owner, context.request.query)
+            own = condition(reference.field_name, Modifier.EQ, to_text(data.get("id")))
+            query = replace(query, filters=(*query.filters, *own))
+            return await collection_of(context, owner, await store_of(owner).list(context, owner, query), query)
     raise ErrorCode.NOT_FOUND.error("Link not found")
 
 

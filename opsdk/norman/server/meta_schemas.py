@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opsdk.norman.model import ApiContext, ApiVersion, Field, RawResource, Schema
+from opsdk.norman.model import ApiContext, RawResource, Schema
+from opsdk.norman.schema_parts import ApiVersion, Field
 from opsdk.norman.stores.meta import ApiRootStore, SchemaStore
 
 META = ApiVersion(group="meta.cattle.io", version="v1", path="/meta")

@@ -6,23 +6,36 @@ Upstream: github.com/rancher/norman/api/writer/json.go
 from __future__ import annotations
 
 from opsdk.norman.access import is_allowed
-from opsdk.norman.body import BodyBuilder
-from opsdk.norman.conversion import Operation, to_text
-from opsdk.norman.model import (
-    ApiContext,
-    GenericCollection,
-    QueryOptions,
-    RawResource,
-    ResourceList,
-    Schema,
-    SortOrder,
-)
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.conversion import to_text
+from opsdk.norman.model import ApiContext, GenericCollection, RawResource, Schema
+from opsdk.norman.presentation import Presenter
+from opsdk.norman.query import describe_filter
+from opsdk.norman.store_results import ResourceList
 from opsdk.structured_merge.value import JsonObject
 
 _SORTABLE_TYPES = frozenset(["string", "enum"])
 
 
-async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, created: bool = False) -> RawResource:
+def presenter_of(context: ApiContext, schema: Schema, *, created: bool = False) -> Presenter:
+    """Return what builds the values of objects of a schema for a request; see `resource_of`."""
+    return Presenter(
+        context.schemas,
+        schema.version,
+        created=created,
+        edit=context.option("edit") == "true",
+        export=context.option("export") == "true",
+    )
+
+
+async def resource_of(
+    context: ApiContext,
+    schema: Schema,
+    data: JsonObject,
+    *,
+    created: bool = False,
+    presenter: Presenter | None = None,
+) -> RawResource:
     """Return an object with its links and actions, formatted.
 
     Args:
@@ -30,17 +43,12 @@ async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, 
         schema: of the request; the object's own ``type`` counts first, as for a subtype.
         data: the object of the store.
         created: the response to a create, which shows write-only fields once (passwords never).
+        presenter: of the other objects of a page; by default a new one.
     """
     own_type = data.get("type")
     schema = (context.schemas.schema(schema.version, own_type) if isinstance(own_type, str) else None) or schema
-    builder = BodyBuilder(
-        context.schemas,
-        schema.version,
-        edit=context.option("edit") == "true",
-        export=context.option("export") == "true",
-    )
-    operation = Operation.LIST_FOR_CREATE if created else Operation.LIST
-    values = builder.build(schema, data, operation)
+    presenter = presenter or presenter_of(context, schema, created=created)
+    values = presenter.values(schema, data)
     values.pop("type", None)
     values.pop("id", None)
     resource = RawResource(id=to_text(data.get("id")), type=schema.id, schema=schema, values=values)
@@ -54,18 +62,18 @@ async def resource_of(context: ApiContext, schema: Schema, data: JsonObject, *, 
 
 
 async def collection_of(
-    context: ApiContext, schema: Schema, result: ResourceList, options: QueryOptions
+    context: ApiContext, schema: Schema, result: ResourceList, query: ObjectQuery
 ) -> GenericCollection:
     """Return a page of a collection, formatted."""
-    urls = context.urls
+    urls, presenter = context.urls, presenter_of(context, schema)
     collection = GenericCollection(
         schema=schema,
-        data=[await resource_of(context, schema, item) for item in result.items],
+        data=[await resource_of(context, schema, item, presenter=presenter) for item in result.items],
         links={"self": urls.current()},
         actions={name: urls.collection_action(schema, name) for name in schema.collection_actions},
-        pagination=_pagination(context, result, options),
-        sort=_sort(context, schema, options),
-        filters=_filters(schema, options),
+        pagination=_pagination(context, result, query),
+        sort=_sort(context, schema, query),
+        filters=_filters(schema, query),
     )
     if await is_allowed(context.access.can_create(context, schema)):
         collection.create_types[schema.id] = urls.collection(schema)
@@ -126,14 +134,14 @@ async def _add_links(context: ApiContext, schema: Schema, data: JsonObject, reso
                 resource.links[other.plural_name] = urls.link(schema, resource.id, other.plural_name.lower())
 
 
-def _pagination(context: ApiContext, result: ResourceList, options: QueryOptions) -> JsonObject:
-    page, markers = options.page, result.markers
-    if page is None or markers is None:
+def _pagination(context: ApiContext, result: ResourceList, query: ObjectQuery) -> JsonObject:
+    markers = result.markers
+    if not query.limit or markers is None:
         return {}
     partial = markers.previous is not None or markers.next is not None
-    wire: JsonObject = {"limit": page.limit, "total": markers.total}
-    if page.marker:
-        wire["marker"] = page.marker
+    wire: JsonObject = {"limit": query.limit, "total": markers.total}
+    if query.marker:
+        wire["marker"] = query.marker
     if not partial:
         return wire
     wire |= {"partial": True, "first": context.urls.with_query(marker=None)}
@@ -143,16 +151,13 @@ def _pagination(context: ApiContext, result: ResourceList, options: QueryOptions
     return wire
 
 
-def _sort(context: ApiContext, schema: Schema, options: QueryOptions) -> JsonObject:
-    if options.sort is None:
-        return {}
-    order = options.sort.order
-    reverse = SortOrder.ASC if order is SortOrder.DESC else SortOrder.DESC
+def _sort(context: ApiContext, schema: Schema, query: ObjectQuery) -> JsonObject:
+    key = query.sort[0]
     fields = schema.resource_fields
     return {
-        "name": options.sort.name,
-        "order": order.value,
-        "reverse": context.urls.with_query(order=reverse.value, marker=None),
+        "name": ".".join(key.path),
+        "order": "desc" if key.descending else "asc",
+        "reverse": context.urls.with_query(order="asc" if key.descending else "desc", marker=None),
         "links": {
             name: context.urls.with_query(sort=name, order=None, marker=None)
             for name in schema.collection_filters
@@ -161,11 +166,12 @@ def _sort(context: ApiContext, schema: Schema, options: QueryOptions) -> JsonObj
     }
 
 
-def _filters(schema: Schema, options: QueryOptions) -> JsonObject:
+def _filters(schema: Schema, query: ObjectQuery) -> JsonObject:
     filters: JsonObject = dict.fromkeys(schema.collection_filters)
-    for condition in options.conditions:
-        if filters.get(condition.field) is None:
-            filters[condition.field] = []
-        value = condition.values[0] if len(condition.values) == 1 else list(condition.values)
-        filters[condition.field].append({"modifier": condition.modifier.value, "value": value})
+    for item in query.filters:
+        field, modifier, values = describe_filter(item)
+        if filters.get(field) is None:
+            filters[field] = []
+        value = values[0] if len(values) == 1 else list(values)
+        filters[field].append({"modifier": modifier.value, "value": value})
     return filters

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Iterable
 
 import msgspec
-import yaml
 
+from opsdk.apiserver.serializer.documents import SyntaxProblemError
+from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.errors import BadRequestError, TooLargeError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
-from opsdk.norman.body import MAX_DEPTH
 from opsdk.norman.codes import ErrorCode
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -31,18 +31,7 @@ _MAX_PART_HEAD_BYTES = 8 << 10
 # What precedes the first boundary, and what follows it.
 _FEWEST_PARTS = 2
 
-# PyYAML multiplies the parts of a number to the base 60, such as 1:30:00, in quadratic time.
-_MAX_SEXAGESIMAL = 1000
-_DIGITS = frozenset("0123456789_:.+-")
-
-# The C parser is five times faster, but not available on all platforms.
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-# An alias repeats the value of its anchor, also under the key <<; a few lines can expand to gigabytes.
-_MAX_YAML_VALUES = 100_000
-
-
-MAX_FORM_FIELDS = 1000
+_MAX_FORM_FIELDS = 1000
 """The most fields of a form."""
 
 
@@ -88,16 +77,19 @@ def _media_type(content_type: str) -> str:
 
 def _parse(raw: bytes, content_type: str) -> JsonValue:
     media_type = _media_type(content_type)
+    if len(raw) > MAX_YAML_BYTES and is_yaml(content_type):
+        reason = f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON"
+        raise ErrorCode.INVALID_BODY_CONTENT.error(f"Failed to parse body: {reason}")
     try:
         if media_type == "application/x-www-form-urlencoded":
             _check_fields(raw.count(b"&"))
             return _values(query_pairs(raw.decode()))
         if media_type == "multipart/form-data":
             return _values(_multipart(raw, content_type))
-        if is_yaml(content_type):
-            return _yaml(raw)
-        return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
+        if not is_yaml(content_type):
+            return msgspec.json.decode(raw)
+        return parse_yaml(raw).tree
+    except (msgspec.DecodeError, SyntaxProblemError, ValueError, RecursionError) as error:
         text = "the nesting is too deep" if isinstance(error, RecursionError) else str(error)
         raise ErrorCode.INVALID_BODY_CONTENT.error(f"Failed to parse body: {text}") from error
 
@@ -111,8 +103,8 @@ def _values(pairs: Iterable[tuple[str, str]]) -> JsonObject:
 
 
 def _check_fields(count: int) -> None:
-    if count > MAX_FORM_FIELDS:
-        raise ValueError(f"a form has at most {MAX_FORM_FIELDS} fields")
+    if count > _MAX_FORM_FIELDS:
+        raise ValueError(f"a form has at most {_MAX_FORM_FIELDS} fields")
 
 
 def _multipart(raw: bytes, content_type: str) -> list[tuple[str, str]]:
@@ -150,36 +142,3 @@ def _parameter(header: str, name: str) -> str:
         return ""
     quoted = value.startswith('"')
     return value[1:].partition('"')[0].replace("%22", '"') if quoted else value.partition(";")[0].strip()
-
-
-def _yaml(raw: bytes) -> JsonValue:
-    if len(raw) > MAX_YAML_BYTES:
-        raise ValueError(f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON")
-    _check_yaml_size(raw)
-    value = yaml.load(raw, Loader=_Loader)  # noqa: S506 - a safe one
-    # Dates and keys become strings; types without a JSON form are rejected.
-    return msgspec.json.decode(msgspec.json.encode(value))
-
-
-def _check_yaml_size(raw: bytes) -> None:
-    """Raise before any value is built: the parser takes minutes for a hundred thousand open brackets."""
-    sizes: dict[str, int] = {}  # number of values of each anchor, including expanded aliases
-    open_collections: list[tuple[str, int]] = []
-    total = 0
-    for event in yaml.parse(raw, Loader=_Loader):
-        anchor = getattr(event, "anchor", None) or ""
-        if isinstance(event, yaml.AliasEvent):
-            total += sizes.get(anchor, 0)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            open_collections.append((anchor, total))
-            total += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_collections.pop()
-            sizes[anchor] = total - before
-        elif isinstance(event, yaml.ScalarEvent):
-            if len(event.value) > _MAX_SEXAGESIMAL and ":" in event.value and _DIGITS.issuperset(event.value):
-                raise ValueError("a number has too many digits")
-            total += 1
-            sizes[anchor] = 1
-        if total > _MAX_YAML_VALUES or len(open_collections) > MAX_DEPTH:
-            raise ValueError(f"more than {_MAX_YAML_VALUES} values with aliases, or more than {MAX_DEPTH} levels")

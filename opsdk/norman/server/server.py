@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
-from opsdk.api.authentication.v1 import UserInfo
 from opsdk.base.options import Options
 from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
@@ -17,8 +17,9 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, UpgradeResponse
 from opsdk.norman.access import AllAccess, NoAccess
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import AccessControl, Action, ApiContext, RequestHandler, RequestResult, Schema, Scope
+from opsdk.norman.model import AccessControl, ApiContext, RequestHandler, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Action, ApiVersion, Scope
 from opsdk.norman.server import handlers
 from opsdk.norman.server.csrf import check_csrf
 from opsdk.norman.server.meta_schemas import META, meta_schemas
@@ -26,7 +27,6 @@ from opsdk.norman.server.reading import read_body
 from opsdk.norman.server.response_headers import protect
 from opsdk.norman.server.subscribe import subscribe_handler
 from opsdk.norman.server.url_parsing import parse_url
-from opsdk.norman.server.urls import RequestUrls
 from opsdk.norman.server.writing import (
     PAGE_HEADER,
     PageRenderer,
@@ -37,12 +37,13 @@ from opsdk.norman.server.writing import (
 )
 from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
 from opsdk.norman.stores.wrapper import sub_context_fields
+from opsdk.norman.tokens import Authenticator
+from opsdk.norman.urls import RequestUrls
 from opsdk.telemetry.safe_logger import SafeLogger
 
-log = SafeLogger(__name__)
+__all__ = ["NormanOptions", "NormanServer"]
 
-Authenticator = Callable[[HttpRequest], Awaitable[UserInfo | None]]
-"""Returns the user of a request, or None for an unknown user."""
+log = SafeLogger(__name__)
 
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 
@@ -104,13 +105,15 @@ class NormanServer:
     async def handle(self, request: HttpRequest) -> HttpResponse:
         """Return the response to a request. Exceptions of handlers become error bodies."""
         page = self.options.page
-        context = self._context(request)
-        cookie = ""
+        context, cookie = self._context(request), ""
         try:
             if page is not None and (early := await page.before(context)) is not None:
                 return protect(early)
-            await self._authenticate(context)
-            cookie = self._parse(context)
+            context = await self._authenticated(context)
+            context = self._parsed(context)
+            self._check_found(context)
+            cookie = check_csrf(request, context.method, context.urls.host)
+            _check_method(context)
             result: RequestResult = None
             if page is not None and context.response_format == "html":
                 result = await page.handle(context)
@@ -124,58 +127,67 @@ class NormanServer:
             response.add_header("set-cookie", cookie)
         return protect(response)
 
-    async def _authenticate(self, context: ApiContext) -> None:
-        if self.options.authenticate is None:
-            return
-        context.user = await self.options.authenticate(context.request)
-        if context.user is None:
-            context.access = NoAccess()
-            raise ErrorCode.UNAUTHORIZED.error("must authenticate")
-
-    # ---------------------------------------------------------------- parse
+    # ---------------------------------------------------------------- the context
     def _context(self, request: HttpRequest) -> ApiContext:
-        """Return a context that suffices to write an error; does not raise."""
-        urls = RequestUrls(request, trust_forwarded=self.options.trust_forwarded)
+        """Return what suffices to write an error; does not raise. It has no access, because nothing is known yet."""
         return ApiContext(
             request=request,
             schemas=self.schemas,
-            access=self.access,
-            urls=urls,
+            access=NoAccess(),
+            urls=RequestUrls(request, trust_forwarded=self.options.trust_forwarded),
             response_format=response_format(request),
         )
 
-    def _parse(self, context: ApiContext) -> str:
-        """Fill the context from the URL, and check method and CSRF token. Returns a ``Set-Cookie`` header, or ""."""
+    async def _authenticated(self, context: ApiContext) -> ApiContext:
+        if self.options.authenticate is None:
+            return replace(context, access=self.access)
+        user = await self.options.authenticate(context.request)
+        if user is None:
+            raise ErrorCode.UNAUTHORIZED.error("must authenticate")
+        return replace(context, access=self.access, user=user)
+
+    def _parsed(self, context: ApiContext) -> ApiContext:
+        """Add what the URL says. A type that the URL names and that does not exist is no schema."""
         request = context.request
         url = parse_url(self.schemas, request.path)
-        context.method, context.action = _method_and_action(request)
-        context.version, context.sub_context = url.version, url.sub_context
-        context.id, context.link = url.id, url.link
-        context.urls = urls = RequestUrls(
-            request, url.version, prefix=url.sub_context_prefix, trust_forwarded=self.options.trust_forwarded
-        )
+        method, action = _method_and_action(request)
+        object_id = url.id
+        schema = None if url.type in ("", "subscribe") else self._schema(url.version, url.type)
         if url.version is None or not url.type:
             # The list of versions, or one of them.
-            context.schema = self.schemas.schema(META, "apiRoot")
-            context.id, context.method = url.version.path if url.version else "", "GET"
-            if url.version is None and request.path.strip("/"):
-                raise ErrorCode.NOT_FOUND.error(f"no API version is served at {request.path}")
-        elif url.type != "subscribe":
-            context.schema = self._schema(context, url.type)
-        cookie = check_csrf(request, context.method, urls.host)
-        _check_method(context)
-        return cookie
+            schema = self.schemas.schema(META, "apiRoot")
+            object_id, method = url.version.path if url.version else "", "GET"
+        urls = RequestUrls(
+            request, url.version, prefix=url.sub_context_prefix, trust_forwarded=self.options.trust_forwarded
+        )
+        return replace(
+            context,
+            method=method,
+            version=url.version,
+            sub_context=url.sub_context,
+            schema=schema,
+            type=url.type,
+            id=object_id,
+            link=url.link,
+            action=action,
+            urls=urls,
+        )
 
-    def _schema(self, context: ApiContext, name: str) -> Schema:
-        schema = self.schemas.schema(context.version, name)
+    def _schema(self, version: ApiVersion | None, name: str) -> Schema | None:
+        schema = self.schemas.schema(version, name)
         if schema is None and name.lower() in ("schema", "schemas"):
             # Each version serves its own schemas.
             schema = self.schemas.schema(META, "schema")
-        if schema is None:
-            raise ErrorCode.NOT_FOUND.error(f"failed to find schema {name}")
-        if schema.enabled is not None and not schema.enabled():
-            raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"schema disabled {schema.id}")
         return schema
+
+    def _check_found(self, context: ApiContext) -> None:
+        schema = context.schema
+        if context.version is None and context.request.path.strip("/"):
+            raise ErrorCode.NOT_FOUND.error(f"no API version is served at {context.request.path}")
+        if schema is None and context.type != "subscribe":
+            raise ErrorCode.NOT_FOUND.error(f"failed to find schema {context.type}")
+        if schema is not None and schema.enabled is not None and not schema.enabled():
+            raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"schema disabled {schema.id}")
 
     # ------------------------------------------------------------- dispatch
     async def _dispatch(self, context: ApiContext) -> RequestResult:

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from opsdk.apimachinery.plurals import guess_plural
-from opsdk.norman.model import ApiVersion, SchemaLookup
+from opsdk.norman.model import SchemaLookup
+from opsdk.norman.schema_parts import ApiVersion
 
 
-class ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):
+class _ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a URL.
 
     Attributes:
@@ -35,12 +36,12 @@ class ParsedUrl(msgspec.Struct, frozen=True, kw_only=True):
     link: str = ""
 
 
-def parse_url(schemas: SchemaLookup, path: str) -> ParsedUrl:
+def parse_url(schemas: SchemaLookup, path: str) -> _ParsedUrl:
     """Return the parts of a path. Repeated and trailing slashes are ignored."""
     segments = [segment for segment in path.split("/") if segment]
     versions = _matching(schemas.versions(), segments)
     if not versions:
-        return ParsedUrl()
+        return _ParsedUrl()
     version = versions[0]
     length = len(_segments(version))
     rest = segments[length:]
@@ -60,9 +61,9 @@ def parse_url(schemas: SchemaLookup, path: str) -> ParsedUrl:
 
 def _parsed(
     version: ApiVersion, rest: Sequence[str], sub_context: Mapping[str, str] | None = None, prefix: str = ""
-) -> ParsedUrl:
+) -> _ParsedUrl:
     kind, object_id, link = (*rest, "", "", "")[:3]
-    return ParsedUrl(
+    return _ParsedUrl(
         version=version,
         sub_context=sub_context or {},
         sub_context_prefix=prefix,

@@ -84,14 +84,14 @@ async def write(
     if context.response_format == "html" and page is not None:
         response = await page.render(context, status, result)
         return HttpResponse(response.status, [*headers, *response.headers], response.body)
-    wire = to_wire(context, result)
+    wire = _to_wire(context, result)
     if context.response_format == "yaml":
         text = yaml.safe_dump(msgspec.to_builtins(wire), sort_keys=True, allow_unicode=True)
         return HttpResponse(status, [("content-type", "application/yaml"), *headers], text.encode())
     return HttpResponse(status, [("content-type", "application/json"), *headers], msgspec.json.encode(wire))
 
 
-def to_wire(context: ApiContext, result: RequestResult) -> JsonValue:
+def _to_wire(context: ApiContext, result: RequestResult) -> JsonValue:
     """Return the JSON of a result."""
     if isinstance(result, RawResource):
         return resource_to_wire(context, result)

@@ -23,28 +23,31 @@ from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import CacheError, OpsdkError
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.steve.access_set import AccessSet, VisibleObjects
-from opsdk.norman.steve.access_set_store import AccessSetStore
+from opsdk.norman.collections.access_set import EVERYTHING, AccessSet, VisibleObjects
+from opsdk.norman.collections.access_set_store import AccessSetStore
+from opsdk.norman.collections.encoded_objects import EncodedObjects
+from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
+from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
-from opsdk.norman.steve.filter import FilterCondition, FilterOperator, OrFilter
-from opsdk.norman.steve.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
-from opsdk.norman.steve.kind_list import KindList
 from opsdk.norman.steve.kind_lists import KindLists
-from opsdk.norman.steve.printer_fields import decorator
-from opsdk.norman.steve.query import SteveQuery, parse_query
+from opsdk.norman.steve.parameters import ListParameters, parse_parameters
+from opsdk.norman.steve.printer_fields import STATE, decorator
+from opsdk.norman.steve.raw_fields import raw_fields
 from opsdk.norman.steve.resources import (
+    FIELD_PARAMETERS,
     ResourceLinks,
     SteveUrls,
     collection,
     count_resource,
     error_body,
     from_resource,
+    own_fields,
     plain_collection,
+    select_fields,
     to_resource,
     with_data,
 )
-from opsdk.norman.steve.rows import EncodedRows
 from opsdk.norman.steve.schema_catalog import SchemaCatalog
 from opsdk.norman.steve.store import ClusterStore, SteveStore, Target
 from opsdk.norman.steve.template import SchemaTemplate, SchemaTemplates
@@ -144,7 +147,7 @@ class SteveApi(Closing):
 
     def _on_schemas(self, schemas: Mapping[str, SteveSchema]) -> None:
         self._visible.clear()
-        self._tasks.start(self.lists.keep(schemas), name="close lists")
+        self._tasks.start(self.lists.retain_types(schemas), name="close lists")
 
     def schemas_for(self, user: User) -> tuple[AccessSet, Mapping[str, SteveSchema]]:
         """Return the access set of a user, and the schemas that the user sees."""
@@ -160,7 +163,8 @@ class SteveApi(Closing):
         """Return the schema with an id or plural name. Raises `NormanError` (404) if the user does not see it."""
         schema = lookup(self.schemas_for(user)[1], name)
         if schema is None:
-            raise ErrorCode.NOT_FOUND.error(f"no type {name!r}: see /v1/schemas")
+            # Rancher's UI looks for these words.
+            raise ErrorCode.NOT_FOUND.error(f"failed to find schema {name[:200]}")
         return schema
 
     # -------------------------------------------------------------- requests
@@ -232,11 +236,11 @@ class SteveApi(Closing):
 
     async def _count(self, user: User, schema: SteveSchema) -> Counts | None:
         try:
-            objects = await self.lists.of(schema)
+            opened = await self.lists.of(schema)
         except CacheError as error:
             log.warning("cannot count the objects of %s: %s", schema.id, error)
             return None
-        return await objects.counts(self.visible(user, schema, "list"))
+        return await opened.objects.counts(self.visible(user, schema, "list"), STATE)
 
     def visible(self, user: User, schema: SteveSchema, verb: str) -> VisibleObjects:
         """Return the objects of a type that a user may list or watch."""
@@ -249,69 +253,74 @@ class SteveApi(Closing):
         if request.method == "POST":
             tree = await self._store(target).create(target, from_resource(_body(request)))
             return SteveResponse.of(201, self.resource(tree, target, request.urls))
-        query = parse_query(request.query)
-        page, rows = await self._page(target, query)
+        parameters = parse_parameters(request.query)
+        page, rows = await self._page(target, parameters)
         encode = self.encoder(rows, target, request.urls)
         data, slicer = [], Slicer()
-        for entry in page.entries:
+        for entry in () if parameters.summary_only else page.entries:
             data.append(encode(entry))
             if slicer.add(entry.size):
                 await asyncio.sleep(0)
-        partial = bool(query.continue_token)
-        body = collection(target.schema, page, request.urls, limit=query.limit, partial=partial)
+        body = collection(target.schema, page, request.urls, parameters)
         return SteveResponse(200, with_data(body, data))
 
-    def encoder(self, rows: EncodedRows, target: Target, urls: SteveUrls) -> Callable[[StoreEntry], bytes]:
+    def encoder(self, rows: EncodedObjects, target: Target, urls: SteveUrls) -> Callable[[StoreEntry], bytes]:
         """Return the function that encodes cached objects of a type as the user sees them now."""
         links = ResourceLinks(target.schema, self.access.access_for(target.user), urls)
-        if not self.templates.formatted(target.schema):
-            return lambda entry: rows.row(entry, links)
+        if not self.templates.formatted(target.schema) and not any(
+            name in FIELD_PARAMETERS for name, _ in target.query
+        ):
+            return lambda entry: links.add_to(rows.get(entry), *entry.key)
 
         def encode(entry: StoreEntry) -> bytes:
-            resource = msgspec.json.decode(rows.row(entry, links))
-            return msgspec.json.encode(self.templates.format(resource, target))
+            resource = msgspec.json.decode(links.add_to(rows.get(entry), *entry.key))
+            return msgspec.json.encode(self._formatted(resource, target))
 
         return encode
 
-    async def _page(self, target: Target, query: SteveQuery) -> tuple[IndexedPage, EncodedRows]:
+    async def _page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
         schema = target.schema
         if (schema.group, schema.resource) == ("", "namespaces"):
-            query = self._filter_by_namespaces(query)
+            parameters = self._filter_by_namespaces(parameters)
         if not schema.watchable or self.templates.custom_store(schema):
-            return await self._uncached_page(target, query)
-        objects = await self.lists.of(schema)
-        project_of = await self._project_of() if query.projects_or_namespaces is not None else lambda _: ""
+            return await self._uncached_page(target, parameters)
+        opened = await self.lists.of(schema)
+        namespaces = frozenset({target.namespace}) if target.namespace else None
+        if (selected := parameters.projects_or_namespaces) is not None:
+            project_of = await self._project_of()
+            candidates = opened.objects.objects.namespaces if namespaces is None else namespaces
+            namespaces = frozenset(name for name in candidates if selected.selects(name, project_of(name)))
         visible = self.visible(target.user, schema, "list")
-        page = await objects.page(query, visible, namespace=target.namespace, project_of=project_of)
-        return page, objects.rows
+        return await opened.objects.page(parameters.query(visible, namespaces)), opened.rows
 
-    async def _uncached_page(self, target: Target, query: SteveQuery) -> tuple[IndexedPage, EncodedRows]:
+    async def _uncached_page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
         """List a type that cannot be watched, as the user."""
         decorate = decorator(target.schema)
-        objects = IndexedList(decorate, self.options.lists)
+        objects = IndexedList(raw_fields(decorate), self.options.lists)
         for tree in await self._store(target).list(target):
             metadata = {"resourceVersion": "1", **tree["metadata"]}
             objects.put(make_entry(msgspec.json.encode({**tree, "metadata": metadata}))[0])
-        return objects.page(replace(query, revision=None), VisibleObjects(everything=True)), EncodedRows(decorate, 0)
+        query = replace(parameters.query(EVERYTHING), revision=None)
+        return objects.page(query), EncodedObjects(lambda tree: own_fields(decorate(tree)), 0)
 
-    def _filter_by_namespaces(self, query: SteveQuery) -> SteveQuery:
-        """Return the query with projectsornamespaces as name filters, because Namespaces are cluster-scoped."""
-        selected = query.projects_or_namespaces
+    def _filter_by_namespaces(self, parameters: ListParameters) -> ListParameters:
+        """Return the parameters with projectsornamespaces as name filters, because Namespaces are cluster-scoped."""
+        selected = parameters.projects_or_namespaces
         if selected is None:
-            return query
+            return parameters
         operator = FilterOperator.NOT_IN if selected.exclude else FilterOperator.IN
         names = tuple(sorted(selected.names))
         paths = (("metadata", "name"), ("metadata", "labels", self.options.project_label))
         conditions = [FilterCondition(path, operator, names) for path in paths]
         added = [OrFilter([c]) for c in conditions] if selected.exclude else [OrFilter(conditions)]
-        return replace(query, filters=(*query.filters, *added), projects_or_namespaces=None)
+        return replace(parameters, filters=(*parameters.filters, *added), projects_or_namespaces=None)
 
     async def _project_of(self) -> Callable[[str], str]:
         schema = self.catalog.schemas.get("namespace")
-        namespaces: KindList | None = await self.lists.of(schema) if schema is not None else None
+        opened = await self.lists.of(schema) if schema is not None else None
 
         def project_of(namespace: str) -> str:
-            entry: StoreEntry | None = namespaces.objects.get(ObjectKey("", namespace)) if namespaces else None
+            entry = opened.objects.objects.get(ObjectKey("", namespace)) if opened is not None else None
             return entry.labels.get(self.options.project_label, "") if entry is not None else ""
 
         return project_of
@@ -350,8 +359,10 @@ class SteveApi(Closing):
     def resource(self, tree: JsonObject, target: Target, urls: SteveUrls) -> JsonObject:
         """Return an object as the user sees it."""
         links = ResourceLinks(target.schema, self.access.access_for(target.user), urls)
-        resource = to_resource(decorator(target.schema)(tree), links)
-        return self.templates.format(resource, target)
+        return self._formatted(to_resource(decorator(target.schema)(tree), links), target)
+
+    def _formatted(self, resource: JsonObject, target: Target) -> JsonObject:
+        return select_fields(self.templates.format(resource, target), target.query)
 
     async def aclose(self) -> None:
         """Close lists and connections. Idempotent."""

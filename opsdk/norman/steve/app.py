@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import quote
 
 import msgspec
@@ -15,7 +15,6 @@ import msgspec
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.base.version import VERSION
-from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError, BadRequestError, ForbiddenError, NormanError, OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
@@ -25,7 +24,6 @@ from opsdk.http.server.response import HttpResponse, StreamResponse, json_respon
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.origin import check_origin, forwarded_scheme
-from opsdk.norman.rbac_access import RbacAccess
 from opsdk.norman.server.csrf import check_csrf
 from opsdk.norman.server.reading import is_yaml, parse_body
 from opsdk.norman.server.response_headers import protect, protect_proxied
@@ -34,13 +32,11 @@ from opsdk.norman.steve.api import SteveApi, SteveRequest
 from opsdk.norman.steve.resources import SteveUrls, error_body
 from opsdk.norman.steve.subscription import SubscribeSession
 from opsdk.norman.steve.watches import UserWatches
+from opsdk.norman.tokens import Authenticator
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JsonObject
 
 log = logging.getLogger(__name__)
-
-Authenticate = Callable[[HttpRequest], Awaitable[User | None]]
-"""Returns the user of a request; None for an unknown user. May raise `NormanError` or `UnauthorizedError`."""
 
 _MAX_BODY = 3 << 20
 """Maximum bytes of a body, as in kube-apiserver."""
@@ -52,20 +48,6 @@ _STREAMS = ("watch", "follow")
 _BODILESS = (204, 304)
 _HEAD_SECONDS = 60.0
 _RESPONSE_HEADERS = ("content-type", "warning", "retry-after", "audit-id")
-
-
-def token_review(cluster: Cluster) -> Authenticate:
-    """Return an authenticator that uses TokenReviews, for bearer tokens and for browsers that signed in on a `WebPage`.
-
-    The result of a review holds for ten seconds. The user of `cluster` needs ``create`` on ``tokenreviews``.
-    """
-    access = RbacAccess(cluster.uncached)
-
-    async def authenticate(request: HttpRequest) -> User | None:
-        info = await access.authenticate(request)
-        return None if info is None else user_of_info(info)
-
-    return authenticate
 
 
 class SteveApp:
@@ -80,7 +62,7 @@ class SteveApp:
 
     Args:
         api: a started API.
-        authenticate: returns the user; see `token_review`.
+        authenticate: returns the user; see `opsdk.norman.tokens.token_review`.
         prefix: of the API.
         max_subscriptions: open subscriptions, watches and followed logs of one user; further ones are 429.
     """
@@ -88,7 +70,7 @@ class SteveApp:
     def __init__(
         self,
         api: SteveApi,
-        authenticate: Authenticate,
+        authenticate: Authenticator,
         *,
         prefix: str = "/v1",
         max_subscriptions: int = MAX_SESSIONS,
@@ -123,7 +105,7 @@ class SteveApp:
         user = await self._authenticate(request)
         if user is None:
             raise ErrorCode.UNAUTHORIZED.error("send a valid token: 'Authorization: Bearer <token>'")
-        return user
+        return user_of_info(user)
 
     async def _route(self, request: HttpRequest, user: User, *, is_api: bool) -> HttpResponse:
         if is_api:

@@ -2,7 +2,7 @@
 
 Upstream: github.com/rancher/steve/pkg/schema/converter/discovery.go, k8stonorman.go, crd.go, pkg/schema/factory.go,
 collection.go
-Deviates: a user without rights on Namespaces sees no synthetic ones; columns of built-in kinds are name and age.
+Deviates: a user without rights on Namespaces sees no synthetic ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.norman.steve.access_set import AccessPlace, AccessSet
+from opsdk.norman.collections.access_set import AccessPlace, AccessSet
+from opsdk.norman.steve.built_in_columns import built_in_columns
 from opsdk.rest.discovery import ApiResource
 from opsdk.structured_merge.value import JsonObject
 
@@ -28,8 +29,8 @@ class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         name: for people.
         type: as in a CustomResourceDefinition.
-        json_path: the path of the value; empty for the name.
-        field: the path that queries use.
+        json_path: the path of the value; empty for a computed one.
+        field: the path of the value in an object of ``/v1``; queries use it without ``$.``.
     """
 
     name: str
@@ -157,7 +158,7 @@ def cluster_schemas(resources: Iterable[ApiResource], definitions: Iterable[Json
             resource=resource.plural,
             namespaced=resource.namespaced,
             verbs=tuple(resource.verbs),
-            columns=_columns(definition, resource.version),
+            columns=_columns(definition, resource),
             crd=definition is not None,
             description=_description(definition, resource.version),
         )
@@ -174,13 +175,13 @@ def _description(definition: JsonObject | None, version: str) -> str:
     return str(schema.get("description") or "")
 
 
-def _columns(definition: JsonObject | None, version: str) -> tuple[SteveColumn, ...]:
-    """Return the columns of the kind: the name, then those of the definition, or the age."""
-    age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-    printed = _version(definition, version).get("additionalPrinterColumns") or [age]
-    name = SteveColumn(name="Name", json_path=".metadata.name", field="metadata.fields[0]")
+def _columns(definition: JsonObject | None, resource: ApiResource) -> tuple[SteveColumn, ...]:
+    """Return the columns of the kind: the name, then those of the definition or of the built-in kind, or the age."""
+    declared = _version(definition, resource.version).get("additionalPrinterColumns")
+    printed = declared or built_in_columns(resource.group, resource.kind)
+    name = SteveColumn(name="Name", json_path=".metadata.name", field="$.metadata.fields[0]")
     others = [
-        SteveColumn(name=c["name"], type=c["type"], json_path=c["jsonPath"], field=f"metadata.fields[{number}]")
+        SteveColumn(name=c["name"], type=c["type"], json_path=c["jsonPath"], field=f"$.metadata.fields[{number}]")
         for number, c in enumerate(printed, 1)
     ]
     return (name, *others)

@@ -29,13 +29,13 @@ async def definitions_of(transport: Transport, schema: SteveSchema) -> JsonObjec
     response = await transport.send(request)
     raise_for_status(response, request)
     components = (msgspec.json.decode(response.body).get("components") or {}).get("schemas") or {}
-    name = component_of(components, schema)
+    name = _component_of(components, schema)
     if name is None:
         raise ErrorCode.NOT_FOUND.error(f"the OpenAPI document of {group} has no kind {schema.kind}")
     return {"definitionType": name, "definitions": convert(components, name)}
 
 
-def component_of(components: Mapping[str, JsonObject], schema: SteveSchema) -> str | None:
+def _component_of(components: Mapping[str, JsonObject], schema: SteveSchema) -> str | None:
     """Return the name of the component of a kind."""
     kind = {"group": schema.group, "version": schema.version, "kind": schema.kind}
     return next((name for name, component in components.items() if kind in (component.get(_KINDS) or ())), None)

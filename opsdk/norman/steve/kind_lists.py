@@ -15,19 +15,25 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import Unstructured
 from opsdk.cluster.cluster import Cluster
+from opsdk.norman.collections.encoded_objects import EncodedObjects
+from opsdk.norman.collections.indexed_list import IndexedListOptions
+from opsdk.norman.collections.kind_list import KindList
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.norman.steve.indexed_list import IndexedListOptions
-from opsdk.norman.steve.kind_list import KindList
 from opsdk.norman.steve.printer_fields import decorator
+from opsdk.norman.steve.raw_fields import raw_fields
+from opsdk.norman.steve.resources import own_fields
 
 
-class _OpenList(msgspec.Struct):
+class OpenList(msgspec.Struct):
+    """The list of a type, and its objects as JSON."""
+
     schema: SteveSchema
     objects: KindList
+    rows: EncodedObjects
 
 
 class KindLists(Closing):
-    """One `KindList` for each type, created on first use.
+    """One list for each type, opened on first use.
 
     Args:
         cluster: a started cluster, whose user may list and watch the types.
@@ -37,25 +43,22 @@ class KindLists(Closing):
     def __init__(self, cluster: Cluster, options: IndexedListOptions) -> None:
         self._cluster = cluster
         self._options = options
-        self._open_lists: dict[GroupVersionKind, _OpenList] = {}
+        self._open_lists: dict[GroupVersionKind, OpenList] = {}
         self._locks: dict[GroupVersionKind, asyncio.Lock] = {}
 
-    async def of(self, schema: SteveSchema) -> KindList:
+    async def of(self, schema: SteveSchema) -> OpenList:
         """Return the list of a type. Raises `CacheError` if the cluster denies it."""
         async with self._locks.setdefault(schema.gvk, asyncio.Lock()):
             opened = self._open_lists.get(schema.gvk)
             if opened is None:
                 cached = await self._cluster.cache.informer_for(Kind(schema.gvk, Unstructured))
-                objects = KindList(cached, decorator(schema), self._options)
-                try:
-                    await objects.__aenter__()
-                except BaseException:
-                    await objects.aclose()
-                    raise
-                opened = self._open_lists[schema.gvk] = _OpenList(schema, objects)
-        return opened.objects
+                decorate = decorator(schema)
+                objects = await KindList.open(cached, raw_fields(decorate), self._options)
+                rows = EncodedObjects(lambda tree: own_fields(decorate(tree)), self._options.row_bytes)
+                opened = self._open_lists[schema.gvk] = OpenList(schema, objects, rows)
+        return opened
 
-    async def keep(self, schemas: Mapping[str, SteveSchema]) -> None:
+    async def retain_types(self, schemas: Mapping[str, SteveSchema]) -> None:
         """Close the lists of removed types, and of types with changed columns."""
         for gvk, opened in list(self._open_lists.items()):
             current = schemas.get(opened.schema.id)

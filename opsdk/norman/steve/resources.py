@@ -12,15 +12,14 @@ from urllib.parse import quote
 import msgspec
 
 from opsdk.errors import ApiError, NormanError, OpsdkError
-from opsdk.norman.steve.access_set import AccessSet
+from opsdk.norman.collections.access_set import AccessSet
+from opsdk.norman.collections.indexed_list import Counts, IndexedPage
+from opsdk.norman.mappers.paths import get_value, put_value
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.norman.steve.indexed_list import Counts, IndexedPage
-from opsdk.norman.steve.printer_fields import undecorate
+from opsdk.norman.steve.parameters import ListParameters
+from opsdk.norman.steve.printer_fields import RESERVED, undecorate
 from opsdk.rest.request import resource_path
 from opsdk.structured_merge.value import JsonObject
-
-RESERVED = ("id", "type", "links", "actions")
-"""Fields of the API. An object's own field with such a name gets the prefix ``_``."""
 
 
 class SteveUrls(msgspec.Struct, frozen=True):
@@ -97,6 +96,10 @@ class ResourceLinks:
         actions = {action: f"{own}?action={quote(action)}" for action in self._schema.actions}
         return {"id": identity, "type": self._schema.id, "links": links, "actions": actions}
 
+    def add_to(self, encoded: bytes, namespace: str, name: str) -> bytes:
+        """Return an encoded object with its fields of the API."""
+        return msgspec.json.encode(self.of(namespace, name))[:-1] + b"," + encoded[1:]
+
 
 def own_fields(tree: JsonObject) -> JsonObject:
     """Return the fields of an object; those with names of the API get an underscore in front.
@@ -133,18 +136,15 @@ def collection(
     schema: SteveSchema,
     page: IndexedPage,
     urls: SteveUrls,
-    *,
-    limit: int,
-    partial: bool = False,
+    parameters: ListParameters,
 ) -> JsonObject:
     """Return the body of a list without its objects; see `with_data`.
 
     Args:
         schema: the type of the objects.
-        page: counts, revision and token.
+        page: counts and revision.
         urls: of the request.
-        limit: of the request.
-        partial: the request had a continue token.
+        parameters: of the request.
     """
     body: JsonObject = {
         "type": "collection",
@@ -155,17 +155,21 @@ def collection(
         "revision": str(page.revision),
         "count": page.count,
     }
-    if page.pages:
-        body["pages"] = page.pages
-    if page.continue_token or partial:
-        pagination: JsonObject = {"limit": limit, "first": urls.current, "partial": True}
-        if page.continue_token:
-            body["continue"] = page.continue_token
+    if pages := parameters.pages(page):
+        body["pages"] = pages
+    token = parameters.next_token(page)
+    if token or parameters.continue_token:
+        pagination: JsonObject = {"limit": parameters.limit, "first": urls.current, "partial": True}
+        if token:
+            body["continue"] = token
             separator = "&" if "?" in urls.current else "?"
-            pagination["next"] = f"{urls.current}{separator}continue={page.continue_token}"
+            pagination["next"] = f"{urls.current}{separator}continue={token}"
         body["pagination"] = pagination
     if page.summary:
-        body["summary"] = [{"property": item.property, "counts": dict(item.counts)} for item in page.summary]
+        body["summary"] = [
+            {"property": item.property, "counts": {value: {"total": count} for value, count in item.counts.items()}}
+            for item in page.summary
+        ]
     return body
 
 
@@ -196,6 +200,40 @@ def count_resource(counts: Mapping[str, Counts], urls: SteveUrls) -> JsonObject:
     }
     return {"id": "count", "type": "count", "links": {"self": f"{urls.base}/counts/count"}, "counts": body}
 
+
+def select_fields(resource: JsonObject, query: Sequence[tuple[str, str]]) -> JsonObject:
+    """Return a resource with the fields of the parameters ``include``, ``exclude`` and ``excludeValues``.
+
+    It may change its argument.
+
+    >>> secret = {"id": "a", "metadata": {"name": "a", "labels": {"l": "x"}}, "data": {"key": "dG9w"}}
+    >>> select_fields(secret, [("exclude", "metadata.labels"), ("excludeValues", "data")])
+    {'id': 'a', 'metadata': {'name': 'a'}, 'data': {'key': ''}}
+
+    Upstream: github.com/rancher/steve/pkg/resources/common/formatter.go (includeFields, excludeFields, excludeValues)
+    """
+    included = [value.split(".") for name, value in query if name == "include"]
+    if included:
+        api_fields: JsonObject = {name: resource[name] for name in RESERVED if name in resource}
+        for path in included:
+            value = get_value(resource, path)
+            if value is not None:
+                put_value(api_fields, path, value)
+        resource = api_fields
+    for name, text in query:
+        *outer, last = text.split(".")
+        parent = get_value(resource, outer)
+        if not isinstance(parent, dict):
+            continue
+        if name == "exclude":
+            parent.pop(last, None)
+        elif name == "excludeValues" and isinstance(parent.get(last), dict):
+            parent[last] = dict.fromkeys(parent[last], "")
+    return resource
+
+
+FIELD_PARAMETERS = frozenset({"include", "exclude", "excludeValues"})
+"""The parameters of `select_fields`."""
 
 _REASONS = {"Forbidden": "PermissionDenied", "MethodNotAllowed": "MethodNotAllow", "AlreadyExists": "NotUnique"}
 

@@ -25,11 +25,11 @@ from opsdk.rest.discovery import Discovery
 
 log = logging.getLogger(__name__)
 
-CatalogListener = Callable[[Mapping[str, SteveSchema]], None]
+_CatalogListener = Callable[[Mapping[str, SteveSchema]], None]
 """Called with the new schemas, from the event loop. It must not block."""
 
-DEFINITIONS = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-API_SERVICES = unstructured("apiregistration.k8s.io/v1", "APIService")
+_DEFINITIONS = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+_API_SERVICES = unstructured("apiregistration.k8s.io/v1", "APIService")
 # Seconds after which discovery is read again: a server may serve a new kind some time after the event.
 _SECOND_REFRESH_SECONDS = 2.0
 
@@ -52,12 +52,12 @@ class SchemaCatalog(Closing):
         self._changed = asyncio.Event()
         self._definitions: CachedKind | None = None
         self._registrations: list[KindRegistration] = []
-        self._listeners: dict[object, CatalogListener] = {}
+        self._listeners: dict[object, _CatalogListener] = {}
         self._tasks = TaskOwner("steve schemas")
 
     async def __aenter__(self) -> Self:
         """Read the schemas. Raises `OpsdkError` if the cluster cannot be read."""
-        for kind in (DEFINITIONS, API_SERVICES):
+        for kind in (_DEFINITIONS, _API_SERVICES):
             cached = await self._cluster.cache.informer_for(kind)
             self._definitions = self._definitions or cached
             self._registrations.append(registration := cached.add_handler(self._on_delta))
@@ -100,7 +100,7 @@ class SchemaCatalog(Closing):
             for listener in list(self._listeners.values()):
                 listener(schemas)
 
-    def listen(self, listener: CatalogListener) -> Callable[[], None]:
+    def listen(self, listener: _CatalogListener) -> Callable[[], None]:
         """Call a listener with each change. Returns the function that removes it; idempotent."""
         token = object()
         self._listeners[token] = listener

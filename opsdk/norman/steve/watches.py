@@ -16,11 +16,12 @@ from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UsageError
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.filter import query_error
+from opsdk.norman.collections.indexed_list import Counts
+from opsdk.norman.collections.kind_list import WatchScope
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.norman.steve.filter import query_error
-from opsdk.norman.steve.indexed_list import Counts
-from opsdk.norman.steve.kind_list import KindList, WatchScope
+from opsdk.norman.steve.kind_lists import OpenList
 from opsdk.norman.steve.resources import SteveUrls, count_resource
 from opsdk.norman.steve.store import Target
 from opsdk.norman.steve.subscription import NOTIFICATIONS, SubscribeFrame, SubscriptionEvent
@@ -60,12 +61,12 @@ class UserWatches:
             return self._schemas()
         schema = self._api.schema_for(self._user, frame.resource_type)
         if "watch" not in schema.access:
-            raise ErrorCode.PERMISSION_DENIED.error(f"{self._user.name} may not watch {schema.id}")
-        objects = await self._api.lists.of(schema)
-        revision = _revision(frame) if frame.resource_version else objects.objects.revision
+            raise ErrorCode.PERMISSION_DENIED.error(f"watch not allowed: {self._user.name} may not watch {schema.id}")
+        opened = await self._api.lists.of(schema)
+        revision = _revision(frame) if frame.resource_version else opened.objects.objects.revision
         scope = self._scope(frame, schema)
-        objects.check_revision(revision)
-        return self._events(schema, objects, scope, revision, notify=frame.mode == NOTIFICATIONS)
+        opened.objects.changes.events_after(revision)
+        return self._events(opened, scope, revision, notify=frame.mode == NOTIFICATIONS)
 
     def _scope(self, frame: SubscribeFrame, schema: SteveSchema) -> WatchScope:
         namespace, _, name = frame.id.rpartition("/")
@@ -81,11 +82,11 @@ class UserWatches:
         )
 
     async def _events(
-        self, schema: SteveSchema, objects: KindList, scope: WatchScope, revision: int, *, notify: bool
+        self, opened: OpenList, scope: WatchScope, revision: int, *, notify: bool
     ) -> AsyncGenerator[SubscriptionEvent, None]:
         # Uses the current permissions: the watch ends when they change.
-        encode = self._api.encoder(objects.rows, Target(user=self._user, schema=schema), self._urls)
-        async for event in objects.watch(scope, revision=revision):
+        encode = self._api.encoder(opened.rows, Target(user=self._user, schema=opened.schema), self._urls)
+        async for event in opened.objects.watch(scope, revision=revision):
             data: JsonObject | msgspec.Raw = {} if notify else msgspec.Raw(encode(event.entry))
             yield SubscriptionEvent(event.type.value, event.revision, data)
 
@@ -99,8 +100,8 @@ class UserWatches:
         wake = asyncio.Event()
         last = await self._api.counts(self._user)
 
-        def listener(identity: str) -> Callable[[object], None]:
-            def mark(_: object) -> None:
+        def listener(identity: str) -> Callable[[int, object], None]:
+            def mark(_: int, __: object) -> None:
                 changed[identity] = None
                 wake.set()
 
@@ -108,7 +109,10 @@ class UserWatches:
 
         schemas = self._api.schemas_for(self._user)[1]
         removals = [self._api.catalog.listen(lambda _: wake.set())]
-        removals += [(await self._api.lists.of(schemas[identity])).listen(listener(identity)) for identity in last]
+        removals += [
+            (await self._api.lists.of(schemas[identity])).objects.changes.listen(listener(identity))
+            for identity in last
+        ]
         return self._count_events(schemas, changed, wake, last, removals)
 
     async def _count_events(

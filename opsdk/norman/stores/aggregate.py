@@ -10,20 +10,16 @@ from msgspec.structs import replace
 
 from opsdk.errors import OpsdkError
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import (
-    ApiContext,
-    QueryOptions,
-    ResourceEvent,
-    ResourceEvents,
-    ResourceList,
-    Schema,
-    Store,
-)
+from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query
+from opsdk.norman.store_results import ResourceEvent, ResourceEvents, ResourceList
 from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
+
+__all__ = ["AggregateStore"]
 
 log = SafeLogger(__name__)
 
@@ -50,9 +46,9 @@ class AggregateStore:
         name, store, own_id = self._backend(object_id)
         return self._add_backend(name, await store.by_id(context, schema, own_id))
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return one page of the objects of all back ends, in one order."""
-        everything = replace(options, page=None, sort=None, conditions=())
+        everything = ObjectQuery(namespaces=query.namespaces)
         names = list(self.backends)
         lists = await asyncio.gather(
             *(self.backends[name].list(context, schema, everything) for name in names), return_exceptions=True
@@ -65,7 +61,7 @@ class AggregateStore:
                 raise result
             else:
                 items += [self._add_backend(name, item) for item in result.items]
-        return apply_query(options, items)
+        return apply_query(schema, query, items)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
         """Create an object in the back end that the field names. Raises `NormanError` if it names none."""
@@ -87,9 +83,9 @@ class AggregateStore:
         data = await store.delete(context, schema, own_id)
         return None if data is None else self._add_backend(name, data)
 
-    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+    async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield the changes of all back ends. Ends when the watch of one of them ends, so that no event is missed."""
-        everything = replace(options, conditions=(), since="")
+        everything = ObjectQuery(namespaces=query.namespaces)
         async with AsyncExitStack() as stack:
             watches = []
             for name, store in self.backends.items():

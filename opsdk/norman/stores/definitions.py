@@ -19,12 +19,15 @@ from opsdk.apimachinery.plurals import guess_plural
 from opsdk.client.client import Client
 from opsdk.errors import NoMatchError, UsageError
 from opsdk.norman.mappers.kubernetes import GVK, gvk_of_schema
-from opsdk.norman.model import Field, Schema, SchemaLookup, Scope
+from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.rbac_access import RESOURCE
+from opsdk.norman.schema_parts import Field, Scope
 from opsdk.norman.stores.proxy import ClientFor, ProxyStore
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.recipes.definitions import apply_definitions, wait_established
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["assign_stores", "create_definitions", "definition_for"]
 
 FIELD_OWNER: Final = "opsdk-norman"
 """The field manager of the definitions."""
@@ -120,7 +123,7 @@ async def create_definitions(
 def definition_for(schema: Schema, schemas: SchemaLookup, *, structural: bool = False) -> JsonObject:
     """Return the CustomResourceDefinition of a schema, as a JSON tree. Pure.
 
-    >>> from opsdk.norman.model import ApiVersion
+    >>> from opsdk.norman.schema_parts import ApiVersion
     >>> from opsdk.norman.registry import SchemaRegistry
     >>> version = ApiVersion(group="example.com", version="v3", path="/v3")
     >>> definition_for(Schema(id="site", version=version), SchemaRegistry())["metadata"]["name"]

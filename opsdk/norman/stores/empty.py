@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, ResourceList, Schema
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["EmptyStore"]
 
 
 class EmptyStore:
@@ -20,7 +24,7 @@ class EmptyStore:
         """Raise `NormanError` NotFound."""
         raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return no objects."""
         return ResourceList(items=[])
 
@@ -36,7 +40,7 @@ class EmptyStore:
         """Raise `NormanError` MethodNotAllow."""
         raise ErrorCode.METHOD_NOT_ALLOWED.error("Method DELETE not supported")
 
-    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+    async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield nothing, and end."""
         events: tuple[ResourceEvent, ...] = ()
         for event in events:

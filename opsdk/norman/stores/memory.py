@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
-from opsdk.aio.randomness import loop_uuid4
+import msgspec
+from msgspec.structs import replace
+
+from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.broadcast import Broadcaster
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import (
-    ApiContext,
-    QueryOptions,
-    ResourceEvent,
-    ResourceEvents,
-    ResourceEventType,
-    ResourceList,
-    Schema,
-)
-from opsdk.norman.stores.broadcast import Broadcaster
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.store_results import ResourceEvent, ResourceEventType, ResourceList
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["MemoryStore"]
+
+# Events that wait for a subscriber; each holds an object.
+_QUEUE_SIZE = 100
 
 
 class MemoryStore:
@@ -33,13 +36,15 @@ class MemoryStore:
         self._id_field = id_field
         # Objects are stored encoded: callers own their copies, and decoding is five times faster than a deep copy.
         self._objects: dict[str, bytes] = {}
-        self._changes = Broadcaster()
+        self._changes: Broadcaster[ResourceEvent] = Broadcaster(
+            f"{loop_random().getrandbits(48):012x}", queue_size=_QUEUE_SIZE
+        )
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object."""
         return self._existing(object_id)
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return all objects."""
         return ResourceList(items=[msgspec.json.decode(data) for data in self._objects.values()])
 
@@ -62,9 +67,12 @@ class MemoryStore:
         self._changes.publish(ResourceEvent(type=ResourceEventType.REMOVE, data=data))
         return None
 
-    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
+    async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield changes. Raises `NormanError` Gone for a revision that is too old."""
-        return self._changes.subscribe(options.since)
+        changes = self._changes
+        async with aclosing(changes.subscribe(changes.parse_revision(query.since))) as events:
+            async for revision, event in events:
+                yield replace(event, revision=changes.format_revision(revision))
 
     def _existing(self, object_id: str) -> JsonObject:
         if (data := self._objects.get(object_id)) is None:

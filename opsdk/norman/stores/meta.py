@@ -12,7 +12,10 @@ import msgspec
 from opsdk.norman.access import is_allowed
 from opsdk.norman.body import nested_schemas
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import ApiContext, ApiVersion, QueryOptions, ResourceList, Schema
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.schema_parts import ApiVersion
+from opsdk.norman.store_results import ResourceList
 from opsdk.norman.stores.empty import EmptyStore
 from opsdk.structured_merge.value import JsonObject
 
@@ -33,7 +36,7 @@ class SchemaStore(EmptyStore):
             raise ErrorCode.NOT_FOUND.error("no such schema")
         return await describe(context, requested)
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return all schemas that the client may use, and their dependencies."""
         return ResourceList(items=[await describe(context, visible) for visible in await self._visible(context)])
 
@@ -68,7 +71,7 @@ class ApiRootStore(EmptyStore):
                 return _root(version)
         raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return all versions."""
         others: list[JsonObject] = [{"type": "/meta/schemas/apiRoot", "path": path} for path in self._roots]
         return ResourceList(items=[_root(version) for version in context.schemas.versions()] + others)

@@ -20,26 +20,24 @@ from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.client import Client
 from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError, NotFoundError
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.filter import FilterOperator
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.merging import is_protected, merge_update
-from opsdk.norman.model import (
-    ApiContext,
-    Modifier,
-    QueryOptions,
-    ResourceEvent,
-    ResourceEventType,
-    ResourceList,
-    Schema,
-    Scope,
-)
-from opsdk.norman.query import split_id
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.query import format_id, split_id
+from opsdk.norman.schema_parts import Scope
+from opsdk.norman.store_results import ResourceEvent, ResourceEventType, ResourceList
 from opsdk.norman.stores.fan_in import fan_in
 from opsdk.structured_merge.value import JsonObject
 
+__all__ = ["ProxyStore"]
+
 T = TypeVar("T")
 
-CREATOR_ANNOTATION = "field.cattle.io/creatorId"
-CREATOR_LABEL = "cattle.io/creator"
+_CREATOR_ANNOTATION = "field.cattle.io/creatorId"
+_CREATOR_LABEL = "cattle.io/creator"
 
+_NAMESPACE_FIELDS = (("namespaceId",), ("namespace",))
 _CONFLICT_TRIES = 5
 _TIMEOUT_TRIES = 3
 # The server ends the watch then, so that revoked permissions take effect.
@@ -68,10 +66,10 @@ class ProxyStore:
         """Return an object."""
         return self._external(context, schema, await self._read(context, schema, object_id))
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return the objects of all namespaces, or of those that the query names."""
         client = self._client_for(context)
-        namespaces = namespaces_of(schema, options)
+        namespaces = _namespaces_of(schema, query)
         trees: list[JsonObject] = []
         for namespace in namespaces if namespaces is not None else [""]:
             try:
@@ -79,11 +77,11 @@ class ProxyStore:
                     lambda namespace=namespace: client.list(self.kind, namespace=namespace)  # type: ignore[misc]
                 )
             except ForbiddenError:
-                if options.namespaces is None:
+                if query.visible.everything:
                     raise
                 # The permission was revoked after the namespaces were found.
                 continue
-            trees += [to_tree(obj) for obj in objects]
+            trees += [to_tree(obj) for obj in objects if query.contains(*_key_of(obj))]
         return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
@@ -103,11 +101,12 @@ class ProxyStore:
         for name in ("labels", "annotations"):
             metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
         if context.user is not None and context.user.username:
-            metadata["annotations"][CREATOR_ANNOTATION] = context.user.username
-        metadata["labels"][CREATOR_LABEL] = "norman"
+            metadata["annotations"][_CREATOR_ANNOTATION] = context.user.username
+        metadata["labels"][_CREATOR_LABEL] = "norman"
         if not metadata.get("name") and not metadata.get("generateName"):
-            metadata["generateName"] = type_prefix(schema.id)
+            metadata["generateName"] = _type_prefix(schema.id)
         created = await self._client_for(context).create(Unstructured.from_tree(tree))
+        await self._on_write(schema, _key_of(created), created.metadata.resource_version)
         return self._external(context, schema, to_tree(created))
 
     async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
@@ -130,12 +129,13 @@ class ProxyStore:
                 if last:
                     raise
                 continue
+            await self._on_write(schema, _key_of(updated), updated.metadata.resource_version)
             return self._external(context, schema, to_tree(updated))
         raise AssertionError("the last try returns or raises")
 
     async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
         """Delete an object in the background; returns it while its finalizers run."""
-        key = object_key(schema, object_id)
+        key = _object_key(schema, object_id)
         try:
             await self._client_for(context).delete(self.kind, key, propagation="Background")
         except NotFoundError as error:
@@ -145,20 +145,22 @@ class ProxyStore:
         except NormanError as error:
             if error.status != ErrorCode.NOT_FOUND.status:
                 raise
+            await self._on_write(schema, key, None)
             return None
+        await self._on_write(schema, key, remaining["metadata"]["resourceVersion"])
         return self._external(context, schema, remaining)
 
-    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
-        """Yield changes from now on, for at most 30 minutes. Each namespace of `options` has a watch of its own."""
+    async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
+        """Yield changes from now on, for at most 30 minutes. Each namespace of the query has a watch of its own."""
         client = self._client_for(context)
-        namespaces = namespaces_of(schema, options)
+        namespaces = _namespaces_of(schema, query)
         async with AsyncExitStack() as stack:
             watches = []
             for namespace in namespaces if namespaces is not None else [""]:
                 try:
                     watches.append(await stack.enter_async_context(self._watch(client, namespace)))
                 except ForbiddenError:
-                    if options.namespaces is None:
+                    if query.visible.everything:
                         raise
             events = await stack.enter_async_context(aclosing(fan_in(watches)))
             async for event in events:
@@ -178,13 +180,16 @@ class ProxyStore:
             yield events
 
     async def _read(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
-        client, key = self._client_for(context), object_key(schema, object_id)
+        client, key = self._client_for(context), _object_key(schema, object_id)
         try:
             # Do not read from a cache: a read after a write, and the base of an update, must be current.
             obj = await _retry_timeouts(lambda: client.get(self.kind, key, uncached=True))
         except NotFoundError as error:
             raise not_found(object_id) from error
         return to_tree(obj)
+
+    async def _on_write(self, schema: Schema, key: ObjectKey, version: str | None) -> None:
+        """React to a write; the version is that of the object, or None if it is gone."""
 
     def _internal(self, schema: Schema, data: JsonObject) -> JsonObject:
         tree = dict(data)
@@ -201,10 +206,10 @@ class ProxyStore:
         return f"<ProxyStore of {self.kind.gvk}>"
 
 
-def type_prefix(schema_id: str) -> str:
+def _type_prefix(schema_id: str) -> str:
     """Return the prefix of generated names: the first letter and all capitals of a type.
 
-    >>> type_prefix("cluster"), type_prefix("projectRoleTemplateBinding")
+    >>> _type_prefix("cluster"), _type_prefix("projectRoleTemplateBinding")
     ('c-', 'prtb-')
     """
     return f"{schema_id[:1]}{re.sub('[a-z]+', '', schema_id[1:])}-".lower()
@@ -216,12 +221,12 @@ def external_form(schema: Schema, tree: JsonObject) -> JsonObject:
     name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
     if schema.mapper is not None:
         schema.mapper.from_internal(tree)
-    tree.setdefault("id", f"{namespace}:{name}" if namespace else name)
+    tree.setdefault("id", format_id(namespace, name))
     tree.setdefault("type", schema.full_type)
     return tree
 
 
-def object_key(schema: Schema, object_id: str) -> ObjectKey:
+def _object_key(schema: Schema, object_id: str) -> ObjectKey:
     """Return namespace and name of an id. Raises `NormanError` NotFound for an id of the wrong form."""
     namespaced = schema.scope is Scope.NAMESPACE
     namespace, name = split_id(object_id) if namespaced else ("", object_id)
@@ -230,14 +235,21 @@ def object_key(schema: Schema, object_id: str) -> ObjectKey:
     return ObjectKey(namespace, name)
 
 
-def namespaces_of(schema: Schema, options: QueryOptions) -> list[str] | None:
-    """Return the namespaces of a query, or None for all."""
+def _namespaces_of(schema: Schema, query: ObjectQuery) -> list[str] | None:
+    """Return the namespaces that a query reads, or None for all."""
     if schema.scope is not Scope.NAMESPACE:
         return None
-    for condition in options.conditions:
-        if condition.field in ("namespaceId", "namespace") and condition.modifier is Modifier.EQ and condition.values:
-            return [name for name in condition.values[:1] if not path_segment(name)]
-    return list(options.namespaces) if options.namespaces is not None else None
+    for item in query.filters:
+        first = item[0]
+        if first.path in _NAMESPACE_FIELDS and first.operator is FilterOperator.EQUALS and len(item) == 1:
+            return [name for name in first.values if not path_segment(name)]
+    if query.namespaces is not None:
+        return sorted(query.namespaces)
+    return None if query.visible.everything else sorted(query.visible.namespaces)
+
+
+def _key_of(obj: Unstructured) -> ObjectKey:
+    return ObjectKey(obj.metadata.namespace or "", obj.metadata.name)
 
 
 def not_found(object_id: str) -> NormanError:

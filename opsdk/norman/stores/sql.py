@@ -12,13 +12,17 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.base.options import Options
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import ApiContext, QueryOptions, ResourceEvent, ResourceList, Schema
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.norman.stores.sql_collection import LogPosition, SqlChange, SqlCollection, SqlObject, WriteVerb
 from opsdk.norman.stores.sql_database import SqlDatabase, TransactionMode
 from opsdk.norman.stores.sql_values import encode_text, indexed_fields
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
+
+__all__ = ["SqlStore", "SqlStoreOptions"]
 
 log = SafeLogger(__name__)
 
@@ -83,11 +87,11 @@ class SqlStore(Closing):
         )
         return self._complete(stored)
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return one page of the objects that match, in order."""
         collection = await self._prepared(schema)
         items, markers = await self._database.run(
-            TransactionMode.READ, lambda connection: collection.page(connection, options, self._complete)
+            TransactionMode.READ, lambda connection: collection.page(connection, schema, query, self._complete)
         )
         return ResourceList(items=items, markers=markers)
 
@@ -124,19 +128,19 @@ class SqlStore(Closing):
         await self._write(schema, WriteVerb.DELETE, object_id, lambda existing: _existing(existing, object_id).data)
         return None
 
-    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+    async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield the writes of all processes, from the database's log.
 
         A slow reader does not block others. One that falls behind the log by more than `SqlStoreOptions.keep_changes`
         ends. While the database cannot be reached, a watch that has begun waits.
 
         Raises:
-            NormanError: Gone; `options.since` is too old.
+            NormanError: Gone; `ObjectQuery.since` is too old.
         """
         collection = await self._prepared(schema)
         position = await self._database.run(TransactionMode.READ, collection.position)
-        if options.since:
-            position = LogPosition.parse(options.since)
+        if query.since:
+            position = LogPosition.parse(query.since)
             # Raise here, not at the first change.
             await self._changes_after(collection, position)
         wake = self._add_watch(collection)

@@ -14,9 +14,11 @@ import msgspec
 
 from opsdk.base.extras import RequiredExtra
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import PageMarkers, QueryOptions, ResourceEventType
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import Schema
 from opsdk.norman.query import apply_query
-from opsdk.norman.stores.sql_query import Anchor, Query, SqlSelection
+from opsdk.norman.store_results import PageMarkers, ResourceEventType
+from opsdk.norman.stores.sql_query import Anchor, SqlSelection, Statement
 from opsdk.norman.stores.sql_tables import changes, collections, digests, fields, objects, order_keys
 from opsdk.norman.stores.sql_values import MAX_ELEMENTS, count_elements, encode_text, field_values
 from opsdk.structured_merge.value import JsonObject
@@ -25,7 +27,7 @@ with RequiredExtra("norman-sql", "a store on SQL"):
     from sqlalchemy import Connection, Row, delete, insert, select, text, update
 
 
-AnyRow: TypeAlias = Row[*tuple[Any, ...]]
+_AnyRow: TypeAlias = Row[*tuple[Any, ...]]
 
 # Changes that one read of the log returns.
 _BATCH = 100
@@ -134,26 +136,26 @@ class SqlCollection:
         return SqlObject(msgspec.json.decode(row.data), row.revision)
 
     def page(
-        self, connection: Connection, options: QueryOptions, complete: Callable[[SqlObject], JsonObject]
+        self, connection: Connection, schema: Schema, query: ObjectQuery, complete: Callable[[SqlObject], JsonObject]
     ) -> tuple[Sequence[JsonObject], PageMarkers | None]:
         """Return one page, and where the pages around it start. `complete` adds the fields that are not stored."""
-        selection = SqlSelection(self._number, options, self._fields(connection))
+        selection = SqlSelection(self._number, query, self._fields(connection))
 
-        def read(rows: Sequence[AnyRow]) -> list[JsonObject]:
+        def read(rows: Sequence[_AnyRow]) -> list[JsonObject]:
             return [complete(item) for item in self._read(connection, [row[0] for row in rows])]
 
         if selection.rest is not None:
-            result = apply_query(selection.rest, read(connection.execute(selection.everything()).all()))
+            result = apply_query(schema, selection.rest, read(connection.execute(selection.everything()).all()))
             return result.items, result.markers
-        if options.page is None:
+        if not query.limit:
             items = read(_rows(connection, selection.rows()))
             return items, PageMarkers(total=len(items))
-        limit = options.page.limit
+        limit = query.limit
         size = _number(connection, select(collections.c.size).where(collections.c.number == self._number))
         total = _number(connection, selection.count(size))
         # In the order of an index, a page is found after about `limit * size / total` objects.
         few = total * total < limit * size
-        start = self._start(connection, selection, options.page.marker)
+        start = self._start(connection, selection, query.marker)
         rows = _rows(connection, selection.rows(first=start, few=few), limit + 1)
         before = [] if start is None else _rows(connection, selection.rows_before(start, few=few), limit)
         partial = before or len(rows) > limit
@@ -292,7 +294,7 @@ class SqlCollection:
         if texts:
             connection.execute(insert(digests), texts)
 
-    def _row(self, connection: Connection, object_id: str) -> AnyRow | None:
+    def _row(self, connection: Connection, object_id: str) -> _AnyRow | None:
         return connection.execute(
             select(objects.c.number, objects.c.data, objects.c.revision).where(
                 objects.c.collection == self._number, objects.c.id == encode_text(object_id)
@@ -319,9 +321,9 @@ def _indexable(data: JsonObject, names: Mapping[str, int]) -> Mapping[str, int]:
     return names
 
 
-def _rows(connection: Connection, queries: Sequence[Query], limit: int | None = None) -> list[AnyRow]:
+def _rows(connection: Connection, queries: Sequence[Statement], limit: int | None = None) -> list[_AnyRow]:
     """Return the rows of queries, one after the other, up to a limit."""
-    rows: list[AnyRow] = []
+    rows: list[_AnyRow] = []
     for query in queries:
         rows += connection.execute(query if limit is None else query.limit(limit - len(rows)))
         if len(rows) == limit:
@@ -333,7 +335,7 @@ def _text(identity: bytes) -> str:
     return bytes(identity).decode()
 
 
-def _number(connection: Connection, query: Query) -> int:
+def _number(connection: Connection, query: Statement) -> int:
     return int(connection.execute(query).scalar_one())
 
 

@@ -21,6 +21,8 @@ with RequiredExtra("norman-sql", "a store on SQL"):
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
     from sqlalchemy.pool import StaticPool
 
+__all__ = ["SqlDatabase", "SqlOptions"]
+
 
 T = TypeVar("T")
 

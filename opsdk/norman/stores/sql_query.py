@@ -1,4 +1,4 @@
-"""Filters, order and pages as SQL, with the semantics of `opsdk.norman.query`. Pure.
+"""Filters, order and pages as SQL. Pure.
 
 A page is read in the order of an index, from its first object on. Filters are then tested for each object, until the
 page is full. Where few objects meet the filters, these are found first, and sorted.
@@ -10,17 +10,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.base.extras import RequiredExtra
-from opsdk.norman.model import Modifier, QueryCondition, QueryOptions, Sort, SortOrder
+from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
+from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
+from opsdk.norman.query import condition
+from opsdk.norman.schema_parts import Modifier
 from opsdk.norman.stores.sql_tables import digests, objects, order_keys
 from opsdk.norman.stores.sql_values import NULL_KEY, digest_of, encode_text
 
 with RequiredExtra("norman-sql", "a store on SQL"):
-    from sqlalchemy import ColumnElement, FromClause, Select, and_, exists, false, func, literal, select, true
+    from sqlalchemy import ColumnElement, FromClause, Select, and_, exists, false, func, literal, or_, select, true
 
 
-Query: TypeAlias = Select[*tuple[Any, ...]]
+Statement: TypeAlias = Select[*tuple[Any, ...]]
 Expression: TypeAlias = ColumnElement[Any]
 
 
@@ -36,12 +40,13 @@ class Anchor(msgspec.Struct, frozen=True):
     key: bytes = b""
 
 
-class SqlCondition(msgspec.Struct, frozen=True):
+class _SqlCondition(msgspec.Struct, frozen=True):
     """One condition.
 
     Attributes:
-        table: has the values of the field; None for a condition on the id.
+        table: has the values of the field; None for a condition on the id, and for alternatives.
         values: selects the rows of the table that meet the condition, or that do not if it is negative.
+        alternatives: one of them holds, instead of `values`.
         negative: no row of the object is selected.
         unique: an object has at most one such row.
     """
@@ -50,8 +55,9 @@ class SqlCondition(msgspec.Struct, frozen=True):
     values: ColumnElement[bool]
     negative: bool = False
     unique: bool = True
+    alternatives: tuple[_SqlCondition, ...] = ()
 
-    def found(self) -> Query:
+    def found(self) -> Statement:
         """Select the numbers of the objects that have one of the values."""
         assert self.table is not None
         query = select(self.table.c.object).where(self.values)
@@ -59,6 +65,8 @@ class SqlCondition(msgspec.Struct, frozen=True):
 
     def test(self, number: Expression) -> ColumnElement[bool]:
         """Return whether the object with a number meets the condition, for one row of a query."""
+        if self.alternatives:
+            return or_(*(item.test(number) for item in self.alternatives))
         if self.table is None:
             return self.values
         row = exists().where(self.values, self.table.c.object == number)
@@ -70,42 +78,37 @@ class SqlSelection:
 
     Args:
         collection: the number of the collection.
-        options: the query.
+        query: what a client asks for.
         fields: the fields with order keys and digests, and their numbers.
 
     Attributes:
-        rest: conditions and order that the database cannot evaluate, because no values of a field are stored.
+        rest: the query without what the database decides; None if nothing is left, and the page is that of `rows`.
     """
 
-    def __init__(self, collection: int, options: QueryOptions, fields: Mapping[str, int]) -> None:
+    def __init__(self, collection: int, query: ObjectQuery, fields: Mapping[str, int]) -> None:
         self._collection = collection
-        self._sort = options.sort or Sort()
-        self._field = None if self._sort.name == "id" else fields.get(self._sort.name)
-        self._descending = self._sort.order is SortOrder.DESC
+        key = query.sort[0] if query.sort else SortKey(ID)
+        self._field = None if key.path == ID else fields.get(".".join(key.path))
+        self._descending = key.descending
         self._table = objects if self._field is None else order_keys
         self._number = objects.c.number if self._field is None else order_keys.c.object
-        self._conditions: list[SqlCondition] = []
-        undecided: list[QueryCondition] = []
-        for condition in _all_conditions(options):
-            clause = _condition(condition, fields, self._table.c.id)
-            if clause is None:
-                undecided.append(condition)
+        self._conditions: list[_SqlCondition] = []
+        undecided: list[OrFilter] = []
+        for item in _all_filters(query):
+            decided = _condition(item, fields, self._table.c.id)
+            if decided is None:
+                undecided.append(item)
             else:
-                self._conditions.append(clause)
-        # A sort uses the whole name, a condition the nested field.
-        sorts = self._sort.name == "id" or (self._field is not None and "." not in self._sort.name)
-        complete = sorts and not undecided
-        self.rest: QueryOptions | None = (
-            None if complete else QueryOptions(conditions=tuple(undecided), sort=self._sort, page=options.page)
-        )
-
-    @property
-    def by_ascending_id(self) -> bool:
+                self._conditions.append(decided)
+        sorts = query.sort in ((), (key,)) if key.path == ID else query.sort == (key, SortKey(ID))
+        decides_order = sorts and not key.as_ip and (key.path == ID or self._field is not None)
+        complete = decides_order and not undecided and query.visible.everything
+        self.rest: ObjectQuery | None = None if complete else replace(query, filters=tuple(undecided), namespaces=None)
+        self.by_ascending_id = key == SortKey(ID)
         """Whether the order is that of the ids, in which also an id that does not exist has a place."""
-        return self._sort == Sort()
 
     # ------------------------------------------------------------------ objects
-    def count(self, size: int) -> Query:
+    def count(self, size: int) -> Statement:
         """Count the objects, of `size` in the collection."""
         if not self._conditions:
             return select(literal(size))
@@ -118,7 +121,7 @@ class SqlSelection:
         numbers = first.found().subquery()
         return select(func.count()).select_from(numbers).where(*(item.test(numbers.c.object) for item in others))
 
-    def rows(self, *, first: Anchor | None = None, few: bool = False) -> list[Query]:
+    def rows(self, *, first: Anchor | None = None, few: bool = False) -> list[Statement]:
         """Select number and id of objects, in order: each query goes on where the one before ended.
 
         Args:
@@ -128,12 +131,12 @@ class SqlSelection:
         query = self._select(few).order_by(*self._order(few=few, backwards=False))
         return [query.where(part) for part in self._parts(first, backwards=False)]
 
-    def rows_before(self, anchor: Anchor | None, *, few: bool = False) -> list[Query]:
+    def rows_before(self, anchor: Anchor | None, *, few: bool = False) -> list[Statement]:
         """Select number and id of objects before a place, or before the end, in the reverse order; see `rows`."""
         query = self._select(few).order_by(*self._order(few=few, backwards=True))
         return [query.where(part) for part in self._parts(anchor, backwards=True)]
 
-    def anchor(self, marker: str) -> Query:
+    def anchor(self, marker: str) -> Statement:
         """Select id and order key of the object that a marker names; the id twice in the order of the ids."""
         place = (objects.c.collection == self._collection, objects.c.id == encode_text(marker))
         if self._field is None:
@@ -141,13 +144,13 @@ class SqlSelection:
         joined = objects.join(order_keys, order_keys.c.object == objects.c.number)
         return select(order_keys.c.id, order_keys.c.key).select_from(joined).where(*place, self._tests())
 
-    def everything(self) -> Query:
+    def everything(self) -> Statement:
         """Select the number and id of objects by the conditions that the database decides, in the order of the ids."""
         return select(self._number, self._table.c.id).where(self._tests()).order_by(self._table.c.id)
 
     # ------------------------------------------------------------------ helpers
     @property
-    def _most_selective_condition(self) -> SqlCondition | None:
+    def _most_selective_condition(self) -> _SqlCondition | None:
         """The first condition whose objects an index has."""
         return next((item for item in self._conditions if item.table is not None and not item.negative), None)
 
@@ -160,7 +163,7 @@ class SqlSelection:
             return objects.c.collection == self._collection
         return order_keys.c.field == self._field  # a field has one collection
 
-    def _select(self, few: bool) -> Query:
+    def _select(self, few: bool) -> Statement:
         query = select(self._number, self._table.c.id)
         first = self._most_selective_condition if few else None
         if first is None:
@@ -196,28 +199,39 @@ class SqlSelection:
         return [same, key < anchor.key if self._descending != backwards else key > anchor.key]
 
 
-def _all_conditions(options: QueryOptions) -> Sequence[QueryCondition]:
-    if options.namespaces is None:
-        return options.conditions
-    own = QueryCondition(field="namespaceId", modifier=Modifier.IN, values=tuple(options.namespaces))
-    return (*options.conditions, own)
+def _all_filters(query: ObjectQuery) -> Sequence[OrFilter]:
+    if query.namespaces is None:
+        return query.filters
+    return (*query.filters, *condition("namespaceId", Modifier.IN, *query.namespaces))
 
 
-def _condition(condition: QueryCondition, fields: Mapping[str, int], identity: Expression) -> SqlCondition | None:
-    """Return a condition as SQL, or None if the database does not know the field."""
-    modifier, negative = condition.modifier, condition.modifier in (Modifier.NE, Modifier.NOT_IN)
-    if condition.field == "id":
-        if modifier in (Modifier.NULL, Modifier.NOT_NULL):
-            return SqlCondition(None, true() if modifier is Modifier.NOT_NULL else false())
+def _condition(item: OrFilter, fields: Mapping[str, int], identity: Expression) -> _SqlCondition | None:
+    """Return a filter as SQL, or None if the database cannot decide it."""
+    alternatives = [_of_field(each, fields, identity) for each in item]
+    decided = tuple(each for each in alternatives if each is not None)
+    if len(decided) < len(alternatives):
+        return None
+    return decided[0] if len(decided) == 1 else _SqlCondition(None, true(), alternatives=decided)
+
+
+def _of_field(condition: FilterCondition, fields: Mapping[str, int], identity: Expression) -> _SqlCondition | None:
+    positive = condition.positive()
+    negative, exists_value = positive is not condition, positive.operator is FilterOperator.EXISTS
+    if not exists_value and positive.operator not in (FilterOperator.EQUALS, FilterOperator.IN):
+        return None
+    if condition.path == ID:
+        if exists_value:
+            return _SqlCondition(None, false() if negative else true())
         ids = [encode_text(value) for value in condition.values]
-        return SqlCondition(None, identity.not_in(ids) if negative else identity.in_(ids))
-    number = fields.get(condition.field)
+        return _SqlCondition(None, identity.not_in(ids) if negative else identity.in_(ids))
+    number = fields.get(".".join(condition.path))
     if number is None:
         return None
-    if modifier in (Modifier.NULL, Modifier.NOT_NULL):
+    if exists_value:
         keys = order_keys.alias()
-        is_null = keys.c.key == NULL_KEY if modifier is Modifier.NULL else keys.c.key > NULL_KEY
-        return SqlCondition(keys, and_(keys.c.field == number, is_null))
-    texts = [digest_of(value) for value in condition.values]
+        has_value = keys.c.key == NULL_KEY if negative else keys.c.key > NULL_KEY
+        return _SqlCondition(keys, and_(keys.c.field == number, has_value))
+    digests_of_values = [digest_of(value) for value in condition.values]
     rows = digests.alias()
-    return SqlCondition(rows, and_(rows.c.field == number, rows.c.digest.in_(texts)), negative, len(texts) == 1)
+    selected = and_(rows.c.field == number, rows.c.digest.in_(digests_of_values))
+    return _SqlCondition(rows, selected, negative, len(digests_of_values) == 1)

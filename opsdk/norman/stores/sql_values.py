@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import struct
 from typing import Final
 
 import msgspec
 
-from opsdk.norman.conversion import to_text
+from opsdk.norman.collections.field_path import Cell, cell_at, number_key, texts
 from opsdk.norman.model import Schema
-from opsdk.norman.query import sort_key
 from opsdk.norman.type_expression import TypeExpression
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 NULL_KEY: Final = b"\x00"
 """The order key of a field without a value."""
@@ -21,16 +18,14 @@ NULL_KEY: Final = b"\x00"
 MAX_ELEMENTS: Final = 1000
 """The most elements of a list in a field with filters: a body of 2 MiB has half a million."""
 
-# Integers of 64 bits differ from the nearest float by less than this.
-_RESIDUE: Final = 1 << 15
 _MAX_KEY_BYTES: Final = 512
 
 
-class FieldValues(msgspec.Struct, frozen=True):
+class _FieldValues(msgspec.Struct, frozen=True):
     """The stored values of one field of one object.
 
     Attributes:
-        key: orders objects as `opsdk.norman.query.sort_key` does.
+        key: orders objects by the field.
         digests: of the texts that EQ and IN compare with.
     """
 
@@ -41,7 +36,7 @@ class FieldValues(msgspec.Struct, frozen=True):
 def indexed_fields(schema: Schema) -> frozenset[str]:
     """Return the fields that a list is often filtered or sorted by: filters, references and the namespace.
 
-    >>> from opsdk.norman.model import ApiVersion, Field, Filter
+    >>> from opsdk.norman.schema_parts import ApiVersion, Field, Filter
     >>> fields = {"name": Field(type="string"), "ownerId": Field(type="reference[owner]")}
     >>> schema = Schema(id="book", version=ApiVersion(), resource_fields=fields, collection_filters={"name": Filter()})
     >>> sorted(indexed_fields(schema))
@@ -53,45 +48,40 @@ def indexed_fields(schema: Schema) -> frozenset[str]:
     return frozenset({*schema.collection_filters, *references, "namespaceId"} - {"id"})
 
 
-def field_values(data: JsonObject, name: str) -> FieldValues:
+def field_values(data: JsonObject, name: str) -> _FieldValues:
     """Return the values of a field; a dot separates the names of nested fields.
 
     >>> values = field_values({"tags": ["a", "b"]}, "tags")
     >>> values.digests == {digest_of("a"), digest_of("b")}
     True
     """
-    value = _value_at(data, name)
-    elements = value if isinstance(value, list) else [value]
-    return FieldValues(order_key(value), frozenset(digest_of(to_text(element)) for element in elements))
+    cell = _cell(data, name)
+    return _FieldValues(order_key(cell), frozenset(map(digest_of, texts(cell))))
 
 
 def count_elements(data: JsonObject, name: str) -> int:
-    """Return the number of elements of a field that is a list; each is a row."""
-    value = _value_at(data, name)
-    return len(value) if isinstance(value, list) else 1
+    """Return the number of values of a field; each is a row."""
+    cell = _cell(data, name)
+    return len(cell) if isinstance(cell, tuple) else 1
 
 
-def _value_at(data: JsonObject, name: str) -> JsonValue:
-    value: JsonValue = data
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+def _cell(data: JsonObject, name: str) -> Cell:
+    return cell_at(data, tuple(name.split(".")))
 
 
-def order_key(value: JsonValue) -> bytes:
-    """Return bytes that are ordered as `sort_key` orders values.
+def order_key(cell: Cell) -> bytes:
+    """Return bytes that are ordered as `opsdk.norman.collections.field_path.order_text` orders cells.
 
     Integers of more than 64 bits may be equal to others, and so are texts that differ after 511 bytes.
 
     >>> sorted([order_key("a"), order_key(10), order_key(9.5), order_key(None)])[0] == order_key(None)
     True
     """
-    rank, number, text = sort_key(value)
-    if rank == 1:
-        # The nearest float orders all numbers but neighbouring integers beyond 53 bits; the residue orders these.
-        nearest, residue = _nearest_float(number)
-        return bytes([rank]) + _ordered_float(nearest) + struct.pack(">H", residue + _RESIDUE)
-    return (bytes([rank]) + encode_text(text))[:_MAX_KEY_BYTES]
+    if cell is None:
+        return NULL_KEY
+    if isinstance(cell, int | float) and not isinstance(cell, bool):
+        return b"\x01" + number_key(cell)
+    return (b"\x02" + encode_text("|".join(texts(cell))))[:_MAX_KEY_BYTES]
 
 
 def digest_of(text: str) -> bytes:
@@ -102,19 +92,3 @@ def digest_of(text: str) -> bytes:
 def encode_text(text: str) -> bytes:
     """Return UTF-8; its bytes are ordered as the code points. Lone surrogates of a URL are accepted."""
     return text.encode("utf-8", "surrogatepass")
-
-
-def _nearest_float(number: float) -> tuple[float, int]:
-    try:
-        # Adding zero turns -0.0, which equals 0.0, into 0.0.
-        nearest = float(number) + 0.0
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf, 0
-    residue = number - int(nearest) if isinstance(number, int) else 0
-    return nearest, residue if -_RESIDUE <= residue < _RESIDUE else 0
-
-
-def _ordered_float(number: float) -> bytes:
-    (bits,) = struct.unpack(">Q", struct.pack(">d", number))
-    # Flip the sign of positive numbers, and all bits of negative ones, whose magnitude counts downwards.
-    return struct.pack(">Q", bits ^ (0xFFFF_FFFF_FFFF_FFFF if bits >> 63 else 1 << 63))

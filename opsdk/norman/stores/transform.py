@@ -11,29 +11,25 @@ from contextlib import aclosing
 from msgspec.structs import replace
 
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import (
-    ApiContext,
-    QueryOptions,
-    ResourceEvent,
-    ResourceList,
-    Schema,
-    Store,
-)
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query
-from opsdk.norman.stores.delegating import DelegatingStore
+from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.structured_merge.value import JsonObject
+
+__all__ = ["SubtypeStore", "TransformStore"]
 
 Transformer = Callable[[ApiContext, Schema, JsonObject], JsonObject | None]
 """Returns the object that a client sees, or None to hide it. It may change its argument."""
 
-ListTransformer = Callable[[ApiContext, Schema, Sequence[JsonObject]], Sequence[JsonObject]]
+_ListTransformer = Callable[[ApiContext, Schema, Sequence[JsonObject]], Sequence[JsonObject]]
 """Returns the objects that a client sees."""
 
-StreamTransformer = Callable[[ApiContext, Schema, ResourceEvent], ResourceEvent | None]
+_StreamTransformer = Callable[[ApiContext, Schema, ResourceEvent], ResourceEvent | None]
 """Returns the change that a client sees, or None to hide it."""
 
 
-class TransformStore(DelegatingStore):
+class TransformStore:
     """Transforms the objects of a store. A hidden object is not found, cannot be changed and is not listed.
 
     Lists are filtered, sorted and paged after the transformation, so that pages stay full.
@@ -50,10 +46,10 @@ class TransformStore(DelegatingStore):
         store: Store,
         transformer: Transformer,
         *,
-        list_transformer: ListTransformer | None = None,
-        stream_transformer: StreamTransformer | None = None,
+        list_transformer: _ListTransformer | None = None,
+        stream_transformer: _StreamTransformer | None = None,
     ) -> None:
-        super().__init__(store)
+        self.store = store
         self._transformer = transformer
         self._list_transformer = list_transformer
         self._stream_transformer = stream_transformer
@@ -62,16 +58,16 @@ class TransformStore(DelegatingStore):
         """Return an object. Raises `NormanError` NotFound if it is hidden."""
         return self._visible(context, schema, await self.store.by_id(context, schema, object_id), object_id)
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return the objects that are not hidden."""
-        everything = replace(options, page=None, sort=None, conditions=())
+        everything = ObjectQuery(namespaces=query.namespaces, visible=query.visible)
         items = (await self.store.list(context, schema, everything)).items
         if self._list_transformer is not None:
             visible = list(self._list_transformer(context, schema, items))
         else:
             transformed = [self._transformer(context, schema, item) for item in items]
             visible = [item for item in transformed if item is not None]
-        return apply_query(options, visible)
+        return apply_query(schema, query, visible)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
         """Create an object."""
@@ -90,9 +86,9 @@ class TransformStore(DelegatingStore):
         data = await self.store.delete(context, schema, object_id)
         return None if data is None else self._transformer(context, schema, data)
 
-    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+    async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield the changes of objects that are not hidden."""
-        async with aclosing(self.store.watch(context, schema, replace(options, conditions=()))) as events:
+        async with aclosing(self.store.watch(context, schema, replace(query, filters=()))) as events:
             async for event in events:
                 visible = self._transform_event(context, schema, event)
                 if visible is not None:

@@ -19,6 +19,8 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.model import ApiContext
 from opsdk.norman.user_transports import UserTransports
 
+__all__ = ["ImpersonatingClients"]
+
 
 class ImpersonatingClients(Closing):
     """Creates a client for each request that impersonates the user of the request.

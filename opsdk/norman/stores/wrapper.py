@@ -11,21 +11,16 @@ from contextlib import aclosing
 from msgspec.structs import replace
 
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import (
-    ApiContext,
-    QueryCondition,
-    QueryOptions,
-    ResourceEvent,
-    ResourceList,
-    Schema,
-)
-from opsdk.norman.query import apply_query, matches
-from opsdk.norman.stores.delegating import DelegatingStore
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import ApiContext, Schema, Store
+from opsdk.norman.query import apply_query, condition, matcher
+from opsdk.norman.schema_parts import Modifier
+from opsdk.norman.store_results import ResourceEvent, ResourceList
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject
 
 
-class StoreWrapper(DelegatingStore):
+class StoreWrapper:
     """Restricts a store to the sub-context of the request and to visible objects, and applies the query.
 
     An object of another sub-context is not found. An object that is created gets the id of the sub-context.
@@ -34,19 +29,21 @@ class StoreWrapper(DelegatingStore):
         store: the store.
     """
 
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object of the sub-context. Raises `NormanError` NotFound."""
         data = await self.store.by_id(context, schema, object_id)
-        return await self._visible(context, schema, data, object_id)
+        if not matcher(schema, await _restricted(context, schema, ObjectQuery()))(data):
+            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        return data
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return a page of the objects of the sub-context that the client may see."""
-        options = await _allowed(context, schema, _within(context, schema, options))
-        result = await self.store.list(context, schema, options)
-        items = await context.access.filter_list(context, schema, result.items)
-        if result.markers is not None:
-            return ResourceList(items=items, markers=result.markers)
-        return apply_query(options, items)
+        query = await _restricted(context, schema, query)
+        result = await self.store.list(context, schema, query)
+        return result if result.markers is not None else apply_query(schema, query, result.items)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
         """Create an object in the sub-context."""
@@ -63,19 +60,14 @@ class StoreWrapper(DelegatingStore):
         await self.by_id(context, schema, object_id)
         return await self.store.delete(context, schema, object_id)
 
-    async def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> AsyncGenerator[ResourceEvent]:
+    async def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> AsyncGenerator[ResourceEvent]:
         """Yield changes of the sub-context that the client may see."""
-        options = await _allowed(context, schema, _within(context, schema, options))
-        async with aclosing(self.store.watch(context, schema, options)) as events:
+        query = await _restricted(context, schema, query)
+        async with aclosing(self.store.watch(context, schema, query)) as events:
             async for event in events:
-                if matches(options, event.data) and await context.access.filter_list(context, schema, [event.data]):
+                visible = await context.access.visible(context, schema)  # as it is now
+                if matcher(schema, replace(query, visible=visible))(event.data):
                     yield event
-
-    async def _visible(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
-        allowed = await context.access.filter_list(context, schema, [data])
-        if not allowed or not matches(_within(context, schema, QueryOptions()), allowed[0]):
-            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
-        return allowed[0]
 
 
 def sub_context_fields(context: ApiContext, schema: Schema) -> Mapping[str, str]:
@@ -93,16 +85,9 @@ def sub_context_fields(context: ApiContext, schema: Schema) -> Mapping[str, str]
     return fields
 
 
-def _within(context: ApiContext, schema: Schema, options: QueryOptions) -> QueryOptions:
-    own = tuple(
-        QueryCondition(field=name, values=(value,)) for name, value in sub_context_fields(context, schema).items()
-    )
-    return replace(options, conditions=options.conditions + own) if own else options
-
-
-async def _allowed(context: ApiContext, schema: Schema, options: QueryOptions) -> QueryOptions:
-    """Add the namespaces that the client may list, so that the store does not read others."""
-    namespaces = await context.access.list_namespaces(context, schema)
-    if namespaces is None or options.namespaces is not None:
-        return options
-    return replace(options, namespaces=namespaces)
+async def _restricted(context: ApiContext, schema: Schema, query: ObjectQuery) -> ObjectQuery:
+    """Return the query for the objects of the sub-context that the client may see."""
+    own = [condition(name, Modifier.EQ, value) for name, value in sub_context_fields(context, schema).items()]
+    filters = [item for filters in own for item in filters]
+    visible = await context.access.visible(context, schema)
+    return replace(query, filters=(*query.filters, *filters), visible=visible)

@@ -9,11 +9,12 @@ import msgspec
 import yaml
 
 from opsdk.norman.conversion import is_empty, to_text
-from opsdk.norman.model import Field, Schema, SchemaLookup
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.schema_parts import Field
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-MAX_COLUMNS = 7
+_MAX_COLUMNS = 7
 COLUMNS = "columns"
 """The attribute of a schema with the names of the fields that a table shows."""
 
@@ -83,7 +84,7 @@ def columns_of(schema: Schema) -> Sequence[str]:
     first = [name for name in _LEADING_COLUMNS if name in scalar]
     last = [name for name in _TRAILING_COLUMNS if name in scalar]
     middle = [name for name in scalar if name not in (*first, *last, *_HIDDEN_COLUMNS)]
-    return [*first, *middle[: MAX_COLUMNS - len(first) - len(last)], *last]
+    return [*first, *middle[: _MAX_COLUMNS - len(first) - len(last)], *last]
 
 
 def filters_of(schema: Schema) -> Sequence[str]:
@@ -134,7 +135,7 @@ def inputs_of(schemas: SchemaLookup, schema: Schema, values: JsonObject, *, crea
         value, outline = values.get(name), _outline(schemas, schema, field.type, frozenset())
         if create and field.required and is_empty(value) and is_empty(field.default):
             value, outline = outline, None
-        inputs.append(_input(name, field, value, "" if is_empty(outline) else to_yaml(outline)))
+        inputs.append(_input(name, field, value, "" if is_empty(outline) else form_yaml(outline)))
     return sorted(inputs, key=lambda each: not each.required)
 
 
@@ -145,7 +146,7 @@ class _FormDumper(yaml.SafeDumper):
 _FormDumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", ""))
 
 
-def to_yaml(value: JsonValue) -> str:
+def form_yaml(value: JsonValue) -> str:
     """Return a value as YAML, for people."""
     if value is None:
         return ""
@@ -178,7 +179,7 @@ def _input(name: str, field: Field, value: JsonValue, placeholder: str) -> Input
     if scalar_list:
         kind, text = "list", "\n".join(to_text(item) for item in value or ())
     elif not expression.is_simple or expression.name == "json":
-        kind, text = "data", "" if is_empty(value) else to_yaml(value)
+        kind, text = "data", "" if is_empty(value) else form_yaml(value)
     else:
         kind = "select" if field.options else _INPUTS.get(expression.name, "text")
         text = to_text(value)

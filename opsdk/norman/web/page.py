@@ -16,29 +16,25 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
 from opsdk.norman.access import is_allowed
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
-from opsdk.norman.model import (
-    ApiContext,
-    GenericCollection,
-    QueryOptions,
-    RawResource,
-    RequestResult,
-    ResourceEventType,
-    Schema,
-)
+from opsdk.norman.model import ApiContext, GenericCollection, RawResource, RequestResult, Schema
 from opsdk.norman.origin import check_origin
-from opsdk.norman.query import matches, parse_query
+from opsdk.norman.query import matcher, parse_query
 from opsdk.norman.server.csrf import COOKIE
 from opsdk.norman.server.handlers import store_of
 from opsdk.norman.server.meta_schemas import META
 from opsdk.norman.server.output import resource_of, resource_to_wire
 from opsdk.norman.server.reading import read_body
+from opsdk.norman.store_results import ResourceEventType
 from opsdk.norman.tokens import login_cookie
-from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, inputs_of, to_yaml
+from opsdk.norman.web.cells import cell_of, cells_of, columns_of, filters_of, form_yaml, inputs_of
 from opsdk.structured_merge.value import JsonObject
 
 with RequiredExtra("norman", "the web page of norman"):
     import jinja2
+
+__all__ = ["WebPage"]
 
 
 PREFIX = "/norman-ui/"
@@ -121,7 +117,7 @@ class WebPage:
             url = context.urls.relative_to_root(f"{PREFIX}login?back={quote(context.request.path)}")
             return HttpResponse(303, [("location", url)])
         return await self._html(
-            context, status, "error.html" if status >= 400 else "result.html", result=wire, yaml=to_yaml(wire)
+            context, status, "error.html" if status >= 400 else "result.html", result=wire, yaml=form_yaml(wire)
         )
 
     # --------------------------------------------------------------- pieces
@@ -151,7 +147,7 @@ class WebPage:
             resource=resource,
             links={name: url for name, url in resource.links.items() if name not in ("self", "update", "remove")},
             cells=cells_of(resource.schema, resource.values),
-            yaml=to_yaml(wire),
+            yaml=form_yaml(wire),
             json=msgspec.json.format(msgspec.json.encode(wire), indent=2).decode(),
             curl=_curl(context),
             action_inputs=inputs,
@@ -189,15 +185,15 @@ class WebPage:
 
     def _live(self, context: ApiContext, schema: Schema) -> HttpResponse:
         # Subscribe to all changes of the type: an object that no longer matches the filters must leave the table.
-        options = QueryOptions(since=context.request.header("last-event-id"))
-        filtered = QueryOptions(conditions=parse_query(schema, context.request.query).conditions)
+        query = ObjectQuery(since=context.request.header("last-event-id"))
+        matches = matcher(schema, parse_query(schema, context.request.query))
 
         async def chunks() -> AsyncGenerator[bytes]:
             yield b"retry: 1000\n\n"
-            async with aclosing(store_of(schema).watch(context, schema, options)) as events:
+            async with aclosing(store_of(schema).watch(context, schema, query)) as events:
                 async for event in events:
                     resource = await resource_of(context, schema, event.data)
-                    removed = event.type is ResourceEventType.REMOVE or not matches(filtered, event.data)
+                    removed = event.type is ResourceEventType.REMOVE or not matches(event.data)
                     data: JsonObject = {"id": resource.id, "row": "" if removed else self._row(context, resource)}
                     head = f"id: {event.revision}\n" if event.revision else ""
                     yield f"{head}data: {msgspec.json.encode(data).decode()}\n\n".encode()

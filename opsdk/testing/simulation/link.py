@@ -175,6 +175,12 @@ class Link:
             end = max(w.end for w in self._windows if w.fault is fault)
             await asyncio.sleep(max(end - _now(), 0.001))
 
+    async def _vanish(self, exchange: Exchange, receive: Receive) -> None:
+        """Return when the client has given up."""
+        exchange.fault = Fault.BLACK_HOLE.value
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
     async def _travel(self) -> None:
         if self.max_latency:
             await asyncio.sleep(self._rng.uniform(0, self.max_latency))
@@ -225,10 +231,7 @@ class Link:
     ) -> None:
         await self._travel()
         if self.window(Fault.BLACK_HOLE) is not None:
-            # Wait until the client gives up.
-            exchange.fault = Fault.BLACK_HOLE.value
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            await self._vanish(exchange, receive)
             return
         if self._is_hot(exchange):
             await asyncio.sleep(1.0)

@@ -19,8 +19,9 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.norman.client.client import NormanClient, expect_result
 from opsdk.norman.client.stubs import typed_client
-from opsdk.norman.model import Action, ApiContext, Field, Filter, RawResource, RequestResult, Schema
+from opsdk.norman.model import ApiContext, RawResource, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Action, Field, Filter
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.tokens import token_of

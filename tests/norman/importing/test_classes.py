@@ -26,9 +26,10 @@ from opsdk.errors import UsageError
 from opsdk.norman.importing.classes import ClassImporter
 from opsdk.norman.importing.field_options import FieldOptions
 from opsdk.norman.mappers.moves import Drop, Move
-from opsdk.norman.model import ApiVersion, Field, Filter, Modifier, Schema, Scope
+from opsdk.norman.model import Schema
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field, Filter, Modifier, Scope
 from tests.norman.mappers.kit import V3, outward, types
 
 

@@ -18,9 +18,10 @@ from opsdk.errors import UsageError
 from opsdk.norman.importing.definitions import import_definition, remove_definition
 from opsdk.norman.mappers.embeds import Embed
 from opsdk.norman.mappers.moves import Move
-from opsdk.norman.model import ApiVersion, Field, Schema, Scope
+from opsdk.norman.model import Schema
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.norman.schemas import NormanSchemas
 from opsdk.structured_merge.value import JsonObject
 from tests.norman.mappers.kit import V3, assert_declared, inward, outward, schema, types

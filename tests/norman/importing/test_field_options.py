@@ -6,7 +6,7 @@ import pytest
 
 from opsdk.errors import UsageError
 from opsdk.norman.importing.field_options import FieldOptions
-from opsdk.norman.model import Field
+from opsdk.norman.schema_parts import Field
 
 FIELD = Field(type="string", required=True, code_name="name")
 

@@ -17,8 +17,8 @@ from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.norman.importing.follow import DefinitionFollower, follow_definitions
-from opsdk.norman.model import ApiVersion
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
 from tests.norman.mappers.kit import V3, types

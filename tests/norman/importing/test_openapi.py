@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.norman.importing.openapi import OpenApiImporter
-from opsdk.norman.model import Field, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field
 from opsdk.structured_merge.value import JsonObject
 from tests.norman.mappers.kit import V3, types
 

@@ -8,8 +8,9 @@ from opsdk.errors import UsageError
 from opsdk.norman.importing.registration import finish, internal_copy, set_filters
 from opsdk.norman.mappers.embeds import Embed
 from opsdk.norman.mappers.moves import Drop, Move
-from opsdk.norman.model import Filter, Modifier, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Filter, Modifier
 from tests.norman.mappers.kit import V3, schema, types
 
 

@@ -26,7 +26,8 @@ from opsdk.norman.mappers.computed import FromCel
 from opsdk.norman.mappers.embeds import SliceToMap
 from opsdk.norman.mappers.kubernetes import GVK
 from opsdk.norman.mappers.moves import Move
-from opsdk.norman.model import ApiVersion, Schema
+from opsdk.norman.model import Schema
+from opsdk.norman.schema_parts import ApiVersion
 from opsdk.norman.schemas import NormanSchemas
 from opsdk.norman.server.server import NormanServer
 from opsdk.norman.stores.memory import MemoryStore

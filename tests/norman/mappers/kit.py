@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
-from opsdk.norman.model import ApiVersion, Field, Mapper, Schema, Scope
+from opsdk.norman.model import Mapper, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.norman.type_expression import TypeExpression
 from opsdk.structured_merge.value import JsonObject, JsonValue
 

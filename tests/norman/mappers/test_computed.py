@@ -6,7 +6,7 @@ import pytest
 
 from opsdk.errors import UsageError
 from opsdk.norman.mappers.computed import FromCel
-from opsdk.norman.model import Field
+from opsdk.norman.schema_parts import Field
 from opsdk.structured_merge.value import JsonObject, JsonValue
 from tests.norman.mappers.kit import NO_SCHEMAS, inward, outward, schema, types
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opsdk.norman.mappers.conditional import ConditionMapper, Root, ScopeMapper
 from opsdk.norman.mappers.moves import Drop, Move
-from opsdk.norman.model import Scope
+from opsdk.norman.schema_parts import Scope
 from tests.norman.mappers.kit import NO_SCHEMAS, inward, outward, registry, schema, types
 
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.norman.mappers.kubernetes import GVK, ApiGroupMapper, MetadataMapper, ObjectMapper, SelfLink
 from opsdk.norman.mappers.type_mapper import TypeMapper
-from opsdk.norman.model import Field, Schema, Scope
+from opsdk.norman.model import Schema
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field, Scope
 from tests.norman.mappers.kit import NO_SCHEMAS, V3, assert_declared, inward, outward, registry, round_trip, schema
 
 METADATA = {

@@ -22,8 +22,9 @@ from opsdk.norman.mappers.moves import BatchMove, Copy, DisplayName, Move, Renam
 from opsdk.norman.mappers.pipe import Mappers
 from opsdk.norman.mappers.type_mapper import TypeMapper
 from opsdk.norman.mappers.values import AnnotationField, Base64, JsonEncode, LabelField, SetValue
-from opsdk.norman.model import Field, Mapper, Schema, Scope
+from opsdk.norman.model import Mapper, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field, Scope
 from opsdk.structured_merge.value import JsonObject
 from tests.norman.mappers.kit import V3, assert_declared, outward, registry, round_trip
 

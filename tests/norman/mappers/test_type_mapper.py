@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from opsdk.norman.mappers.moves import DisplayName, Drop, Move
 from opsdk.norman.mappers.type_mapper import TypeMapper
-from opsdk.norman.model import Mapper, Schema, Scope
+from opsdk.norman.model import Mapper, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Scope
 from opsdk.structured_merge.value import JsonValue
 from tests.norman.mappers.kit import NO_SCHEMAS, inward, outward, registry, round_trip, schema
 

@@ -20,7 +20,7 @@ from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
 from opsdk.norman.steve.api import SteveApi, SteveOptions, SteveRequest
-from opsdk.norman.steve.query import parse_query
+from opsdk.norman.steve.parameters import parse_parameters
 from opsdk.norman.steve.resources import SteveUrls
 from opsdk.norman.steve.store import Target
 from opsdk.norman.steve.template import SchemaTemplate
@@ -88,7 +88,7 @@ async def test_every_verb_works_with_the_rights_of_the_user() -> None:
         assert (status, updated["data"]) == (200, {"size": "1"})
         assert (await admin("PUT", "/v1/configmap/n/new", created))[1]["code"] == "Conflict"
         status, patched = await admin("PATCH", "/v1/configmaps/n/new", {"data": {"size": "2"}})
-        assert (status, patched["data"]["size"], patched["metadata"]["state"]["name"]) == (200, "2", "current")
+        assert (status, patched["data"]["size"], patched["metadata"]["state"]["name"]) == (200, "2", "active")
         await grant(client, "ann", rule("get", names=["new"]), namespace="n")
         await asyncio.sleep(1)
         status, seen = await ann("GET", "/v1/configmaps/n/new")
@@ -106,6 +106,39 @@ async def test_own_fields_with_names_of_the_api_get_an_underscore() -> None:
         body = {"_type": "example.org/x", "type": "secret", "metadata": {"name": "s", "namespace": "n"}}
         status, created = await admin("POST", "/v1/secrets", body)
         assert (status, created["type"], created["_type"]) == (201, "secret", "example.org/x")
+
+
+async def test_an_own_type_is_filtered_and_sorted_by() -> None:
+    """By the name that the API shows."""
+    async with steve() as (admin, _, _client):
+        for name, kind in (("s1", "example.org/x"), ("s2", "example.org/y")):
+            await admin("POST", "/v1/secrets", {"_type": kind, "metadata": {"name": name, "namespace": "n"}})
+        await asyncio.sleep(1)
+        assert await admin.ids("/v1/secrets?filter=_type=example.org/y") == ["n/s2"]
+        assert (await admin.ids("/v1/secrets?sort=-_type&filter=metadata.namespace=n"))[:2] == ["n/s2", "n/s1"]
+
+
+async def test_fields_are_left_out_as_the_request_says() -> None:
+    """In lists and single objects: ``exclude``, ``excludeValues`` and ``include``."""
+    async with steve() as (admin, _, _client):
+        _, page = await admin("GET", f"/v1/configmaps/n?{OWN}&exclude=data&exclude=metadata.managedFields")
+        assert [item["id"] for item in page["data"]] == ["n/a", "n/b"]
+        assert not any("data" in item or "managedFields" in item["metadata"] for item in page["data"])
+        _, one = await admin("GET", "/v1/configmaps/n/a?excludeValues=data")
+        assert (one["data"], one["metadata"]["name"]) == ({"size": ""}, "a")
+        _, page = await admin("GET", f"/v1/configmaps/n?{OWN}&include=metadata.name")
+        assert [item["metadata"] for item in page["data"]] == [{"name": "a"}, {"name": "b"}]
+        assert page["data"][0]["links"]["self"] == f"{HOST}/v1/configmaps/n/a"
+
+
+async def test_the_fields_of_columns_are_paths_of_queries() -> None:
+    """Clients get them with ``$.``, and may send them so."""
+    async with steve() as (admin, _, _client):
+        _, schema = await admin("GET", "/v1/schemas/configmap")
+        name = schema["attributes"]["columns"][0]
+        assert (name["name"], name["field"]) == ("Name", "$.metadata.fields[0]")
+        for field in (name["field"], name["field"].removeprefix("$.")):
+            assert await admin.ids(f"/v1/configmaps/n?{OWN}&sort=-{field}") == ["n/b", "n/a"]
 
 
 async def test_an_object_without_name_gets_one_from_its_kind() -> None:
@@ -158,7 +191,7 @@ async def test_lists_are_filtered_sorted_and_paged() -> None:
         assert page["createTypes"] == {"configmap": f"{HOST}/v1/configmaps"}
         assert await admin.ids(f"/v1/configmaps/n?{OWN}") == ["n/a", "n/b"]
         _, first = await admin("GET", f"/v1/configmaps?{OWN}&limit=3&summary=data.size")
-        assert first["summary"] == [{"property": "data.size", "counts": {"a": 2, "b": 2}}]
+        assert first["summary"] == [{"property": "data.size", "counts": {"a": {"total": 2}, "b": {"total": 2}}}]
         assert first["pagination"]["next"].endswith(f"continue={first['continue']}")
         assert await admin.ids(first["pagination"]["next"].removeprefix(HOST)) == ["n/b"]
 
@@ -200,7 +233,7 @@ async def test_types_that_cannot_be_watched_are_listed_with_the_rights_of_the_us
         schema = admin.api.schema_for(ADMIN, "configmap")
         page, _ = await admin.api._uncached_page(
             Target(user=ADMIN, schema=replace(schema, verbs=("get", "list")), namespace="n"),
-            parse_query("filter=metadata.name=b"),
+            parse_parameters("filter=metadata.name=b"),
         )
         assert [str(entry.key) for entry in page.entries] == ["n/b"]
 

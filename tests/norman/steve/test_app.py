@@ -23,7 +23,8 @@ from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.norman.steve.api import SteveApi
-from opsdk.norman.steve.app import SteveApp, token_review
+from opsdk.norman.steve.app import SteveApp
+from opsdk.norman.tokens import token_review
 from opsdk.structured_merge.value import JsonObject
 
 pytestmark = pytest.mark.realtime
@@ -36,7 +37,7 @@ async def served(
     """HTTP clients of an admin and of ann, and the admin's client of the cluster."""
     async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
         env.responders.proxied = proxied
-        app = SteveApp(api, token_review(cluster), **options)
+        app = SteveApp(api, token_review(cluster.uncached), **options)
         async with WebServer(app.app, ServeOptions(port=0)) as server:
             users = (env.add_user("root", groups=["system:masters"]), env.add_user("ann"))
             admin, ann = (
@@ -91,7 +92,7 @@ async def test_the_api_is_served_with_links_of_its_host() -> None:
         assert (await admin.delete("/v1/configmaps/default/a")).status_code == 204
         assert (await admin.post("/v1/configmaps", content=b"x" * (4 << 20))).status_code == 413
         yaml = {"Content-Type": "application/yaml"}
-        body = b"metadata: {name: y, namespace: default}\ndata:\n  x: '2'\n"
+        body = b"metadata: {name: e, namespace: default}\ndata:\n  x: '2'\n"
         assert (await admin.post("/v1/configmaps", content=body, headers=yaml)).json()["data"] == {"x": "2"}
         for broken in (b"- a", b"a: [", b"a: &a [*a]"):
             refused = await admin.post("/v1/configmaps", content=broken, headers=yaml)
@@ -239,3 +240,28 @@ async def test_an_unexpected_error_tells_the_client_nothing(caplog: pytest.LogCa
         response = await SteveApp(api, authenticate).handle(request)
     assert (response.status, b"secret" in response.body, b"KeyError" in response.body) == (500, False, False)
     assert "secret" in caplog.text
+
+
+async def test_subscriptions_work_behind_any_asgi_server() -> None:
+    """One that passes the messages of a WebSocket, such as uvicorn."""
+    incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def send(message: Any) -> None:
+        sent.put_nowait(dict(message))
+
+    async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
+        app = SteveApp(api, token_review(cluster.uncached)).app
+        token = env.add_user("root", groups=["system:masters"]).token
+        headers = [(b"host", b"steve"), (b"authorization", f"Bearer {token}".encode())]
+        scope = {"type": "websocket", "path": "/v1/subscribe", "scheme": "ws", "headers": headers, "query_string": b""}
+        incoming.put_nowait({"type": "websocket.connect"})
+        incoming.put_nowait({"type": "websocket.receive", "text": '{"resourceType": "configmap"}'})
+        running = asyncio.create_task(app(scope, incoming.get, send))
+        assert (await sent.get())["type"] == "websocket.accept"
+        assert json.loads((await sent.get())["text"]) == {"name": "resource.start", "resourceType": "configmap"}
+        await config_map(cluster.uncached, "default", "a")
+        created = json.loads((await sent.get())["text"])
+        assert (created["name"], created["data"]["id"]) == ("resource.create", "default/a")
+        incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
+        await running

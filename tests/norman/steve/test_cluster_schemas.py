@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opsdk.apiserver.auth.rbac import PolicyRule
-from opsdk.norman.steve.access_set import AccessSet
+from opsdk.norman.collections.access_set import AccessSet
 from opsdk.norman.steve.cluster_schemas import cluster_schemas, lookup, visible_schemas
 from opsdk.rest.discovery import ApiResource
 
@@ -33,7 +33,8 @@ def test_each_kind_has_one_schema_of_its_preferred_version() -> None:
     assert lookup(schemas, "Apps.Deployments") is schemas["apps.deployment"]
     assert lookup(schemas, "POD") is schemas["pod"]
     assert not schemas["authentication.k8s.io.tokenreview"].watchable
-    assert [column.name for column in schemas["pod"].columns] == ["Name", "Age"]
+    names = [column.name for column in schemas["pod"].columns]
+    assert names == ["Name", "Ready", "Status", "Restarts", "IP", "Node", "Age"]
 
 
 def test_a_user_sees_the_types_with_a_right_and_the_methods_of_the_rights() -> None:

@@ -50,7 +50,29 @@ def test_an_object_is_decorated_and_what_was_added_is_removed_again() -> None:
     )
     shown = decorator(schema)(TREE)
     assert shown["metadata"]["fields"] == ["a"]
-    assert shown["metadata"]["state"] == {"name": "current", "error": False, "transitioning": False, "message": ""}
+    assert shown["metadata"]["state"] == {"name": "active", "error": False, "transitioning": False, "message": ""}
     assert undecorate(shown) == {**TREE, "apiVersion": "demo.dev/v1", "kind": "X"}
     assert "state" not in TREE["metadata"]
     assert undecorate({"metadata": None}) == {"metadata": None}
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ({}, "active"),
+        ({"status": {"phase": "Bound"}}, "bound"),
+        ({"status": {"conditions": [{"type": "Stalled", "status": "True"}], "phase": "Ready"}}, "error"),
+        ({"status": {"conditions": [{"type": "Reconciling", "status": "True"}]}}, "in-progress"),
+        ({"status": {"phase": 3}}, "active"),
+    ],
+)
+def test_states_have_the_names_of_the_ui(parts: dict[str, Any], name: str) -> None:
+    """The phase of an object, or whether it is active, in progress, in error or being removed."""
+    schema = SteveSchema(
+        id="demo.dev.site", plural_name="demo.dev.sites", group="demo.dev", version="v1", kind="Site",
+        resource="sites", namespaced=True,
+    )  # fmt: skip
+    tree = {"metadata": {"name": "a"}, **parts}
+    assert decorator(schema)(tree)["metadata"]["state"]["name"] == name
+    removed = {**tree, "metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert decorator(schema)(removed)["metadata"]["state"]["name"] == "removing"

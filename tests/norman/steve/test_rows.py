@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from stevekit import entry
 
 from opsdk.apiserver.auth.rbac import PolicyRule
-from opsdk.norman.steve.access_set import AccessSet
+from opsdk.norman.collections.access_set import AccessSet
+from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.norman.steve.resources import ResourceLinks, SteveUrls
-from opsdk.norman.steve.rows import EncodedRows
+from opsdk.norman.steve.resources import ResourceLinks, SteveUrls, own_fields
 
 VERBS = {"update": "update", "patch": "patch", "remove": "delete", "view": "get"}
 THING = SteveSchema(
@@ -40,24 +40,23 @@ def test_a_version_of_an_object_is_encoded_once_for_all_users() -> None:
         return tree
 
     everything = AccessSet.of([("", PolicyRule(verbs=("*",), groups=("*",), resources=("*",)))])
-    rows, first, second = EncodedRows(decorate, 10_000), entry("a", "n", 1), entry("a", "n", 2)
+    rows, first, second = EncodedObjects(decorate, 10_000), entry("a", "n", 1), entry("a", "n", 2)
     for access in (NOTHING, everything):
         for item in (first, second):
-            row = msgspec.json.decode(rows.row(item, ResourceLinks(THING, access, URLS)))
+            row = msgspec.json.decode(ResourceLinks(THING, access, URLS).add_to(rows.get(item), *item.key))
             assert (row["id"], row["metadata"]["resourceVersion"]) == ("n/a", item.resource_version)
             assert ("remove" in row["links"]) is (access is everything)
     assert calls == ["1", "2"]
-    none_kept = EncodedRows(decorate, 5)
-    assert none_kept.row(first, ResourceLinks(THING, NOTHING, URLS)) == rows.row(
-        first, ResourceLinks(THING, NOTHING, URLS)
-    )
+    none_kept = EncodedObjects(decorate, 5)
+    assert none_kept.get(first) == rows.get(first)
     assert calls == ["1", "2", "1"]
 
 
 def test_fields_with_names_of_the_api_have_an_underscore() -> None:
     """The links and the id are those of the API."""
     item = entry("a", "n", 1, type="Opaque", links=["own"])
-    row = msgspec.json.decode(EncodedRows(lambda tree: tree, 0).row(item, ResourceLinks(THING, NOTHING, URLS)))
+    encoded = EncodedObjects(own_fields, 0).get(item)
+    row = msgspec.json.decode(ResourceLinks(THING, NOTHING, URLS).add_to(encoded, *item.key))
     assert (row["type"], row["_type"], row["_links"]) == ("demo.thing", "Opaque", ["own"])
     assert row["links"] == {"self": "http://steve/v1/demo.things/n/a"}
     assert row["actions"] == {"roll": "http://steve/v1/demo.things/n/a?action=roll"}

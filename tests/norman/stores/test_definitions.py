@@ -18,9 +18,10 @@ from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Get, Operation
 from opsdk.errors import ApiError, DeadlineError, InvalidError, NoMatchError, UsageError
 from opsdk.norman.mappers.kubernetes import GVK
-from opsdk.norman.model import ApiVersion, Field, Schema, Scope
+from opsdk.norman.model import Schema
 from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.norman.schemas import NormanSchemas
 from opsdk.norman.server.server import NormanServer
 from opsdk.norman.stores.definitions import FIELD_OWNER, assign_stores, create_definitions, definition_for

@@ -6,7 +6,8 @@ import pytest
 from normankit import V3, api_context
 
 from opsdk.errors import NormanError
-from opsdk.norman.model import QueryOptions, Schema
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import Schema
 from opsdk.norman.stores.empty import EmptyStore
 
 BOOK = Schema(id="book", version=V3)
@@ -15,8 +16,8 @@ BOOK = Schema(id="book", version=V3)
 async def test_reads_of_an_empty_store_return_nothing() -> None:
     """A list and a watch are empty and end; no id exists."""
     store = EmptyStore()
-    assert (await store.list(api_context(), BOOK, QueryOptions())).items == []
-    assert [event async for event in store.watch(api_context(), BOOK, QueryOptions())] == []
+    assert (await store.list(api_context(), BOOK, ObjectQuery())).items == []
+    assert [event async for event in store.watch(api_context(), BOOK, ObjectQuery())] == []
     with pytest.raises(NormanError, match="failed to find a") as raised:
         await store.by_id(api_context(), BOOK, "a")
     assert raised.value.status == 404

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -12,34 +11,21 @@ from urllib.parse import quote
 import pytest
 from normankit import V3, NormanKit, api_context
 
-from envtest import Environment
 from opsdk import Client, Cluster
 from opsdk.api.authentication.v1 import UserInfo
-from opsdk.api.authorization.v1 import SubjectAccessReviewStatus
-from opsdk.api.core.v1 import ConfigMap, Namespace
-from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
-from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.rbac.v1 import PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError
-from opsdk.norman.model import (
-    Field,
-    Filter,
-    Modifier,
-    QueryCondition,
-    QueryOptions,
-    ResourceEventType,
-    Schema,
-    SchemaLookup,
-    Scope,
-)
-from opsdk.norman.rbac_access import RESOURCE, RbacAccess
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import Schema, SchemaLookup
+from opsdk.norman.query import condition
 from opsdk.norman.registry import SchemaRegistry
-from opsdk.norman.server.server import NormanOptions, NormanServer
+from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
+from opsdk.norman.server.server import NormanServer
+from opsdk.norman.store_results import ResourceEventType
 from opsdk.norman.stores.proxy import ProxyStore
-from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.user_clients import ImpersonatingClients
-from opsdk.norman.stores.wrapper import StoreWrapper
-from opsdk.rbac.user_namespaces import UserNamespaces
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -115,8 +101,7 @@ async def test_every_verb_reaches_kubernetes(k8s_client: Client) -> None:
 
 async def test_the_creator_is_recorded_and_protected(k8s_client: Client) -> None:
     """The annotation names the user, the label names norman; a client can set or change neither."""
-    store, context = ProxyStore(k8s_client, ConfigMap), api_context()
-    context.user = UserInfo(username="ada")
+    store, context = ProxyStore(k8s_client, ConfigMap), api_context(user=UserInfo(username="ada"))
     kind = schema(store)
     forged = {"field.cattle.io/creatorId": "eve", "field.cattle.io/x": "1", "plain": "2"}
     data = {"name": "a", "namespaceId": "default", "annotations": dict(forged), "labels": {"cattle.io/creator": "eve"}}
@@ -207,14 +192,14 @@ async def test_a_list_reads_only_the_namespaces_of_the_query(k8s_client: Client)
     for namespace in ("default", "kube-system"):
         await store.create(context, kind, {"name": "a", "namespaceId": namespace})
 
-    async def ids(options: QueryOptions) -> set[str]:
-        return {item["id"] for item in (await store.list(context, kind, options)).items if item["name"] == "a"}
+    async def ids(query: ObjectQuery) -> set[str]:
+        return {item["id"] for item in (await store.list(context, kind, query)).items if item["name"] == "a"}
 
-    assert await ids(QueryOptions()) == {"default:a", "kube-system:a"}
-    assert await ids(QueryOptions(namespaces=["default"])) == {"default:a"}
-    assert await ids(QueryOptions(namespaces=[])) == set()
-    where = QueryCondition(field="namespaceId", values=("kube-system",))
-    assert await ids(QueryOptions(conditions=(where,))) == {"kube-system:a"}
+    assert await ids(ObjectQuery()) == {"default:a", "kube-system:a"}
+    assert await ids(ObjectQuery(namespaces=frozenset(["default"]))) == {"default:a"}
+    assert await ids(ObjectQuery(namespaces=frozenset([]))) == set()
+    where = condition("namespaceId", Modifier.EQ, "kube-system")
+    assert await ids(ObjectQuery(filters=where)) == {"kube-system:a"}
 
 
 async def test_a_watch_sees_what_kubernetes_sees(k8s_client: Client) -> None:
@@ -222,7 +207,7 @@ async def test_a_watch_sees_what_kubernetes_sees(k8s_client: Client) -> None:
     store, context = ProxyStore(k8s_client, ConfigMap), api_context()
     kind = schema(store)
     await store.create(context, kind, {"name": "old", "namespaceId": "default"})
-    async with aclosing(store.watch(context, kind, QueryOptions())) as events:
+    async with aclosing(store.watch(context, kind, ObjectQuery())) as events:
         reading = asyncio.ensure_future(anext(events))
         await asyncio.sleep(1)
         config_map = await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
@@ -265,7 +250,7 @@ async def test_reads_are_tried_three_times_after_a_timeout(k8s_client: Client, f
     """Lists and gets; the third timeout reaches the client."""
     errors: dict[str, list[Exception]] = {"List": [DeadlineError("slow") for _ in range(failures)]}
     store = ProxyStore(Client(Flaky(k8s_client, errors)), ConfigMap)
-    listing = store.list(api_context(), schema(store), QueryOptions())
+    listing = store.list(api_context(), schema(store), ObjectQuery())
     if raises:
         with pytest.raises(DeadlineError):
             await listing
@@ -295,16 +280,16 @@ async def test_kubernetes_decides_what_a_user_may_do(k8s_cluster: Cluster, k8s_c
         store, context = ProxyStore(clients, ConfigMap), api_context()
         kind = schema(store)
         with pytest.raises(NormanError, match="must authenticate"):
-            await store.list(context, kind, QueryOptions())
-        context.user = UserInfo(username="ada", groups=["readers"])
+            await store.list(context, kind, ObjectQuery())
+        context = api_context(user=UserInfo(username="ada", groups=["readers"]))
         created = await store.create(context, kind, {"name": "a", "namespaceId": "default"})
         assert created["annotations"]["field.cattle.io/creatorId"] == "ada"
         with pytest.raises(ForbiddenError):
             await store.delete(context, kind, "default:a")
         with pytest.raises(ForbiddenError):
-            await store.list(context, kind, QueryOptions())
-        assert (await store.list(context, kind, QueryOptions(namespaces=["default"]))).items
-        context.user = UserInfo(username="bob")
+            await store.list(context, kind, ObjectQuery())
+        assert (await store.list(context, kind, ObjectQuery(namespaces=frozenset(["default"])))).items
+        context = api_context(user=UserInfo(username="bob"))
         with pytest.raises(ForbiddenError):
             await store.by_id(context, kind, "default:a")
 
@@ -322,8 +307,7 @@ async def test_connections_in_use_stay_open(k8s_cluster: Cluster, k8s_client: Cl
     for user in ("ada", "bob"):
         await grant(k8s_client, user, "default", "list", "watch")
     async with ImpersonatingClients(k8s_cluster, max_users=1) as clients:
-        ada, bob = api_context(), api_context()
-        ada.user, bob.user = UserInfo(username="ada"), UserInfo(username="bob")
+        ada, bob = (api_context(user=UserInfo(username=name)) for name in ("ada", "bob"))
         async with clients(ada).watch(ConfigMap, namespace="default") as events:
             await clients(bob).list(ConfigMap, namespace="default")
             await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
@@ -348,121 +332,6 @@ async def grant(client: Client, user: str, namespace: str, *verbs: str) -> None:
     )
 
 
-async def test_rbac_decides_what_a_user_sees(k8s_env: Environment, k8s_client: Client) -> None:
-    """Tokens name users; lists, links and subscriptions have what RBAC grants; a right that is taken away ends."""
-    await grant(k8s_client, "ada", "default", "get", "list", "update")
-    for namespace in ("default", "kube-system"):
-        await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace=namespace)))
-    access = RbacAccess(k8s_client)
-    schemas = SchemaRegistry()
-    kind = schemas.add(schema(ProxyStore(k8s_client, ConfigMap)))
-    kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
-    options = NormanOptions(authenticate=access.authenticate)
-    server = NormanServer(schemas, access=access, options=options)
-    token = k8s_env.add_user("ada").token
-    served = NormanKit(server, headers={"authorization": f"Bearer {token}"})
-    assert (await NormanKit(server).get("/v3/configmaps")).status == 401
-    assert (await served.get("/v3/configmaps", authorization="Bearer wrong")).status == 401
-    denied = await served.get("/v3/configmaps")
-    assert (denied.error, denied.body["message"]) == ((403, "PermissionDenied", None), "can not list configMap")
-    listed = await served.get("/v3/configmaps?namespaceId=default")
-    assert {item["namespaceId"] for item in listed.data} == {"default"}
-    links = (await served.get("/v3/configmaps/default:a")).body["links"]
-    assert ("update" in links, "remove" in links) == (True, False)
-    assert (await served.get("/v3/configmaps/kube-system:a")).status == 403
-    assert (await served.call("DELETE", "/v3/configmaps/default:a")).status == 403
-    described = (await served.get("/v3/schemas/configMap?namespaceId=default")).body
-    assert (described["resourceMethods"], described["collectionMethods"]) == (["GET", "PUT"], ["GET"])
-    assert (await served.get("/v3/schemas/configMap")).error == (404, "NotFound", None)
-    await k8s_client.delete(RoleBinding, "default/ada-default")
-    await asyncio.sleep(11)
-    assert (await served.get("/v3/configmaps/default:a")).status == 403
-
-
-async def test_a_create_needs_the_right_in_the_namespace_of_the_object(
-    k8s_env: Environment, k8s_client: Client
-) -> None:
-    """Whatever the query says; the store has the rights of the program."""
-    await grant(k8s_client, "ada", "default", "create", "get")
-    access = RbacAccess(k8s_client)
-    schemas = SchemaRegistry()
-    kind = schemas.add(schema(ProxyStore(k8s_client, ConfigMap)))
-    kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
-    server = NormanServer(schemas, access=access, options=NormanOptions(authenticate=access.authenticate))
-    served = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('ada').token}"})
-    own, other = {"name": "a", "namespaceId": "default"}, {"name": "a", "namespaceId": "kube-system"}
-    for query in ("", "?namespaceId=default", "?namespace=default"):
-        for body in (other, {**other, "namespace": "default"}):
-            assert (await served.post(f"/v3/configmaps{query}", body)).status == 403
-        created = await served.post(f"/v3/configmaps{query}", own)
-        assert created.status == 201
-        await k8s_client.delete(ConfigMap, "default/a")
-    missing = await served.post("/v3/configmaps?namespaceId=default", {"name": "a"})
-    assert missing.error == (422, "MissingRequired", "namespaceId")
-
-
-async def test_a_plain_list_has_what_the_user_may_see(
-    k8s_env: Environment, k8s_cluster: Cluster, k8s_client: Client
-) -> None:
-    """List and subscription of a user with rights in some namespaces; a right that is taken away ends in both."""
-    for namespace in ("red", "blue", "green"):
-        await k8s_client.create(Namespace(metadata=ObjectMeta(name=namespace)))
-        await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace=namespace)))
-    for namespace in ("red", "blue"):
-        await grant(k8s_client, "ada", namespace, "get", "list", "watch", "create")
-
-    async def names() -> list[str]:
-        return [each.metadata.name for each in await k8s_client.list(Namespace)]
-
-    async with ImpersonatingClients(k8s_cluster) as clients:
-        access = RbacAccess(k8s_client, namespaces=UserNamespaces(clients.for_user, names))
-        schemas = SchemaRegistry()
-        async with SharedWatchStore(ProxyStore(clients, ConfigMap)) as store:
-            kind = schemas.add(dataclasses.replace(schema(ProxyStore(clients, ConfigMap)), store=store))
-            kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
-            server = NormanServer(schemas, access=access, options=NormanOptions(authenticate=access.authenticate))
-            served = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('ada').token}"})
-            nobody = NormanKit(server, headers={"authorization": f"Bearer {k8s_env.add_user('bob').token}"})
-
-            async def seen() -> set[str]:
-                return {item["id"] for item in (await served.get("/v3/configmaps")).data if item["name"] == "a"}
-
-            assert await seen() == {"red:a", "blue:a"}
-            assert "configMap" in (await served.get("/v3/configmaps")).body["createTypes"]
-            assert {"configMap"} == {item["id"] for item in (await served.get("/v3/schemas")).data}
-            assert (await nobody.get("/v3/configmaps")).status == 403
-            context = api_context()
-            context.access, context.schemas, context.user = access, schemas, UserInfo(username="ada")
-            async with aclosing(StoreWrapper(store).watch(context, kind, QueryOptions())) as events:
-                following = asyncio.create_task(anext(events))
-                await asyncio.sleep(1)
-                for namespace in ("green", "blue"):
-                    await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="b", namespace=namespace)))
-                async with asyncio.timeout(20):
-                    assert (await following).data["id"] == "blue:b"
-                await k8s_client.delete(RoleBinding, "blue/ada-blue")
-                await asyncio.sleep(11)
-                for namespace in ("blue", "red"):
-                    await k8s_client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace=namespace)))
-                async with asyncio.timeout(20):
-                    assert (await anext(events)).data["id"] == "red:c"
-            assert await seen() == {"red:a"}
-            await k8s_client.delete(RoleBinding, "red/ada-red")
-            await asyncio.sleep(11)
-            assert (await served.get("/v3/configmaps")).status == 403
-
-
-async def test_objects_of_other_namespaces_are_filtered(k8s_env: Environment, k8s_client: Client) -> None:
-    """What a store returns beyond the rights of the user does not reach them."""
-    await grant(k8s_client, "ada", "default", "get", "list")
-    access, context = RbacAccess(k8s_client), api_context()
-    kind = schema(ProxyStore(k8s_client, ConfigMap))
-    kind.attributes[RESOURCE] = GroupVersionResource("", "v1", "configmaps")
-    context.user = UserInfo(username="ada")
-    items = [{"id": "default:a", "namespaceId": "default"}, {"id": "kube-system:a", "namespaceId": "kube-system"}]
-    assert await access.filter_list(context, kind, items) == items[:1]
-
-
 async def test_a_namespace_that_is_no_path_segment(k8s_client: Client) -> None:
     """A list in it is empty, and a create names the field; neither is an error of the server."""
     async with kit(k8s_client) as served:
@@ -474,45 +343,3 @@ async def test_a_namespace_that_is_no_path_segment(k8s_client: Client) -> None:
             assert (await served.get(f"/v3/configmaps?namespaceId={quote(namespace)}")).data == []
             created = await served.post("/v3/configmaps", {"name": "a", "namespaceId": namespace})
             assert created.error == (422, "InvalidFormat", "namespaceId")
-
-
-async def test_a_name_with_colons_is_reviewed_as_it_is_read() -> None:
-    """Names of RBAC have colons: the rest of the id is the name, and of a cluster-scoped object all of it."""
-    reviewed: list[tuple[str | None, str | None]] = []
-
-    class Reviews:
-        async def create(self, review: Any) -> Any:
-            attributes = review.spec.resource_attributes
-            reviewed.append((attributes.namespace, attributes.name))
-            review.status = SubjectAccessReviewStatus(allowed=True)
-            return review
-
-    access = RbacAccess(Reviews())  # type: ignore[arg-type]
-    for scope, expected in ((Scope.NAMESPACE, ("a", "b:c")), (Scope.CLUSTER, (None, "a:b:c"))):
-        resource = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
-        kind = Schema(id="role", version=V3, scope=scope, attributes={RESOURCE: resource}, resource_methods=("GET",))
-        context = api_context()
-        context.user, context.id, context.schema = UserInfo(username="ada"), "a:b:c", kind
-        await access.can_get(context, kind)
-        assert reviewed.pop() == expected
-        await access.can_update(context, dataclasses.replace(kind, resource_methods=("PUT",)), {"id": "a:b:c"})
-        assert reviewed.pop() == expected
-
-
-async def test_cluster_scoped_objects_are_filtered_by_name(k8s_env: Environment, k8s_client: Client) -> None:
-    """A user who may get one Namespace sees that one in what a store returns, and in a watch."""
-    rule = PolicyRule(api_groups=[""], resources=["namespaces"], resource_names=["default"], verbs=["get"])
-    await k8s_client.create(ClusterRole(metadata=ObjectMeta(name="one"), rules=[rule]))
-    await k8s_client.create(
-        ClusterRoleBinding(
-            metadata=ObjectMeta(name="one"),
-            role_ref=RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="one"),
-            subjects=[Subject(kind="User", name="ada", api_group="rbac.authorization.k8s.io")],
-        )
-    )
-    access, context = RbacAccess(k8s_client), api_context()
-    context.user = UserInfo(username="ada")
-    resource = GroupVersionResource("", "v1", "namespaces")
-    kind = Schema(id="namespace", version=V3, attributes={RESOURCE: resource})
-    items = [{"id": "default", "name": "default"}, {"id": "kube-system", "name": "kube-system"}]
-    assert await access.filter_list(context, kind, items) == items[:1]

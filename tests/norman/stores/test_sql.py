@@ -17,21 +17,12 @@ from sqlalchemy import event
 
 from opsdk.errors import ConfigError, NormanError
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import (
-    Field,
-    Filter,
-    Modifier,
-    Page,
-    QueryCondition,
-    QueryOptions,
-    ResourceEvent,
-    ResourceEvents,
-    ResourceEventType,
-    Schema,
-    Sort,
-    SortOrder,
-)
-from opsdk.norman.query import apply_query
+from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import Schema
+from opsdk.norman.query import apply_query, condition, sort_by
+from opsdk.norman.schema_parts import Field, Filter, Modifier
+from opsdk.norman.store_results import ResourceEvent, ResourceEvents, ResourceEventType
 from opsdk.norman.stores.sql import SqlStore, SqlStoreOptions
 from opsdk.norman.stores.sql_database import SqlDatabase, SqlOptions
 from opsdk.structured_merge.value import JsonObject
@@ -67,9 +58,9 @@ async def stores(
             await database.aclose()
 
 
-async def names(store: SqlStore, options: QueryOptions, kind: Schema = BOOK) -> list[str]:
+async def names(store: SqlStore, query: ObjectQuery, kind: Schema = BOOK) -> list[str]:
     """Return the names of the objects of a list."""
-    return [item["name"] for item in (await store.list(api_context(), kind, options)).items]
+    return [item["name"] for item in (await store.list(api_context(), kind, query)).items]
 
 
 # ------------------------------------------------------------------ queries
@@ -88,36 +79,38 @@ documents = st.lists(
     max_size=8,
     unique_by=lambda item: item["name"],
 )
+conditions = st.builds(
+    lambda field, modifier, values: condition(field, modifier, *values),
+    st.sampled_from(["id", "name", "value", "value.a", "other", "missing"]),
+    st.sampled_from(list(Modifier)),
+    st.lists(st.sampled_from(["", "a", "b", "2", "2.5", "true", "ä"]), max_size=2),
+)
 queries = st.builds(
-    QueryOptions,
-    conditions=st.lists(
-        st.builds(
-            QueryCondition,
-            field=st.sampled_from(["id", "name", "value", "value.a", "other", "missing"]),
-            modifier=st.sampled_from(list(Modifier)),
-            values=st.lists(st.sampled_from(["", "a", "b", "2", "2.5", "true", "ä"]), max_size=2).map(tuple),
-        ),
-        max_size=2,
-    ).map(tuple),
+    ObjectQuery,
+    filters=st.lists(conditions, max_size=2).map(lambda found: tuple(item for filters in found for item in filters)),
     sort=st.builds(
-        Sort, name=st.sampled_from(["id", "name", "value", "value.a", "other"]), order=st.sampled_from(list(SortOrder))
+        lambda field, descending: sort_by(field, descending=descending),
+        st.sampled_from(["id", "name", "value", "value.a", "other"]),
+        st.booleans(),
     ),
-    page=st.none() | st.builds(Page, limit=st.integers(1, 3), marker=st.text("abcÄ\x00", max_size=3)),
-    namespaces=st.none() | st.lists(st.sampled_from(["", "x"]), max_size=2),
+    limit=st.integers(0, 3),
+    marker=st.text("abcÄ\x00", max_size=3),
+    namespaces=st.none() | st.frozensets(st.sampled_from(["", "x"]), max_size=2),
+    visible=st.just(EVERYTHING) | st.builds(VisibleObjects, names=st.just({None: frozenset({"a", "b"})})),
 )
 
 
 @settings(max_examples=30)
-@given(items=documents, options=st.lists(queries, min_size=1, max_size=8))
-def test_the_database_answers_as_python_does(items: list[JsonObject], options: list[QueryOptions]) -> None:
+@given(items=documents, requests=st.lists(queries, min_size=1, max_size=8))
+def test_the_database_answers_as_python_does(items: list[JsonObject], requests: list[ObjectQuery]) -> None:
     """Objects, order and all markers are those of `apply_query`, for any values, queries and markers."""
 
     async def run() -> None:
         async with SqlDatabase("sqlite:///:memory:") as database, SqlStore(database, "books") as store:
             context = api_context()
             created = [await store.create(context, BOOK, item) for item in items]
-            for each in options:
-                expected = apply_query(each, created)
+            for each in requests:
+                expected = apply_query(BOOK, each, created)
                 result = await store.list(context, BOOK, each)
                 assert ([i["id"] for i in result.items], result.markers) == (
                     [i["id"] for i in expected.items],
@@ -130,7 +123,7 @@ def test_the_database_answers_as_python_does(items: list[JsonObject], options: l
 
 async def test_a_filter_that_is_declared_later_knows_old_objects(tmp_path: Path) -> None:
     """The values of a new field are added to all objects, and other processes then write them too."""
-    where = QueryOptions(conditions=(QueryCondition(field="value", values=("x",)),), sort=Sort(name="value"))
+    where = ObjectQuery(filters=condition("value", Modifier.EQ, "x"), sort=sort_by("value"))
     async with stores(tmp_path, 2) as (old, new):
         await old.create(api_context(), schema(), {"name": "a", "value": "x"})
         assert await names(new, where, schema("value")) == ["a"]
@@ -190,7 +183,7 @@ async def test_a_watch_sees_writes_of_other_processes(tmp_path: Path) -> None:
     """After at most one poll interval, once and in order."""
     async with stores(tmp_path, 2) as (reader, writer):
         context = api_context()
-        async with aclosing(reader.watch(context, BOOK, QueryOptions())) as events:
+        async with aclosing(reader.watch(context, BOOK, ObjectQuery())) as events:
             reading = asyncio.create_task(take(events, 3))
             await asyncio.sleep(1)
             created = await writer.create(context, BOOK, {"name": "a"})
@@ -207,7 +200,7 @@ async def test_a_watch_sees_writes_of_other_processes(tmp_path: Path) -> None:
 async def test_a_watch_outlives_a_database_that_cannot_be_reached(tmp_path: Path) -> None:
     """A read of the log that fails is tried again; no write is missed."""
     context = api_context()
-    async with stores(tmp_path) as (store,), aclosing(store.watch(context, BOOK, QueryOptions())) as events:
+    async with stores(tmp_path) as (store,), aclosing(store.watch(context, BOOK, ObjectQuery())) as events:
         reading = asyncio.create_task(take(events, 2))
         await asyncio.sleep(1)
         failures = 0
@@ -232,7 +225,7 @@ async def test_own_writes_are_seen_without_a_poll(tmp_path: Path) -> None:
     options = SqlStoreOptions(poll_interval=3600)
     async with (
         stores(tmp_path, options=options) as (store,),
-        aclosing(store.watch(context, BOOK, QueryOptions())) as events,
+        aclosing(store.watch(context, BOOK, ObjectQuery())) as events,
     ):
         reading = asyncio.create_task(take(events, 1))
         await asyncio.sleep(1)
@@ -245,7 +238,7 @@ async def test_own_writes_are_seen_without_a_poll(tmp_path: Path) -> None:
 async def test_a_watch_resumes_after_a_restart(tmp_path: Path) -> None:
     """From the revision of any event, with what happened after it; also in another process."""
     context = api_context()
-    async with stores(tmp_path) as (store,), aclosing(store.watch(context, BOOK, QueryOptions())) as events:
+    async with stores(tmp_path) as (store,), aclosing(store.watch(context, BOOK, ObjectQuery())) as events:
         reading = asyncio.create_task(take(events, 3))
         await asyncio.sleep(1)
         for name in "abc":
@@ -254,7 +247,7 @@ async def test_a_watch_resumes_after_a_restart(tmp_path: Path) -> None:
     async with stores(tmp_path) as (store,):
         await store.create(context, BOOK, {"name": "d"})
         for index, event in enumerate(seen):
-            async with aclosing(store.watch(context, BOOK, QueryOptions(since=event.revision))) as events:
+            async with aclosing(store.watch(context, BOOK, ObjectQuery(since=event.revision))) as events:
                 rest = await take(events, 3 - index)
                 assert [e.data["name"] for e in rest] == list("abcd")[index + 1 :]
 
@@ -268,7 +261,7 @@ async def test_a_revision_of_another_log_is_gone(tmp_path: Path, since: str) -> 
             (epoch,) = connection.execute("SELECT epoch FROM norman_collections").fetchone()
         connection.close()
         with pytest.raises(NormanError) as raised:
-            await anext(store.watch(api_context(), BOOK, QueryOptions(since=since.format(epoch=epoch))))
+            await anext(store.watch(api_context(), BOOK, ObjectQuery(since=since.format(epoch=epoch))))
         assert raised.value.status == 410
 
 
@@ -277,7 +270,7 @@ async def test_old_changes_are_pruned(tmp_path: Path) -> None:
     async with stores(tmp_path, options=SqlStoreOptions(keep_changes=50)) as (store,):
         context = api_context()
         await store.create(context, BOOK, {"name": "a"})
-        async with aclosing(store.watch(context, BOOK, QueryOptions())) as slow:
+        async with aclosing(store.watch(context, BOOK, ObjectQuery())) as slow:
             reading = asyncio.create_task(take(slow, 1))
             await asyncio.sleep(1)
             await store.update(context, BOOK, {"value": -1}, "a")
@@ -285,7 +278,7 @@ async def test_old_changes_are_pruned(tmp_path: Path) -> None:
             for number in range(300):
                 await store.update(context, BOOK, {"value": number}, "a")
             with pytest.raises(NormanError) as raised:
-                await anext(store.watch(context, BOOK, QueryOptions(since=first.revision)))
+                await anext(store.watch(context, BOOK, ObjectQuery(since=first.revision)))
             assert raised.value.status == 410
             assert [event async for event in slow] == []
         with sqlite3.connect(tmp_path / "books.db") as connection:
@@ -312,7 +305,7 @@ async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         with pytest.raises(NormanError, match="the disk of the database is full") as raised:
             await fill()
         assert raised.value.status == 500
-        assert await names(store, QueryOptions()) == sorted(stored)
+        assert await names(store, ObjectQuery()) == sorted(stored)
         limit["pages"] = 10_000
         await store.create(context, BOOK, {"name": "later", "value": "x" * 20_000})
 
@@ -339,7 +332,7 @@ async def test_a_lock_of_another_process_is_unavailable_after_the_timeout(tmp_pa
         with pytest.raises(NormanError, match="another process holds the lock") as raised:
             await store.update(context, BOOK, {"value": 1}, "a")
         assert raised.value.status == 503
-        assert await names(store, QueryOptions()) == ["a"]
+        assert await names(store, ObjectQuery()) == ["a"]
         other.execute("ROLLBACK")
         other.close()
         await store.update(context, BOOK, {"value": 1}, "a")
@@ -350,14 +343,14 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "books.db").write_text("not a database, " * 100)
     async with stores(tmp_path) as (store,):
         with pytest.raises(NormanError, match="not a SQLite database"):
-            await store.list(api_context(), BOOK, QueryOptions())
+            await store.list(api_context(), BOOK, ObjectQuery())
 
 
 async def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
     """The error says what to check."""
     async with stores(tmp_path / "missing") as (store,):
         with pytest.raises(NormanError, match="check path and permissions"):
-            await store.list(api_context(), BOOK, QueryOptions())
+            await store.list(api_context(), BOOK, ObjectQuery())
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "mysql://host/db", "unknown+driver://host"])
@@ -377,11 +370,11 @@ async def test_values_that_cannot_be_stored(tmp_path: Path) -> None:
             with pytest.raises(NormanError) as raised:
                 await store.create(api_context(), BOOK, data)
             assert (raised.value.status, raised.value.code) == (422, code)
-        assert await names(store, QueryOptions()) == []
+        assert await names(store, ObjectQuery()) == []
         for name, value in (("a", 10**400), ("b", -(10**400)), ("c", 1 << 70)):
             created = await store.create(api_context(), BOOK, {"name": name, "value": value})
             assert created["value"] == value
-        assert await names(store, QueryOptions(sort=Sort(name="value"))) == ["b", "c", "a"]
+        assert await names(store, ObjectQuery(sort=sort_by("value"))) == ["b", "c", "a"]
 
 
 async def test_a_closed_database_refuses_requests(tmp_path: Path) -> None:
@@ -393,14 +386,14 @@ async def test_a_closed_database_refuses_requests(tmp_path: Path) -> None:
     await database.aclose()
     await database.aclose()
     with pytest.raises(NormanError, match="is closed") as raised:
-        await store.list(api_context(), BOOK, QueryOptions())
+        await store.list(api_context(), BOOK, ObjectQuery())
     assert raised.value.status == 503
 
 
 async def test_closing_a_store_ends_its_watches(tmp_path: Path) -> None:
     """A reader that waits gets the end."""
     async with stores(tmp_path) as (store,):
-        events = store.watch(api_context(), BOOK, QueryOptions())
+        events = store.watch(api_context(), BOOK, ObjectQuery())
         reading = asyncio.ensure_future(anext(events, None))
         await asyncio.sleep(1)
         await store.aclose()

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from normankit import V3, NormanKit
 from postgres import PostgresServer, postgres_server
 
-from opsdk.norman.model import Field, Filter, Modifier, Schema, Store
+from opsdk.norman.model import Schema, Store
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Field, Filter, Modifier
 from opsdk.norman.server.server import NormanServer
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.stores.sql import SqlStore

@@ -14,8 +14,9 @@ from postgres import postgres_server
 from sqlalchemy import Connection, event
 
 from opsdk.http.server.request import Query
-from opsdk.norman.model import Field, Filter, Modifier, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.query import parse_query
+from opsdk.norman.schema_parts import Field, Filter, Modifier
 from opsdk.norman.stores.sql import SqlStore
 from opsdk.norman.stores.sql_database import SqlDatabase
 

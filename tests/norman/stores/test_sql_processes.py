@@ -17,7 +17,10 @@ from postgres import PostgresServer, postgres_server
 from sql_writer import COUNTERS
 
 from opsdk.errors import NormanError
-from opsdk.norman.model import Page, QueryCondition, QueryOptions, ResourceEventType
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.query import condition
+from opsdk.norman.schema_parts import Modifier
+from opsdk.norman.store_results import ResourceEventType
 from opsdk.norman.stores.sql import SqlStore, SqlStoreOptions
 from opsdk.norman.stores.sql_database import SqlDatabase, SqlOptions
 
@@ -68,7 +71,7 @@ async def test_two_processes_lose_no_update(url: str) -> None:
         SqlStore(database, "counters", SqlStoreOptions(poll_interval=0.05)) as store,
     ):
         await create_shared(store)
-        events = store.watch(api_context(), COUNTERS, QueryOptions())
+        events = store.watch(api_context(), COUNTERS, ObjectQuery())
         first = asyncio.ensure_future(anext(events))
         await watching(store)
         writers = [start_writer(url, name, count) for name in ("left", "right")]
@@ -110,17 +113,17 @@ async def test_kill_9_loses_no_write_that_was_acknowledged(url: str) -> None:
             acknowledged |= {f"w{attempt}-{line.strip()}" for line in writer.stdout if line.endswith("\n")}
             writer.stdout.close()
         context = api_context()
-        everything = (await store.list(context, COUNTERS, QueryOptions(page=Page(limit=10_000)))).items
+        everything = (await store.list(context, COUNTERS, ObjectQuery(limit=10_000))).items
         stored = {item["name"]: item for item in everything}
         assert acknowledged <= set(stored)
         for name, item in stored.items():
             where = (
-                QueryCondition(field="name", values=(name,)),
-                QueryCondition(field="count", values=(str(item["count"]),)),
+                *condition("name", Modifier.EQ, name),
+                *condition("count", Modifier.EQ, str(item["count"])),
             )
-            assert [
-                each["id"] for each in (await store.list(context, COUNTERS, QueryOptions(conditions=where))).items
-            ] == [name]
+            assert [each["id"] for each in (await store.list(context, COUNTERS, ObjectQuery(filters=where))).items] == [
+                name
+            ]
         replayed = await replay(store, position, len(stored))
         assert replayed == {name: item for name, item in stored.items() if name in replayed}
         assert set(stored) - set(replayed) <= {"shared"}
@@ -133,7 +136,7 @@ async def test_kill_9_loses_no_write_that_was_acknowledged(url: str) -> None:
 
 async def first_position(store: SqlStore) -> str:
     """Return the revision of a write."""
-    async with aclosing(store.watch(api_context(), COUNTERS, QueryOptions())) as events:
+    async with aclosing(store.watch(api_context(), COUNTERS, ObjectQuery())) as events:
         reading = asyncio.ensure_future(anext(events))
         await watching(store)
         await store.update(api_context(), COUNTERS, {"count": 0}, "shared")
@@ -143,7 +146,7 @@ async def first_position(store: SqlStore) -> str:
 async def replay(store: SqlStore, since: str, count: int) -> dict[str, object]:
     """Return the objects that the log of changes leads to."""
     objects: dict[str, object] = {}
-    async with aclosing(store.watch(api_context(), COUNTERS, QueryOptions(since=since))) as events:
+    async with aclosing(store.watch(api_context(), COUNTERS, ObjectQuery(since=since))) as events:
         last = await store.update(api_context(), COUNTERS, {"count": -1}, "shared")
         async for event in events:
             assert event.type is ResourceEventType.CHANGE
@@ -162,7 +165,7 @@ async def test_a_server_that_restarts_is_unavailable_meanwhile(server: PostgresS
     async with SqlDatabase(url) as database, SqlStore(database, "counters", options) as store:
         context = api_context()
         await create_shared(store)
-        async with aclosing(store.watch(context, COUNTERS, QueryOptions())) as events:
+        async with aclosing(store.watch(context, COUNTERS, ObjectQuery())) as events:
             reading = asyncio.ensure_future(anext(events))
             await watching(store)
             await asyncio.to_thread(server.stop)
@@ -191,4 +194,4 @@ async def test_a_user_without_rights(server: PostgresServer) -> None:
     server.query("CREATE ROLE reader LOGIN")
     async with SqlDatabase(url.replace("postgres@", "reader@")) as database, SqlStore(database, "counters") as store:
         with pytest.raises(NormanError, match="grant the rights"):
-            await store.list(api_context(), COUNTERS, QueryOptions())
+            await store.list(api_context(), COUNTERS, ObjectQuery())

@@ -24,30 +24,16 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import AlreadyExistsError, NormanError
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.model import (
-    ApiContext,
-    Field,
-    Filter,
-    Modifier,
-    Page,
-    QueryCondition,
-    QueryOptions,
-    ResourceEvents,
-    ResourceEventType,
-    ResourceList,
-    Schema,
-    SchemaLookup,
-    Scope,
-    Sort,
-    SortOrder,
-    Store,
-)
+from opsdk.norman.collections.filter import OrFilter
+from opsdk.norman.collections.query import ObjectQuery, SortKey
+from opsdk.norman.model import ApiContext, Schema, SchemaLookup, Store
+from opsdk.norman.query import condition, sort_by
+from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
+from opsdk.norman.store_results import ResourceEvents, ResourceEventType, ResourceList
 from opsdk.norman.stores.aggregate import AggregateStore
 from opsdk.norman.stores.cached import CachedStore
-from opsdk.norman.stores.delegating import DelegatingStore
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.stores.proxy import ProxyStore
-from opsdk.norman.stores.shared_watch import SharedWatchStore
 from opsdk.norman.stores.sql import SqlStore
 from opsdk.norman.stores.sql_database import SqlDatabase
 from opsdk.norman.stores.transform import SubtypeStore, TransformStore
@@ -90,13 +76,6 @@ async def subtype() -> AsyncIterator[Store]:
     inner = MemoryStore()
     await SubtypeStore("kind", "film", inner).create(api_context(), BOOK, {"name": "other"})
     yield SubtypeStore("kind", "book", inner)
-
-
-@asynccontextmanager
-async def shared() -> AsyncIterator[Store]:
-    """A shared watch."""
-    async with SharedWatchStore(MemoryStore()) as store:
-        yield store
 
 
 class _OneBackend(AggregateStore):
@@ -157,14 +136,39 @@ async def cached() -> AsyncIterator[Store]:
             await asyncio.gather(running, return_exceptions=True)
 
 
-class ConfigMaps(DelegatingStore):
+class Delegating:
+    """Delegates every method to a store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
+        return await self.store.by_id(context, schema, object_id)
+
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
+        return await self.store.list(context, schema, query)
+
+    async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
+        return await self.store.create(context, schema, data)
+
+    async def update(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
+        return await self.store.update(context, schema, data, object_id)
+
+    async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
+        return await self.store.delete(context, schema, object_id)
+
+    def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceEvents:
+        return self.store.watch(context, schema, query)
+
+
+class ConfigMaps(Delegating):
     """The schema of a store whose objects are ConfigMaps of one namespace, with the names of the objects."""
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         return await super().by_id(context, _STORED, object_id)
 
-    async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
-        return await super().list(context, _STORED, replace(options, namespaces=["default"]))
+    async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
+        return await super().list(context, _STORED, replace(query, namespaces=frozenset(["default"])))
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
         try:
@@ -178,8 +182,8 @@ class ConfigMaps(DelegatingStore):
     async def delete(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject | None:
         return await super().delete(context, _STORED, object_id)
 
-    def watch(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceEvents:
-        return super().watch(context, _STORED, options)
+    def watch(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceEvents:
+        return super().watch(context, _STORED, query)
 
 
 class FieldsMapper:
@@ -207,11 +211,11 @@ _EXIT_STACK = ExitStack()
 atexit.register(_EXIT_STACK.close)
 
 
-class Undeclared(DelegatingStore):
+class Undeclared(Delegating):
     """Hides the filters of the schema from a store."""
 
-    def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> Awaitable[ResourceList]:  # type: ignore[override]
-        return super().list(context, dataclasses.replace(schema, collection_filters={}), options)
+    def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> Awaitable[ResourceList]:  # type: ignore[override]
+        return super().list(context, dataclasses.replace(schema, collection_filters={}), query)
 
     def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> Awaitable[JsonObject]:  # type: ignore[override]
         return super().create(context, dataclasses.replace(schema, collection_filters={}), data)
@@ -221,7 +225,6 @@ STORES: dict[str, Callable[[], AbstractAsyncContextManager[Store]]] = {
     "memory": memory,
     "transform": transformed,
     "subtype": subtype,
-    "shared": shared,
     "aggregate": aggregate,
     "sqlite": sqlite,
     "sqlite in memory": sqlite_memory,
@@ -244,21 +247,17 @@ objects = st.fixed_dictionaries(
 steps = st.lists(st.tuples(st.sampled_from(["create", "update", "delete"]), objects), min_size=1, max_size=25)
 conditions = st.lists(
     st.builds(
-        lambda field, modifier, values: QueryCondition(
-            field=field,
-            modifier=modifier,
-            values=() if modifier in (Modifier.NULL, Modifier.NOT_NULL) else tuple(values),
-        ),
+        lambda field, modifier, values: condition(field, modifier, *values),
         st.sampled_from(["name", "pages", "genre", "tags"]),
         st.sampled_from(list(Modifier)),
         st.lists(st.sampled_from(["a", "b", "c", "3", "7", "fable", "x", ""]), min_size=1, max_size=3),
     ),
     max_size=2,
-)
+).map(lambda found: tuple(item for filters in found for item in filters))
 sorts = st.builds(
-    lambda name, order: Sort(name=name, order=order),
+    lambda field, descending: sort_by(field, descending=descending),
     st.sampled_from(["id", "name", "pages", "genre", "tags"]),
-    st.sampled_from(list(SortOrder)),
+    st.booleans(),
 )
 
 
@@ -306,7 +305,7 @@ def test_a_store_is_a_dictionary(store: str, history: list[tuple[str, JsonObject
             context = api_context()
             for object_id, data in model.items():
                 assert await made.by_id(context, BOOK, object_id) == data
-            listed = (await made.list(context, BOOK, QueryOptions())).items
+            listed = (await made.list(context, BOOK, ObjectQuery())).items
             assert {item["id"]: item for item in listed} == model
 
     asyncio.run(run())
@@ -316,14 +315,18 @@ def test_a_store_is_a_dictionary(store: str, history: list[tuple[str, JsonObject
 @settings(deadline=None, max_examples=25)
 @given(history=steps, where=conditions, sort=sorts, limit=st.integers(1, 4))
 def test_every_store_filters_sorts_and_pages_alike(
-    store: str, history: list[tuple[str, JsonObject]], where: list[QueryCondition], sort: Sort, limit: int
+    store: str,
+    history: list[tuple[str, JsonObject]],
+    where: tuple[OrFilter, ...],
+    sort: tuple[SortKey, ...],
+    limit: int,
 ) -> None:
     """A walk over the pages of a store has the objects and the order of the memory store."""
 
-    async def walk(made: Store, options: QueryOptions) -> list[str]:
+    async def walk(made: Store, query: ObjectQuery) -> list[str]:
         wrapper, marker, seen = StoreWrapper(made), "", list[str]()
         for _ in range(50):
-            page = await wrapper.list(api_context(), BOOK, replace(options, page=Page(limit=limit, marker=marker)))
+            page = await wrapper.list(api_context(), BOOK, replace(query, limit=limit, marker=marker))
             assert page.markers is not None
             seen += [item["name"] for item in page.items]
             if page.markers.next is None:
@@ -333,11 +336,11 @@ def test_every_store_filters_sorts_and_pages_alike(
         raise AssertionError("the walk does not end")
 
     async def run() -> None:
-        options = QueryOptions(conditions=tuple(where), sort=sort)
+        query = ObjectQuery(filters=where, sort=sort)
         async with STORES[store]() as made, STORES["memory"]() as plain:
             await play(made, history)
             await play(plain, history)
-            assert await walk(made, options) == await walk(plain, options)
+            assert await walk(made, query) == await walk(plain, query)
 
     asyncio.run(run())
 
@@ -347,7 +350,7 @@ async def test_a_watch_sees_each_change_once(store: str) -> None:
     """Creates and updates are changes with the new object; a delete is a removal."""
     async with STORES[store]() as made:
         context = api_context()
-        async with aclosing(made.watch(context, BOOK, QueryOptions())) as events:
+        async with aclosing(made.watch(context, BOOK, ObjectQuery())) as events:
             reading = asyncio.create_task(_take(events, 3))
             await asyncio.sleep(1)
             created = await made.create(context, BOOK, {"name": "a", "pages": 1})
@@ -372,7 +375,7 @@ async def test_callers_own_what_they_get(store: str) -> None:
         data["tags"].append("y")
         created["tags"].append("z")
         (await made.by_id(context, BOOK, created["id"]))["tags"].append("z")
-        (await made.list(context, BOOK, QueryOptions())).items[0]["tags"].append("z")
+        (await made.list(context, BOOK, ObjectQuery())).items[0]["tags"].append("z")
         assert (await made.by_id(context, BOOK, created["id"]))["tags"] == ["x"]
 
 

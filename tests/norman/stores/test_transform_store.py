@@ -9,7 +9,10 @@ import pytest
 from normankit import V3, api_context
 
 from opsdk.errors import NormanError
-from opsdk.norman.model import ApiContext, Page, QueryOptions, ResourceList, Schema, Sort
+from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.model import ApiContext, Schema
+from opsdk.norman.query import sort_by
+from opsdk.norman.store_results import ResourceList
 from opsdk.norman.stores.aggregate import AggregateStore
 from opsdk.norman.stores.empty import EmptyStore
 from opsdk.norman.stores.memory import MemoryStore
@@ -31,7 +34,7 @@ async def test_a_hidden_object_does_not_exist_for_clients() -> None:
     store = TransformStore(inner, unless_hidden)
     await inner.create(context, BOOK, {"name": "secret", "labels": {"hidden": "true"}})
     await store.create(context, BOOK, {"name": "a"})
-    assert [item["id"] for item in (await store.list(context, BOOK, QueryOptions())).items] == ["a"]
+    assert [item["id"] for item in (await store.list(context, BOOK, ObjectQuery())).items] == ["a"]
     for attempt in (
         store.by_id(context, BOOK, "secret"),
         store.update(context, BOOK, {"x": 1}, "secret"),
@@ -40,7 +43,7 @@ async def test_a_hidden_object_does_not_exist_for_clients() -> None:
         with pytest.raises(NormanError, match="failed to find secret"):
             await attempt
     assert (await inner.by_id(context, BOOK, "secret")).get("x") is None
-    async with aclosing(store.watch(context, BOOK, QueryOptions())) as events:
+    async with aclosing(store.watch(context, BOOK, ObjectQuery())) as events:
         reading = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0.1)
         await inner.update(context, BOOK, {"x": 2}, "secret")
@@ -53,8 +56,8 @@ async def test_pages_stay_full_behind_a_transformation() -> None:
     inner, context = MemoryStore(), api_context()
     for number in range(20):
         await inner.create(context, BOOK, {"name": f"b{number:02}", "labels": {"hidden": number % 2 == 0}})
-    options = QueryOptions(page=Page(limit=5), sort=Sort())
-    page = await TransformStore(inner, unless_hidden).list(context, BOOK, options)
+    query = ObjectQuery(limit=5, sort=sort_by("id"))
+    page = await TransformStore(inner, unless_hidden).list(context, BOOK, query)
     assert page.markers is not None
     assert (len(page.items), page.markers.total, page.markers.next) == (5, 10, "b11")
 
@@ -65,8 +68,8 @@ async def test_each_subtype_lists_its_own() -> None:
     books, films = SubtypeStore("kind", "book", inner), SubtypeStore("kind", "film", inner)
     await books.create(context, BOOK, {"name": "a"})
     await films.create(context, FILM, {"name": "b", "kind": "book"})
-    assert [item["id"] for item in (await books.list(context, BOOK, QueryOptions())).items] == ["a"]
-    listed = (await films.list(context, FILM, QueryOptions())).items
+    assert [item["id"] for item in (await books.list(context, BOOK, ObjectQuery())).items] == ["a"]
+    listed = (await films.list(context, FILM, ObjectQuery())).items
     assert [(item["id"], item["type"]) for item in listed] == [("b", "/v3/schemas/film")]
     with pytest.raises(NormanError):
         await books.update(context, BOOK, {"kind": "book"}, "b")
@@ -83,8 +86,8 @@ async def test_an_aggregate_keeps_order_and_paging() -> None:
             await store.create(context, BOOK, {"name": f"n{number}", "clusterId": cluster, "rank": number})
     seen, marker = [], ""
     while marker is not None:
-        options = QueryOptions(sort=Sort(name="rank"), page=Page(limit=3, marker=marker))
-        page = await store.list(context, BOOK, options)
+        query = ObjectQuery(sort=sort_by("rank"), limit=3, marker=marker)
+        page = await store.list(context, BOOK, query)
         seen += [(item["rank"], item["id"]) for item in page.items]
         assert page.markers is not None
         marker = page.markers.next
@@ -111,20 +114,20 @@ async def test_a_back_end_that_is_down() -> None:
     """The list fails, or leaves it out if the aggregate is partial; a read of another one works in both cases."""
 
     class Down(EmptyStore):
-        async def list(self, context: ApiContext, schema: Schema, options: QueryOptions) -> ResourceList:
+        async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
             raise NormanError("down", status=503, code="ClusterUnavailable")
 
     context, up = api_context(), MemoryStore()
     await up.create(context, BOOK, {"name": "a"})
     with pytest.raises(NormanError, match="down"):
-        await AggregateStore({"c1": up, "c2": Down()}).list(context, BOOK, QueryOptions())
+        await AggregateStore({"c1": up, "c2": Down()}).list(context, BOOK, ObjectQuery())
     partial = AggregateStore({"c1": up, "c2": Down()}, partial=True)
-    assert [item["id"] for item in (await partial.list(context, BOOK, QueryOptions())).items] == ["c1~a"]
+    assert [item["id"] for item in (await partial.list(context, BOOK, ObjectQuery())).items] == ["c1~a"]
 
 
 async def test_a_watch_of_an_aggregate_ends_with_one_back_end() -> None:
     """Otherwise the changes of that back end would be missed."""
     context = api_context()
     store = AggregateStore({"c1": MemoryStore(), "c2": EmptyStore()})
-    events = [event async for event in store.watch(context, BOOK, QueryOptions())]
+    events = [event async for event in store.watch(context, BOOK, ObjectQuery())]
     assert events == []

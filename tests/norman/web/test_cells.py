@@ -5,9 +5,10 @@ from __future__ import annotations
 import yaml
 from normankit import V3
 
-from opsdk.norman.model import Field, Schema
+from opsdk.norman.model import Schema
 from opsdk.norman.registry import SchemaRegistry
-from opsdk.norman.web.cells import inputs_of, to_yaml
+from opsdk.norman.schema_parts import Field
+from opsdk.norman.web.cells import form_yaml, inputs_of
 
 
 def test_the_editor_of_a_nested_object_starts_with_what_the_object_needs() -> None:
@@ -40,4 +41,4 @@ def test_the_editor_of_a_nested_object_starts_with_what_the_object_needs() -> No
     assert yaml.safe_load(inputs["all"].value) == [yaml.safe_load(outline)]
     assert inputs["byName"].placeholder == inputs["name"].placeholder == ""
     edited = {each.name: each.value for each in inputs_of(schemas, site, {"main": {"host": "a"}}, create=False)}
-    assert (edited["main"], edited["all"]) == (to_yaml({"host": "a"}), "")
+    assert (edited["main"], edited["all"]) == (form_yaml({"host": "a"}), "")

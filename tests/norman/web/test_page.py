@@ -14,8 +14,9 @@ from normankit import V3, NormanKit
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.server import WebServer
-from opsdk.norman.model import Action, ApiContext, Field, Filter, Modifier, RawResource, RequestResult, Schema
+from opsdk.norman.model import ApiContext, RawResource, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
+from opsdk.norman.schema_parts import Action, Field, Filter, Modifier
 from opsdk.norman.server.server import NormanOptions, NormanServer
 from opsdk.norman.stores.memory import MemoryStore
 from opsdk.norman.tokens import token_of

@@ -15,7 +15,8 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.norman.cluster_api import cluster_api
-from opsdk.norman.steve import SteveApi, SteveApp, token_review
+from opsdk.norman.steve import SteveApi, SteveApp
+from opsdk.norman.tokens import token_review
 from opsdk.norman.web.page import WebPage
 from opsdk.structured_merge.value import JsonObject
 
@@ -49,7 +50,7 @@ async def test_a_pod_runs_no_script_with_the_session_of_an_administrator() -> No
         await client.create(Secret(metadata=ObjectMeta(name="s", namespace="default"), string_data={"x": "secret"}))
         spec = PodSpec(containers=[Container(name="web", image="web")])
         await client.create(Pod(metadata=ObjectMeta(name="shop", namespace="default"), spec=spec))
-        steve = SteveApp(api, token_review(cluster))
+        steve = SteveApp(api, token_review(cluster.uncached))
         async with cluster_api(cluster, page=WebPage()) as norman:
 
             async def handle(request: HttpRequest) -> HttpResponse:

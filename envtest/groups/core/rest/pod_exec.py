@@ -101,19 +101,20 @@ class RunStore:
                 await ports(WebSocketStream(socket, PORTS[protocol]), run, numbers)
 
         protocols = request.header("sec-websocket-protocol")
-        if TUNNEL in protocols:
-            numbers = []
-        else:
-            texts = [text for value in request.query.all("ports") for text in value.split(",") if text]
-            if not texts:
-                raise api_errors.bad_request('query parameter "port" is required')
-            if len(texts) > MOST_PORTS:
-                raise api_errors.bad_request(f"at most {MOST_PORTS} ports can be forwarded over one WebSocket")
-            for text in texts:
-                if parse_port(text) is None:
-                    raise api_errors.bad_request(f'unable to parse "{text}" as a port')
-            numbers = [int(text) for text in texts]
+        numbers = [] if TUNNEL in protocols else _port_numbers(request.query)
         return accept_websocket(request, [TUNNEL, *PORTS], begin)
+
+
+def _port_numbers(query: Query) -> list[int]:
+    texts = [text for value in query.all("ports") for text in value.split(",") if text]
+    if not texts:
+        raise api_errors.bad_request('query parameter "port" is required')
+    if len(texts) > MOST_PORTS:
+        raise api_errors.bad_request(f"at most {MOST_PORTS} ports can be forwarded over one WebSocket")
+    for text in texts:
+        if parse_port(text) is None:
+            raise api_errors.bad_request(f'unable to parse "{text}" as a port')
+    return [int(text) for text in texts]
 
 
 def _said(query: Query, key: str) -> bool:

@@ -90,16 +90,7 @@ class _Judge:
             messages = await self._messages(remaining_budget)
             together = zip(self._programs.validations, values, messages, strict=True)
             verdict = PolicyEvaluation([self._decide(*one) for one in together])
-            annotations = self._programs.annotations
-            if annotations:
-                activation = Activation(self._asking, self._plain, self._programs.variables, budget=RUNTIME_BUDGET)
-                for key, compiled in annotations:
-                    value = await _value(activation, compiled)
-                    if isinstance(value, CelEvaluationError):
-                        if not self._policy.ignore_failures:
-                            verdict.refusals.append(PolicyDecision(str(value)))
-                    elif isinstance(value, str) and value.strip():
-                        verdict.annotations[key] = value.strip()[:_LONGEST_ANNOTATION]
+            await self._annotate(verdict)
         except OutOfBudgetError as error:
             return PolicyEvaluation([self._failed(str(error))])
         return verdict
@@ -130,6 +121,19 @@ class _Judge:
             message = ""
         otherwise = validation.message or f"failed expression: {validation.expression.text.strip()}"
         return PolicyDecision(message or otherwise, validation.reason or "Invalid")
+
+    async def _annotate(self, verdict: PolicyEvaluation) -> None:
+        annotations = self._programs.annotations
+        if not annotations:
+            return
+        activation = Activation(self._asking, self._plain, self._programs.variables, budget=RUNTIME_BUDGET)
+        for key, compiled in annotations:
+            value = await _value(activation, compiled)
+            if isinstance(value, CelEvaluationError):
+                if not self._policy.ignore_failures:
+                    verdict.refusals.append(PolicyDecision(str(value)))
+            elif isinstance(value, str) and value.strip():
+                verdict.annotations[key] = value.strip()[:_LONGEST_ANNOTATION]
 
 
 async def _value(activation: Activation, compiled: Any) -> Any:

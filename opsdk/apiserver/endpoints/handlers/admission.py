@@ -11,6 +11,7 @@ from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints.authorization import check_create
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.managed_fields import decode_entries, entries_of, keep_times, with_entries
+from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.value import JsonObject
@@ -21,6 +22,7 @@ class RequestAdmission:
 
     Args:
         options: the options object of the request.
+        context: the context of the call into the registry.
     """
 
     def __init__(
@@ -29,14 +31,13 @@ class RequestAdmission:
         call: Call,
         served: InstalledResource,
         options: JsonObject,
-        *,
-        dry_run: bool,
+        context: Context,
     ) -> None:
         self._admission = admission
         self._call = call
         self._served = served
         self._options = options
-        self._dry_run = dry_run
+        self.context = context
 
     def __repr__(self) -> str:
         return f"<Gate before {self._served.info.path}>"
@@ -58,20 +59,20 @@ class RequestAdmission:
             self._call.warn(_BAD_OWNERS.format(error))
             changed = with_entries(changed, decode_entries(entries_of(obj)))
         # Admission may revert the change. Then nothing is written, not even the time in managedFields.
-        return changed if old is None else keep_times(old, changed)
+        return changed if old is None else await self.context.compute(keep_times, old, changed)
 
     async def validate(self, obj: JsonObject, old: JsonObject | None) -> None:
         """Run validating admission for a create or update (see `Validate`)."""
         if old is None and self._call.info.verb != "create":
             await check_create(self._call)
-        model = self._served.model
-        before = None if old is None else model.from_storage(old)
-        operation = "CREATE" if old is None else "UPDATE"
-        await self._admission.validate(self._review(operation, model.from_storage(obj), before))
+        read = self._served.model.from_storage
+        before = None if old is None else await self.context.compute(read, old)
+        after = await self.context.compute(read, obj)
+        await self._admission.validate(self._review("CREATE" if old is None else "UPDATE", after, before))
 
     async def remove(self, obj: JsonObject, _: JsonObject | None) -> None:
         """Run mutating and validating admission for a delete."""
-        old = self._served.model.from_storage(obj)
+        old = await self.context.compute(self._served.model.from_storage, obj)
         await self._admission.mutate(self._review("DELETE", None, old))
         await self._admission.validate(self._review("DELETE", None, old))
 
@@ -101,7 +102,7 @@ class RequestAdmission:
             obj=obj,
             old=old,
             options=options,
-            dry_run=self._dry_run,
+            dry_run=self.context.dry_run,
         )
 
 

@@ -21,6 +21,6 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         options = served.storage.connect_options(
             f"{path}/" if call.http.path.endswith("/") and not path.endswith("/") else path, call.http
         )
-        await RequestAdmission(admission, call, served, {}, dry_run=False).connect(options["kind"], options)
+        await RequestAdmission(admission, call, served, {}, call.context()).connect(options["kind"], options)
     response: HttpResponse = await served.storage.connect(call.context(), call.info.name, rest, call.http)
     return response

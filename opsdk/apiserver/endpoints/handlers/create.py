@@ -15,6 +15,7 @@ from opsdk.apiserver.endpoints.options import write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.resources import InstalledResource
+from opsdk.apiserver.serializer.documents import ParsedDocument
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
@@ -23,9 +24,20 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     """Create the object; 201 with the stored object."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "CreateOptions")
-    parsed = await read_tree(call, served)
+    context = call.context(dry_run=options.dry_run)
+    parsed = await read_tree(call, served, context)
+    obj = await context.compute(_new_object, call, served, parsed, validation=options.validation)
+    obj = await managed_fields.record_update(call, served, context, None, obj, manager=options.field_manager)
+    gate = RequestAdmission(admission, call, served, options.tree, context)
+    obj = await gate.mutate(obj, None)
+    stored = await served.storage.create(context, call.info.name, served.model.to_storage(obj), gate.validate)
+    return await object_response(call, served, stored, accepted, status=201)
+
+
+def _new_object(call: Call, served: InstalledResource, parsed: ParsedDocument, *, validation: str) -> JsonObject:
+    """Decode the object, drop what the server sets itself, and set defaults."""
     check_kind(served, parsed)
-    obj = decode(call, served, parsed, validation=options.validation)
+    obj = decode(call, served, parsed, validation=validation)
     check_namespace(call, served, obj)
     meta = obj.setdefault("metadata", {})
     warn_of_owners(call, obj)
@@ -33,13 +45,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         metadata.wipe(meta)
     if not meta.get("managedFields"):
         meta.pop("managedFields", None)
-    obj = served.model.default(obj)
-    obj = await managed_fields.record_update(call, served, None, obj, options.field_manager)
-    gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
-    obj = await gate.mutate(obj, None)
-    context = call.context(dry_run=options.dry_run)
-    stored = await served.storage.create(context, call.info.name, served.model.to_storage(obj), gate.validate)
-    return object_response(call, served, stored, accepted, status=201)
+    return served.model.default(obj)
 
 
 def warn_of_owners(call: Call, obj: JsonObject) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from opsdk.aio.large_work import compute
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
 from opsdk.apiserver.endpoints import body
@@ -23,6 +24,7 @@ from opsdk.apiserver.endpoints.status import success
 from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, parse_json
+from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
 from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, Cause
@@ -41,14 +43,15 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     accepted = accepted_for(call, served)
     options, tree, dry_run = await delete_options(call, served)
     name = call.info.name
-    gate = RequestAdmission(admission, call, served, tree, dry_run=dry_run)
-    deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, gate.remove)
+    context = call.context(dry_run=dry_run)
+    gate = RequestAdmission(admission, call, served, tree, context)
+    deleted = await served.storage.delete(context, name, options, gate.remove)
     if not deleted.deleted_immediately or served.storage.strategy.returns_deleted:
         status = 202 if not deleted.deleted_immediately and tree.get("orphanDependents") is False else 200
-        return object_response(call, served, deleted.obj, accepted, status=status)
+        return await object_response(call, served, deleted.obj, accepted, status=status)
     meta = deleted.obj["metadata"]
     status_details = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
-    return body_response(status_details, accepted, pretty=wants_pretty(call))
+    return await body_response(status_details, accepted, pretty=wants_pretty(call))
 
 
 async def handle_collection(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
@@ -60,12 +63,13 @@ async def handle_collection(call: Call, served: InstalledResource, admission: Ad
     if selected.version and not selected.match:
         selected = replace(selected, match="Exact")  # the revision of the first page
     query = await list_query(served, selected)
-    gate = RequestAdmission(admission, call, served, tree, dry_run=dry_run)
+    context = call.context(dry_run=dry_run)
+    gate = RequestAdmission(admission, call, served, tree, context)
     try:
-        listed = await served.storage.delete_collection(call.context(dry_run=dry_run), options, query, gate.remove)
+        listed = await served.storage.delete_collection(context, options, query, gate.remove)
     except (CompactedError, FutureRevisionError) as error:
         raise out_of_reach(error, selected, query) from None
-    return list_response(call, served, listed.items, list_meta(listed), accepted)
+    return await list_response(call, served, listed.items, list_meta(listed), accepted)
 
 
 async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteRequestOptions, JsonObject, bool]:
@@ -105,7 +109,7 @@ async def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonO
     if media not in (JSON, YAML):
         raise body.unsupported_media()
     try:
-        parsed: JsonValue = (await body.parse_yaml_body(raw) if media == YAML else parse_json(raw)).tree
+        parsed: JsonValue = (await compute(len(raw), parse_yaml if media == YAML else parse_json, raw)).tree
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise api_errors.bad_request(f"{prefix}{error}") from None

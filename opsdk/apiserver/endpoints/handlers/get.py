@@ -23,7 +23,7 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     accepted = accepted_for(call, served)
     await wait_for_revision(served, call.http.query.get("resourceVersion"))
     obj = await served.storage.get(call.context(), call.info.name)
-    return object_response(call, served, obj, accepted)
+    return await object_response(call, served, obj, accepted)
 
 
 async def wait_for_revision(served: InstalledResource, text: str) -> None:

@@ -45,7 +45,7 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     options = list_options(call.http.query)
     check_list(options)
     listed = await fetch(call, served, options)
-    return list_response(call, served, listed.items, list_meta(listed), accepted)
+    return await list_response(call, served, listed.items, list_meta(listed), accepted)
 
 
 async def fetch(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListResult:

@@ -32,6 +32,7 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json
 from opsdk.apiserver.serializer.raw import forget_text
+from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.base.limits import LIMITS
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
@@ -96,12 +97,14 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
     options = write_options(query, "PatchOptions", known_causes=wrong)
     raw = await call.http.body(LIMITS.body_bytes)
-    gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
+    context = call.context(dry_run=options.dry_run)
+    context.size = len(raw)
+    gate = RequestAdmission(admission, call, served, options.tree, context)
     if media == APPLY:
         stored, created = await _apply(call, served, gate, options, raw)
     else:
         stored, created = await _patch(call, served, gate, options, cache(partial(_reader, media, served, raw)))
-    return object_response(call, served, stored, accepted, status=201 if created else 200)
+    return await object_response(call, served, stored, accepted, status=201 if created else 200)
 
 
 def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> ParsedDocument:
@@ -150,9 +153,7 @@ async def _patch(
     options: WriteQueryOptions,
     read_patch: Callable[[], PatchRequest],
 ) -> tuple[JsonObject, bool]:
-    async def transform(current: JsonObject | None) -> JsonObject:
-        if current is None:
-            raise api_errors.not_found(served.info, call.info.name)
+    def patched_object(current: JsonObject) -> JsonObject:
         patch = read_patch()
         live = served.model.from_storage(current)
         # Patches copy the parts that they change, and decoding copies those that the store may change.
@@ -179,10 +180,15 @@ async def _patch(
         desired = decoded.obj
         if served.info.raw_field:
             forget_text(desired, served.info.raw_field, live)
-        desired = served.model.default(desired)
+        return served.model.default(desired)
+
+    async def transform(current: JsonObject | None) -> JsonObject:
+        if current is None:
+            raise api_errors.not_found(served.info, call.info.name)
+        desired = await gate.context.compute(patched_object, current)
         return await finish(call, served, gate, current, desired, manager=options.field_manager)
 
-    return await _update(call, served, gate, options, transform)
+    return await _update(call, served, gate, transform)
 
 
 def _checked_kind(served: InstalledResource, patch: PatchRequest, patched: JsonObject) -> JsonObject:
@@ -218,39 +224,48 @@ def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> No
 
 
 async def _apply(
-    call: Call, served: InstalledResource, gate: RequestAdmission, options: WriteQueryOptions, raw: bytes
+    call: Call,
+    served: InstalledResource,
+    gate: RequestAdmission,
+    options: WriteQueryOptions,
+    raw: bytes,
 ) -> tuple[JsonObject, bool]:
-    config = await _configuration(call, served, options, raw)
+    context = gate.context
+    config = await context.compute(_configuration, call, served, options, raw)
 
-    async def transform(current: JsonObject | None) -> JsonObject:
-        live = None if current is None else served.model.from_storage(current)
-        force, now = bool(options.force), managed_fields.stamp()
-        desired = await managed_fields.with_field_manager(
-            served,
-            lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
-        )
+    def decode(desired: JsonObject, live: JsonObject | None) -> JsonObject:
         try:
             decoded = served.model.decode(desired, memory=True)
         except DecodeError as error:
             gvk = _gvk_text(served.info.kind_api_version, served.info.kind)
             text = f"failed to convert new object ({describe_object(desired)}) to proper version"
             raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
-        desired = decoded.obj
         if served.info.raw_field:
-            forget_text(desired, served.info.raw_field, live)
-        check_identity(call, served, desired)
-        desired = served.model.default(desired, nulls=True)
-        applied = await gate.mutate(desired, live)
-        # Compare again after decoding: 1024Mi over 1Gi is no change (IgnoreManagedFieldsTimestampsTransformer).
-        return served.model.to_storage(applied if live is None else keep_times(live, applied))
+            forget_text(decoded.obj, served.info.raw_field, live)
+        check_identity(call, served, decoded.obj)
+        return served.model.default(decoded.obj, nulls=True)
 
-    return await _update(call, served, gate, options, transform, create=not served.info.subresource)
+    async def transform(current: JsonObject | None) -> JsonObject:
+        live = None if current is None else await context.compute(served.model.from_storage, current)
+        force, now = bool(options.force), managed_fields.stamp()
+        desired = await managed_fields.with_field_manager(
+            served,
+            context,
+            lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
+        )
+        applied = await gate.mutate(await context.compute(decode, desired, live), live)
+        if live is not None:
+            # Compare again after decoding: 1024Mi over 1Gi is no change (IgnoreManagedFieldsTimestampsTransformer).
+            applied = await context.compute(keep_times, live, applied)
+        return served.model.to_storage(applied)
+
+    return await _update(call, served, gate, transform, create=not served.info.subresource)
 
 
-async def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
+def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
     info = served.info
     try:
-        parsed = await body.parse_yaml_body(raw)
+        parsed = parse_yaml(raw)
     except SyntaxProblemError as error:
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
     config: JsonValue = {} if parsed.tree is None else parsed.tree
@@ -278,13 +293,11 @@ async def _update(
     call: Call,
     served: InstalledResource,
     gate: RequestAdmission,
-    options: WriteQueryOptions,
     transform: Any,
     *,
     create: bool = False,
 ) -> tuple[JsonObject, bool]:
-    context = call.context(dry_run=options.dry_run)
     stored, created = await served.storage.update(
-        context, call.info.name, transform, gate.validate, force_create=create
+        gate.context, call.info.name, transform, gate.validate, force_create=create
     )
     return stored, created

@@ -23,18 +23,24 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     """Replace the object; 200, or 201 if it was created."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "UpdateOptions")
-    parsed = await read_tree(call, served)
-    check_kind(served, parsed)
-    desired = decode(call, served, parsed, validation=options.validation)
-    check_name(call, desired)
-    check_namespace(call, served, desired)
-    warn_of_owners(call, desired)
-    first: list[JsonObject] = [served.model.default(desired)]
-    gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
+    context = call.context(dry_run=options.dry_run)
+    parsed = await read_tree(call, served, context)
+
+    def decode_first() -> JsonObject:
+        check_kind(served, parsed)
+        obj = decode(call, served, parsed, validation=options.validation)
+        check_name(call, obj)
+        check_namespace(call, served, obj)
+        warn_of_owners(call, obj)
+        return served.model.default(obj)
+
+    first = [await context.compute(decode_first)]
+    uid = first[0]["metadata"].get("uid") or ""
+    gate = RequestAdmission(admission, call, served, options.tree, context)
 
     async def transform(current: JsonObject | None) -> JsonObject:
         # The store may change the object, so each retry decodes the body again.
-        candidate = first.pop() if first else decode_again()
+        candidate = first.pop() if first else await context.compute(decode_again)
         return await finish(call, served, gate, current, candidate, manager=options.field_manager)
 
     def decode_again() -> JsonObject:
@@ -43,10 +49,8 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         check_namespace(call, served, obj)
         return served.model.default(obj)
 
-    context = call.context(dry_run=options.dry_run)
-    uid = desired["metadata"].get("uid") or ""
     stored, created = await served.storage.update(context, call.info.name, transform, gate.validate, uid=uid)
-    return object_response(call, served, stored, accepted, status=201 if created else 200)
+    return await object_response(call, served, stored, accepted, status=201 if created else 200)
 
 
 def check_name(call: Call, obj: JsonObject) -> None:
@@ -71,7 +75,7 @@ async def finish(
     manager: str,
 ) -> JsonObject:
     """Update managedFields, run admission, and convert the object to its storage version."""
-    model = served.model
-    live = None if current is None else model.from_storage(current)
-    obj = await managed_fields.record_update(call, served, live, desired, manager)
+    model, context = served.model, gate.context
+    live = None if current is None else await context.compute(model.from_storage, current)
+    obj = await managed_fields.record_update(call, served, context, live, desired, manager=manager)
     return model.to_storage(await gate.mutate(obj, live))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from opsdk.aio.clock import monotonic
+from opsdk.aio.large_work import compute
 from opsdk.aio.randomness import loop_random
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
@@ -33,7 +34,7 @@ from opsdk.apiserver.storage.ports import (
     WatchInterruptedError,
 )
 from opsdk.errors import ApiError, ServerTimeoutError
-from opsdk.http.server.response import HttpResponse, StreamResponse
+from opsdk.http.server.response import HttpResponse, StreamResponse, encode_json
 from opsdk.http.server.websocket import wants_websocket
 from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject
@@ -160,7 +161,7 @@ class _Stream:
         """Yield the chunks in order until the deadline, or until the watch ends."""
         try:
             for start in range(0, len(initial), _INITIAL_AT_ONCE):
-                if lines := b"".join(map(self._line, initial[start : start + _INITIAL_AT_ONCE])):
+                if lines := await self._lines(initial[start : start + _INITIAL_AT_ONCE]):
                     yield lines
             if watch is None:
                 return
@@ -196,7 +197,7 @@ class _Stream:
                     return
                 # A burst is sent in chunks, because a system call for each line is slow.
                 changes += watch.ready(_AT_ONCE)
-                if lines := b"".join(map(self._changed, changes)):
+                if lines := await self._lines([event for change in changes if (event := self._selected(change))]):
                     yield lines
                 if len(changes) > _AT_ONCE:
                     await asyncio.sleep(0)  # a long backlog must not block other requests
@@ -224,14 +225,19 @@ class _Stream:
             else self._line(WatchStreamEvent("BOOKMARK", {"metadata": {"resourceVersion": str(revision)}}))
         )
 
-    def _changed(self, change: StorageChange) -> bytes:
+    async def _lines(self, events: list[WatchStreamEvent]) -> bytes:
+        """Return the lines of events. Large objects are pruned or written as protobuf beside the event loop."""
+        if self._accepted.write is None and not self._served.custom:
+            return b"".join(map(self._line, events))
+        return b"".join([await compute(len(encode_json(event.obj)), self._line, event) for event in events])
+
+    def _selected(self, change: StorageChange) -> WatchStreamEvent | None:
         selection, storage = self._options.selection, self._served.storage
         now, before = change.value is not None, change.previous is not None
         if not selection.everything:
             now = change.value is not None and storage.matches(selection, change.value)
             before = change.previous is not None and storage.matches(selection, change.previous)
-        event = select(change, now=now, before=before)
-        return b"" if event is None else self._line(event)
+        return select(change, now=now, before=before)
 
     def _line(self, event: WatchStreamEvent) -> bytes:
         if event.type == "ERROR":

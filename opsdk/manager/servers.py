@@ -1,0 +1,84 @@
+"""The HTTP servers of a manager: health probes, metrics and debug pages."""
+
+from __future__ import annotations
+
+import ssl
+
+from opsdk.errors import UsageError
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.serving_certificate import ServingCertificate, self_signed_context
+from opsdk.manager.address import is_enabled, is_loopback, parse_address
+from opsdk.manager.debug import DebugPages
+from opsdk.manager.health import Checks
+from opsdk.manager.http import HttpServer
+from opsdk.manager.metrics_authorization import MetricsAuthorization
+from opsdk.manager.options import ManagerOptions
+from opsdk.rbac.delegated import ReviewClient
+from opsdk.telemetry.prometheus import PrometheusHook
+from opsdk.telemetry.records import TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+
+class MetricsEndpoint:
+    """``/metrics``, for those whom the API server allows to get it if `metrics_authentication` is set."""
+
+    def __init__(self, options: ManagerOptions, metrics: PrometheusHook, hook: TelemetryHook) -> None:
+        self._options = options
+        self._metrics = metrics
+        self._hook = hook
+        self._authorization: MetricsAuthorization | None = None
+
+    def use_client(self, client: ReviewClient) -> None:
+        """Set the client that reviews requests."""
+        if self._options.metrics_authentication:
+            self._authorization = MetricsAuthorization(client)
+
+    def check_client(self) -> None:
+        """Raise `UsageError` if requests must be reviewed and no client is set."""
+        if self._options.metrics_authentication and self._authorization is None:
+            raise UsageError("metrics_authentication needs a client: call use_client(cluster.uncached) first")
+
+    def server(self) -> HttpServer:
+        """Return the server of the endpoint."""
+        options = self._options
+        guard = self._authorize if options.metrics_authentication else None
+        tls = self._tls if options.metrics_secure_serving else None
+        return HttpServer("metrics", options.metrics_bind_address, [self._serve], tls=tls, guard=guard)
+
+    def _tls(self) -> ssl.SSLContext:
+        options = self._options
+        if options.metrics_cert_file:
+            files = (options.metrics_cert_file, options.metrics_key_file)
+            return ServingCertificate(*files, hook=self._hook).context
+        return self_signed_context(parse_address(options.metrics_bind_address)[0])
+
+    async def _authorize(self, request: HttpRequest) -> HttpResponse | None:
+        assert self._authorization is not None  # see `check_client`
+        return await self._authorization.check(request)
+
+    async def _serve(self, request: HttpRequest) -> HttpResponse | None:
+        if request.path != "/metrics":
+            return None
+        return HttpResponse(200, [("content-type", self._metrics.content_type)], self._metrics.expose())
+
+    def __repr__(self) -> str:
+        return f"<MetricsEndpoint at {self._options.metrics_bind_address or 'no address'}>"
+
+
+def http_servers(
+    options: ManagerOptions, *, healthz: Checks, readyz: Checks, metrics: MetricsEndpoint, debug: DebugPages
+) -> list[HttpServer]:
+    """Return the servers whose addresses are set."""
+    servers = []
+    if is_enabled(options.health_probe_bind_address):
+        servers.append(HttpServer("health", options.health_probe_bind_address, [healthz.handle, readyz.handle]))
+    if is_enabled(options.metrics_bind_address):
+        servers.append(metrics.server())
+    if is_enabled(address := options.debug_bind_address):
+        if not is_loopback(address):
+            log.warning("the debug pages at %s need no authentication: bind them to 127.0.0.1", address)
+        servers.append(HttpServer("debug", address, [debug.handle]))
+    return servers

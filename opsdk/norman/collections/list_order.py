@@ -1,0 +1,221 @@
+"""The slots of a list in one order, kept between requests. Pure.
+
+Measured with 50,000 objects: sorting them takes 50 to 80 ms, putting 100 changed ones into place 5 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from opsdk.cache.entry import StoreEntry
+from opsdk.norman.collections.column import Column
+from opsdk.norman.collections.field_path import FieldPath
+from opsdk.norman.collections.query import SortKey
+
+# Moving a changed slot takes 20 us: this many take 10 ms, the longest time that other tasks wait.
+_MANY_CHANGES = 500
+# Above this share of changed slots, a complete sort is faster.
+_LARGE_SHARE = 1 / 16
+# Searching one slot takes 0.4 ms; testing all slots for changes takes 4 ms.
+_FEW_CHANGES = 8
+# Slots in a slice of reading or sorting: about 4 ms.
+_SLICE = 8192
+
+
+class Derived(Protocol):
+    """Data that is computed from the objects of a list, and follows their changes."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it includes all changes."""
+        ...
+
+    def refresh(self) -> Iterator[None]:
+        """Compute what changed. Yields after each slice, so that other tasks can run."""
+        ...
+
+
+def complete_all(parts: Collection[Derived]) -> Iterator[None]:
+    """Refresh parts until all of them are complete at the same time. Yields between slices, but not at the end."""
+    while not all(part.complete for part in parts):
+        for part in parts:
+            yield from part.refresh()
+
+
+class _ChangedSlots:
+    """The slots that changed since something was computed from them.
+
+    Args:
+        count: the number of slots, all of which count as changed at first.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.slots: set[int] = set(range(count))
+        self._pending_sets: list[set[int]] = []
+
+    def add(self, slot: int) -> None:
+        """Record that the object of a slot changed."""
+        self.slots.add(slot)
+        for later in self._pending_sets:
+            later.add(slot)
+
+    def take(self) -> set[int]:
+        """Return the changed slots, and reset."""
+        slots, self.slots = self.slots, set()
+        return slots
+
+    def are_many(self, count: int) -> bool:
+        """Whether a complete recomputation is faster, for this total number of slots."""
+        return len(self.slots) > min(_MANY_CHANGES, count * _LARGE_SHARE)
+
+    @contextmanager
+    def computing(self) -> Iterator[set[int]]:
+        """Run a block that yields to other tasks, and processes the slots that changed before it.
+
+        Changes during the block remain recorded after it. If the block raises, all its slots remain recorded.
+        Several blocks may run at the same time.
+        """
+        later: set[int] = set()
+        self._pending_sets.append(later)
+        try:
+            yield set(self.slots)
+            self.slots = later
+        finally:
+            self._pending_sets = [other for other in self._pending_sets if other is not later]
+
+
+class DerivedSlots:
+    """Slots that are computed from the objects of a list, and follow their changes.
+
+    Args:
+        entries: the objects by slot. It may grow, and slots become None.
+    """
+
+    def __init__(self, entries: Sequence[StoreEntry | None]) -> None:
+        self.slots: list[int] = []
+        self._entries = entries
+        self._changed = _ChangedSlots(len(entries))
+
+    def touch(self, slot: int) -> None:
+        """Record that the object of a slot changed."""
+        self._changed.add(slot)
+
+    @property
+    def complete(self) -> bool:
+        """Whether `slots` has every change."""
+        return not self._changed.slots
+
+
+class ListOrder(DerivedSlots):
+    """Slots sorted by some fields, then by namespace and name.
+
+    Args:
+        entries: the objects by slot; a slot without object is not in the order.
+        keys: namespace and name by slot, as one text.
+        sort: the fields, the most important one first, with their columns.
+        base: the order by namespace and name; None if this is it.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[StoreEntry | None],
+        keys: Sequence[str],
+        sort: Sequence[tuple[SortKey, Column]] = (),
+        base: ListOrder | None = None,
+    ) -> None:
+        super().__init__(entries)
+        self._keys = keys
+        self._sort = tuple(sort)
+        self._default_order = base
+        self._texts: list[list[str]] = [[] for _ in sort]
+
+    def uses(self, columns: Mapping[FieldPath, Column]) -> bool:
+        """Whether it uses exactly these columns, so that both follow the same events."""
+        return all(columns.get(key.path) is column for key, column in self._sort)
+
+    def refresh(self) -> Iterator[None]:
+        """Move the changed slots to their positions. Yields after each slice of slots."""
+        yield from complete_all(
+            [*([self._default_order] if self._default_order else ()), *(column for _, column in self._sort)]
+        )
+        if self.complete:
+            return
+        if self._changed.are_many(len(self._entries)):
+            with self._changed.computing() as changed:
+                self.slots = yield from self._sorted(changed)
+            return
+        changed = self._changed.take()
+        self._read_texts(changed)
+        self.slots = without(self.slots, changed)
+        for slot in changed:
+            if self._entries[slot] is not None:
+                self.insert(self.slots, slot)
+
+    def _read_texts(self, changed: Collection[int]) -> None:
+        for (key, column), texts in zip(self._sort, self._texts, strict=True):
+            texts.extend([""] * (len(self._entries) - len(texts)))
+            order, cells = key.order, column.cells
+            for slot in changed:
+                texts[slot] = order(cells[slot])
+
+    def _sorted(self, changed: Collection[int]) -> Generator[None, None, list[int]]:
+        """Sort all by the least important field first: sorting is stable. Sorted slices are merged fast."""
+        if self._default_order is None:
+            slots = [slot for slot, entry in enumerate(self._entries) if entry is not None]
+            passes = [(self._keys, False)]
+        else:
+            slots = list(self._default_order.slots)
+            passes = [(texts, key.descending) for (key, _), texts in zip(self._sort, self._texts, strict=True)]
+        for part in _slices(list(changed)):
+            self._read_texts(part)
+            yield
+        for texts, descending in reversed(passes):
+            runs = []
+            for part in _slices(slots):
+                runs += sorted(part, key=texts.__getitem__, reverse=descending)
+                yield
+            runs.sort(key=texts.__getitem__, reverse=descending)
+            slots = runs
+            yield
+        return slots
+
+    def insert(self, slots: list[int], slot: int) -> None:
+        """Insert a slot at its position into sorted slots."""
+        low, high = 0, len(slots)
+        while low < high:
+            middle = (low + high) // 2
+            if self._sorts_before(slots[middle], slot):
+                low = middle + 1
+            else:
+                high = middle
+        slots.insert(low, slot)
+
+    def _sorts_before(self, left: int, right: int) -> bool:
+        for (key, _), texts in zip(self._sort, self._texts, strict=True):
+            if texts[left] != texts[right]:
+                return (texts[left] < texts[right]) != key.descending
+        return self._keys[left] < self._keys[right]
+
+    def __repr__(self) -> str:
+        return f"<ListOrder {','.join(str(key) for key, _ in self._sort) or 'by name'} of {len(self.slots)} objects>"
+
+
+def _slices(slots: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (slots[start : start + _SLICE] for start in range(0, len(slots), _SLICE))
+
+
+def without(slots: list[int], changed: Collection[int]) -> list[int]:
+    """Return the slots that did not change, in their order. Changes `slots` if only a few did.
+
+    >>> without([3, 1, 2], {1, 7})
+    [3, 2]
+    """
+    if len(changed) > _FEW_CHANGES:
+        return [slot for slot in slots if slot not in changed]
+    for slot in changed:
+        with contextlib.suppress(ValueError):  # a new object has no position yet
+            slots.remove(slot)
+    return slots

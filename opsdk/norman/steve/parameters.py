@@ -1,0 +1,260 @@
+"""The parameters of a list request of ``/v1``. Pure.
+
+Upstream: github.com/rancher/steve/pkg/stores/sqlpartition/listprocessor/processor.go, README.md
+Deviates: numbers that do not parse are errors; steve takes the default.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.field_path import FieldPath, parse_path
+from opsdk.norman.collections.filter import OrFilter, query_error
+from opsdk.norman.collections.indexed_list import IndexedPage
+from opsdk.norman.collections.query import ObjectQuery, SortKey
+from opsdk.norman.steve.filter_language import parse_filter
+
+DEFAULT_LIMIT = 100_000
+"""Objects in one response, unless the request sets a limit."""
+
+MAX_CONDITIONS = 200
+"""Conditions of all filters in one request: each is tested for each object."""
+MAX_VALUES = 10_000
+"""Values of all conditions in one request."""
+_MAX_SORT_KEYS = 10
+_MAX_SUMMARY_FIELDS = 32
+_MAX_DIGITS = 20
+
+_EXCLUDE = "projectsornamespaces!"
+
+
+class ProjectsOrNamespaces(msgspec.Struct, frozen=True):
+    """Namespaces, or projects that namespaces belong to.
+
+    Attributes:
+        names: names of namespaces and ids of projects.
+        exclude: exclude them instead.
+    """
+
+    names: frozenset[str]
+    exclude: bool = False
+
+    def selects(self, namespace: str, project: str) -> bool:
+        """Whether a namespace that belongs to a project is selected. The project is empty for none.
+
+        >>> ProjectsOrNamespaces(frozenset({"p1"}), exclude=True).selects("default", "p1")
+        False
+        """
+        return (namespace in self.names or (project != "" and project in self.names)) != self.exclude
+
+
+class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of a list request.
+
+    Attributes:
+        filters: all of them must hold.
+        sort: the most important field first; ties are sorted by namespace and name.
+        page: counted from 1.
+        page_size: objects in a page; 0 for no pages.
+        revision: the least revision of the list; None for now.
+        limit: objects in one response; 0 for no limit.
+        continue_token: of the response before, or empty.
+        projects_or_namespaces: None for all.
+        summary: fields whose values are counted.
+        summary_only: send the counts without the objects.
+    """
+
+    filters: tuple[OrFilter, ...] = ()
+    sort: tuple[SortKey, ...] = ()
+    page: int = 1
+    page_size: int = 0
+    revision: int | None = None
+    limit: int = DEFAULT_LIMIT
+    continue_token: str = ""
+    projects_or_namespaces: ProjectsOrNamespaces | None = None
+    summary: tuple[FieldPath, ...] = ()
+    summary_only: bool = False
+
+    def query(self, visible: VisibleObjects, namespaces: frozenset[str] | None = None) -> ObjectQuery:
+        """Return the query for a user.
+
+        Raises:
+            NormanError: the continue token is not valid, or belongs to another filter or order (400).
+        """
+        token = self._token()
+        size = min(filter(None, (self.page_size, self.limit)), default=0)
+        return ObjectQuery(
+            filters=self.filters,
+            sort=self.sort,
+            summary=self.summary,
+            visible=visible,
+            namespaces=namespaces,
+            limit=size,
+            first=(token.offset if token is not None else 0) + (self.page - 1) * size,
+            revision=self.revision,
+            snapshot=token.revision if token is not None else None,
+        )
+
+    def pages(self, page: IndexedPage) -> int:
+        """Return the number of pages of a list; 0 without page size."""
+        return -(-page.count // self.page_size) if self.page_size else 0
+
+    def next_token(self, page: IndexedPage) -> str:
+        """Return the continue token for the part after a page; empty at the end."""
+        end = page.first + len(page.entries)
+        if end >= page.count:
+            return ""
+        token = msgspec.json.encode(_Token(page.revision, end, self._checksum))
+        return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+    @property
+    def _checksum(self) -> int:
+        selected = self.projects_or_namespaces
+        projects = None if selected is None else (sorted(selected.names), selected.exclude)
+        selection = (self.filters, self.sort, projects, self.summary)
+        return zlib.crc32(repr(selection).encode())
+
+    def _token(self) -> _Token | None:
+        text = self.continue_token
+        if not text:
+            return None
+        try:
+            token = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
+        except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+            raise query_error("continue", 0, "the continue token is not valid: list again without it") from error
+        if token.query != self._checksum or token.offset < 0:
+            reason = "the continue token belongs to another filter or order: list again without it"
+            raise query_error("continue", 0, reason)
+        return token
+
+
+class _Token(msgspec.Struct, frozen=True, array_like=True):
+    revision: int
+    offset: int
+    query: int
+
+
+def parse_parameters(parameters: str | Iterable[tuple[str, str]]) -> ListParameters:
+    """Read the parameters of a list request: a query string, or names and decoded values.
+
+    Parameters that are not of lists are ignored.
+
+    >>> query = parse_parameters("filter=metadata.name~web&sort=-metadata.creationTimestamp&pagesize=10&page=2")
+    >>> query.page, query.page_size, str(query.sort[0])
+    (2, 10, '-metadata.creationTimestamp')
+
+    Raises:
+        NormanError: a parameter is not valid, with status 400. It names the parameter, and the position in it.
+    """
+    pairs = parse_qsl(parameters, keep_blank_values=True) if isinstance(parameters, str) else parameters
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    last = {name: texts[-1] for name, texts in values.items()}
+    limit = _number(last, "limit", DEFAULT_LIMIT, least=-1)
+    summary = _fields(last, "summary")
+    if "summaryonly" in last and not summary:
+        raise query_error("summaryonly", 0, "requires the parameter 'summary' with the fields to count")
+    return ListParameters(
+        filters=_filters(values.get("filter", ())),
+        sort=_sort(last.get("sort", "")),
+        page=_number(last, "page", 1, least=1),
+        page_size=_number(last, "pagesize", 0, least=0),
+        revision=_number(last, "revision", 0, least=0) if last.get("revision") else None,
+        limit=max(limit, 0),
+        continue_token=last.get("continue", ""),
+        projects_or_namespaces=_projects(last),
+        summary=summary,
+        summary_only=_flag(last, "summaryonly"),
+    )
+
+
+def _filters(texts: Iterable[str]) -> tuple[OrFilter, ...]:
+    conditions, values = MAX_CONDITIONS, MAX_VALUES
+    filters = []
+    for text in texts:
+        if text:
+            parsed = parse_filter(text, conditions=conditions, values=values)
+            conditions -= len(parsed)
+            values -= sum(len(condition.values) for condition in parsed)
+            filters.append(parsed)
+    return tuple(filters)
+
+
+def _number(last: Mapping[str, str], parameter: str, default: int, *, least: int) -> int:
+    text = last.get(parameter, "")
+    if not text:
+        return default
+    try:
+        number = int(text) if len(text) <= _MAX_DIGITS else least - 1
+    except ValueError:
+        number = least - 1
+    if number < least or not text.isascii():
+        raise query_error(parameter, 0, f"{text[:_MAX_DIGITS]!r} is not a whole number of at least {least}")
+    return number
+
+
+def _flag(last: Mapping[str, str], parameter: str) -> bool:
+    text = last.get(parameter)
+    if text not in (None, "", "true", "false"):
+        raise query_error(parameter, 0, f"{text!r} is neither true nor false")
+    return text in ("", "true")
+
+
+def _fields(last: Mapping[str, str], parameter: str) -> tuple[FieldPath, ...]:
+    if parameter not in last:
+        return ()
+    parts = list(_split(last[parameter]))
+    _check_count(parameter, len(parts), _MAX_SUMMARY_FIELDS)
+    return tuple(_path(parameter, text, position) for text, position in parts)
+
+
+def _check_count(parameter: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise query_error(parameter, 0, f"{count} fields: use at most {limit}")
+
+
+def _split(text: str) -> Iterable[tuple[str, int]]:
+    """Iterate over the parts between commas, with their positions."""
+    position = 0
+    for part in text.split(","):
+        yield part, position
+        position += len(part) + 1
+
+
+def _path(parameter: str, text: str, position: int) -> FieldPath:
+    try:
+        return parse_path(text)
+    except ValueError as error:
+        raise query_error(parameter, position, str(error)) from error
+
+
+def _sort(text: str) -> tuple[SortKey, ...]:
+    keys = []
+    _check_count("sort", text.count(",") + 1, _MAX_SORT_KEYS)
+    for part, position in _split(text):
+        as_ip = part.startswith("ip(") and part.endswith(")")
+        field = part[3:-1] if as_ip else part
+        descending = field.startswith("-")
+        if part:  # steve skips empty parts
+            path = _path("sort", field.removeprefix("-"), position)
+            # As SQLite sorts with COLLATE NOCASE, and labels with NULLS LAST.
+            keys.append(
+                SortKey(path, descending, as_ip, fold_case=True, absent_last=path[:2] == ("metadata", "labels"))
+            )
+    return tuple(keys)
+
+
+def _projects(last: Mapping[str, str]) -> ProjectsOrNamespaces | None:
+    for parameter, exclude in (("projectsornamespaces", False), (_EXCLUDE, True)):
+        names = frozenset(filter(None, last.get(parameter, "").split(",")))
+        if names:
+            return ProjectsOrNamespaces(names, exclude)
+    return None

@@ -1,0 +1,163 @@
+"""Lists and watches of a live server for users who may see a part of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from stevekit import config_map, entry, grant, query_of, revoke, rule, running_cluster
+
+import envtest
+from opsdk.api.core.v1 import ConfigMap, Namespace
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.selectors import Selector
+from opsdk.apiserver.auth.user import User
+from opsdk.cache.store import Delta, DeltaType
+from opsdk.client.client import Client
+from opsdk.errors import NormanError
+from opsdk.norman.collections.access_set import VisibleObjects
+from opsdk.norman.collections.access_set_store import AccessSetStore
+from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, WatchScope
+from opsdk.norman.steve.printer_fields import STATE
+from opsdk.norman.steve.raw_fields import raw_fields
+
+ANN = User(name="ann")
+ALL = VisibleObjects(everything=True)
+
+
+@asynccontextmanager
+async def config_maps() -> AsyncIterator[tuple[KindList, Client, Callable[[str], VisibleObjects]]]:
+    """ConfigMaps a, b, c in namespaces n and m, the admin's client, and what ann sees with a verb."""
+    async with envtest.Environment() as env, running_cluster(env) as cluster:
+        client = cluster.uncached
+        for namespace in ("n", "m"):
+            await client.create(Namespace(metadata=ObjectMeta(name=namespace)))
+            for name in "abc":
+                await config_map(client, namespace, name, size=name)
+        cached = await cluster.cache.informer_for(ConfigMap)
+        async with (
+            AccessSetStore(cluster.cache) as store,
+            KindList(cached, raw_fields(lambda tree: tree)) as objects,
+        ):
+            yield objects, client, lambda verb: store.access_for(ANN).visible(verb, "", "configmaps", namespaced=True)
+
+
+async def listed(objects: KindList, visible: VisibleObjects, text: str = "") -> list[str]:
+    """The names of a list of ConfigMaps, without those of the cluster itself."""
+    page = await objects.page(query_of(f"filter=metadata.name!=kube-root-ca.crt&{text}", visible))
+    return [str(item.key) for item in page.entries if item.key.namespace in ("n", "m")]
+
+
+async def test_a_user_of_two_names_lists_counts_and_pages_just_these() -> None:
+    """A role that names objects shows these, in each form of a list."""
+    async with config_maps() as (objects, client, visible):
+        assert await listed(objects, visible("list")) == []
+        await grant(client, "ann", rule("get", names=["a", "c"]), namespace="n")
+        await asyncio.sleep(1)
+        assert await listed(objects, visible("list")) == ["n/a", "n/c"]
+        counts = await objects.counts(visible("list"), STATE)
+        assert (counts.count, counts.namespaces) == (2, {"n": 2})
+        assert await listed(objects, visible("list"), "pagesize=1&page=2") == ["n/c"]
+        page = await objects.page(query_of("summary=data.size", visible("list")))
+        assert page.summary[0].counts == {"a": 1, "c": 1}
+
+
+async def test_a_user_of_a_namespace_lists_just_this_one_until_the_role_is_taken_away() -> None:
+    """The next list after the event is empty."""
+    async with config_maps() as (objects, client, visible):
+        await grant(client, "ann", rule("list"), namespace="m")
+        await asyncio.sleep(1)
+        assert await listed(objects, visible("list"), "sort=-data.size") == ["m/c", "m/b", "m/a"]
+        await revoke(client, "ann", namespace="m")
+        await asyncio.sleep(1)
+        assert await listed(objects, visible("list")) == []
+        assert (await objects.counts(visible("list"), STATE)).count == 0
+
+
+async def test_a_watch_shows_what_the_user_may_watch() -> None:
+    """Events of other names and namespaces are not shown; a resumed watch shows what came since."""
+    async with config_maps() as (objects, client, visible):
+        await grant(client, "ann", rule("watch", names=["a"]), namespace="n")
+        await asyncio.sleep(1)
+        revision = objects.objects.revision
+        events = objects.watch(WatchScope(visible=visible("watch")), revision=revision)
+        for namespace, name in (("m", "a"), ("n", "b"), ("n", "a")):
+            changed = await client.get(ConfigMap, f"{namespace}/{name}")
+            changed.data["size"] = "x"
+            await client.update(changed)
+        await client.delete(ConfigMap, "n/a")
+        seen = [await anext(events) for _ in range(2)]
+        assert [(e.type, str(e.entry.key)) for e in seen] == [
+            (KindEventType.CHANGE, "n/a"),
+            (KindEventType.REMOVE, "n/a"),
+        ]
+        resumed = objects.watch(WatchScope(visible=visible("watch")), revision=seen[0].revision)
+        assert (await anext(resumed)).type is KindEventType.REMOVE
+
+
+async def test_a_revision_that_a_write_returned_is_waited_for() -> None:
+    """A list after an own write holds the write; one of the far future is refused after the timeout."""
+    async with config_maps() as (objects, client, _):
+        created = await config_map(client, "n", "new")
+        page = await objects.page(query_of(f"revision={created.metadata.resource_version}", ALL))
+        assert "n/new" in [str(item.key) for item in page.entries]
+        with pytest.raises(NormanError, match="unknown revision"):
+            await objects.page(query_of("revision=99999999", ALL))
+
+
+async def test_a_watch_from_a_revision_before_the_first_list_is_a_410() -> None:
+    """The client lists again."""
+    async with config_maps() as (objects, _, _visible):
+        with pytest.raises(NormanError, match="list again") as caught:
+            await anext(objects.watch(WatchScope(visible=ALL), revision=1))
+        assert caught.value.status == 410
+
+
+async def test_a_reader_that_does_not_read_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a slow client is bounded."""
+    async with config_maps() as (objects, client, _):
+        monkeypatch.setattr(objects.changes, "_queue_size", 2)
+        events = objects.watch(WatchScope(visible=ALL, name="slow"))
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        for number in range(4):
+            await config_map(client, "n", f"o{number}")
+        await config_map(client, "n", "slow")
+        assert (await first).entry.key.name == "slow"
+        for namespace in ("n", "m", "default", "kube-system"):
+            await config_map(client, namespace, "slow2")
+        await asyncio.sleep(1)
+        with pytest.raises(NormanError, match="too slow"):
+            await anext(events)
+
+
+def test_an_object_that_leaves_the_selection_is_removed_from_the_watch() -> None:
+    """And one that enters it is created."""
+    scope = WatchScope(visible=ALL, namespace="n", selector=Selector.parse("l=x"))
+    inside, outside = entry("a", "n", labels={"l": "x"}), entry("a", "n", labels={"l": "y"})
+    events = [scope.event(1, Change(old, new)) for old, new in ((inside, outside), (outside, inside), (outside, None))]
+    assert [event and event.type for event in events] == [KindEventType.REMOVE, KindEventType.CREATE, None]
+    assert scope.event(1, Change(inside, inside)).type is KindEventType.CHANGE  # type: ignore[union-attr]
+    assert not scope.contains(entry("a", "m", labels={"l": "x"}))
+
+
+async def test_a_deletion_that_nobody_saw_reaches_watches_that_resume() -> None:
+    """The revision grows with it, so that a watch from the revision before has the event."""
+    async with config_maps() as (objects, _, _visible):
+        before = objects.objects.revision
+        missed = objects.objects.get(ObjectKey("n", "a"))
+        objects._on_delta(Delta(change=DeltaType.DELETED, old=missed, final_state_unknown=True))
+        event = await anext(objects.watch(WatchScope(visible=ALL), revision=before))
+        assert (event.type, event.revision) == (KindEventType.REMOVE, before + 1)
+
+
+async def test_a_closed_list_ends_its_watches() -> None:
+    """Such as that of a type whose definition is deleted."""
+    async with config_maps() as (objects, _, _visible):
+        waiting = asyncio.ensure_future(anext(objects.watch(WatchScope(visible=ALL)), None))
+        await asyncio.sleep(1)
+        await objects.aclose()
+        assert await waiting is None
