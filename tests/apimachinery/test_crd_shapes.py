@@ -135,7 +135,7 @@ def is_server_rule(error: str) -> bool:
     return incomplete or any(word in error for word in words)
 
 
-def compare(kind: type[TypedObject], tree: JsonObject, stored: JsonObject | str) -> None:
+def assert_equal_verdicts(kind: type[TypedObject], tree: JsonObject, stored: JsonObject | str) -> None:
     """Fail unless the class and the server agree on `tree`, which the server stores as `stored`."""
     decoded = by_class(kind, tree)
     if isinstance(stored, str):
@@ -146,14 +146,14 @@ def compare(kind: type[TypedObject], tree: JsonObject, stored: JsonObject | str)
     assert by_class(kind, stored) == decoded, f"defaults differ for {tree}: {stored}"
 
 
-def agree(kind: type[TypedObject], examples: int) -> None:
+def assert_class_and_server_agree(kind: type[TypedObject], examples: int) -> None:
     """Compare the class with the server's code for `examples` objects."""
     schema = structural.StructuralSchema(schema_for(kind))
 
     @settings(max_examples=examples, deadline=None, database=None)
     @given(objects_of(kind))
     def check(tree: JsonObject) -> None:
-        compare(kind, tree, by_server(schema, tree))
+        assert_equal_verdicts(kind, tree, by_server(schema, tree))
 
     check()
 
@@ -164,7 +164,9 @@ def test_class_and_server_agree(spec: type) -> None:
 
     With ``--hypothesis-profile=thorough`` for 10,000 values of each shape, which take half an hour.
     """
-    agree(kind_with(spec), 10_000 if settings.default is not None and settings.default.max_examples >= 1000 else 100)
+    assert_class_and_server_agree(
+        kind_with(spec), 10_000 if settings.default is not None and settings.default.max_examples >= 1000 else 100
+    )
 
 
 class Texts(Model, kw_only=True):
@@ -239,6 +241,6 @@ def test_class_and_running_server_agree(spec: type) -> None:
         finally:
             loop.close()
         for tree, stored in zip(trees, results, strict=True):
-            compare(kind, tree, stored)
+            assert_equal_verdicts(kind, tree, stored)
 
     check()

@@ -35,7 +35,7 @@ def told(answer: Answer) -> tuple[int, str]:
     return answer.status, answer.json.get("message", "") if answer.status >= 400 else ""
 
 
-async def check(cases: list[tuple[Any, ...]]) -> None:
+async def assert_responses(cases: list[tuple[Any, ...]]) -> None:
     """Method, URL, what is to be answered; then body and headers, where there are any."""
     async with serving() as call:
         for method, url, expected, *rest in cases:
@@ -45,7 +45,7 @@ async def check(cases: list[tuple[Any, ...]]) -> None:
 
 async def test_unsupported_methods_are_405_except_on_pages() -> None:
     """A resource path rejects methods that it does not support with 405; /healthz accepts any method."""
-    await check(
+    await assert_responses(
         [
             *((method, MAPS, NO_METHOD) for method in ("OPTIONS", "BREW", "PUT", "PATCH", "TRACE", "CONNECT")),
             *((method, f"{MAPS}/a", NO_METHOD) for method in ("OPTIONS", "BREW", "POST")),
@@ -69,7 +69,7 @@ async def test_head_is_405_on_resources_and_empty_on_pages() -> None:
 
 async def test_only_trailing_slashes_are_ignored() -> None:
     """Trailing and empty namespace segments are ignored; other duplicate slashes and ``..`` give 404."""
-    await check(
+    await assert_responses(
         [
             ("GET", "/api/v1/pods/", (200, "")),
             ("GET", "/api/v1/pods//", (200, "")),
@@ -114,7 +114,7 @@ NO_VERSION = "invalid resource version: resourceVersion"
 async def test_list_options() -> None:
     """Numbers are 64 bits wide; revisions are numbers without a sign."""
     too_long = "9" * 5000
-    await check(
+    await assert_responses(
         [
             ("GET", f"{MAPS}?limit=", (400, 'strconv.ParseInt: parsing "": invalid syntax')),
             ("GET", f"{MAPS}?limit=x", (400, 'strconv.ParseInt: parsing "x": invalid syntax')),
@@ -167,7 +167,7 @@ async def test_continue_tokens_are_validated_first() -> None:
         (token(b'{"v":"meta.k8s.io/v1","rv":5,"start":"../x"}'), (400, f"{NO_TOKEN}../x")),
         (token(b'{"v":"meta.k8s.io/v1","rv":-1,"start":"x"}'), (200, "")),
     ]
-    await check([("GET", f"{MAPS}?limit=1&continue={text}", expected) for text, expected in cases])
+    await assert_responses([("GET", f"{MAPS}?limit=1&continue={text}", expected) for text, expected in cases])
     async with serving() as call:
         future = token(b'{"v":"meta.k8s.io/v1","rv":999999,"start":"x"}')
         status, message = told(await call("GET", f"{MAPS}?limit=1&continue={future}"))
@@ -190,7 +190,7 @@ async def test_label_selectors() -> None:
     """Values of comparisons are numbers of 64 bits and values of labels; the words are the parser's."""
     parse = "unable to parse requirement: "
     number = "for 'Gt', 'Lt' operators, the value must be an integer"
-    await check(
+    await assert_responses(
         [
             ("GET", f"{MAPS}?labelSelector=p+in+(", (400, f"{parse}found '', expected: ',', ')' or identifier")),
             (
@@ -210,7 +210,7 @@ async def test_label_selectors() -> None:
 
 async def test_the_timeout_parameter_is_a_go_duration() -> None:
     """The parameter ``timeout`` must be a Go duration."""
-    await check(
+    await assert_responses(
         [
             ("GET", f"{MAPS}?timeout={text}", (400, f"invalid timeout specified in the request URL - time: {why}"))
             for text, why in (
@@ -220,7 +220,7 @@ async def test_the_timeout_parameter_is_a_go_duration() -> None:
             )
         ]
     )
-    await check(
+    await assert_responses(
         [("GET", f"{MAPS}?timeout={text}", (200, "")) for text in ("1s", "-1s", "0", "1h1.5m", "")]
         + [("GET", f"{MAPS}?watch=1&timeoutSeconds=1&timeout=x", (200, ""))]
     )
@@ -243,7 +243,7 @@ async def test_media_types_are_matched_as_upstream_does() -> None:
         "",
     )
     body = b'{"metadata":{"name":"a"}}'
-    await check(
+    await assert_responses(
         [
             *(("PUT", f"{MAPS}/a", (415, objects), body, {"content_type": media}) for media in bad),
             *(("DELETE", f"{MAPS}/nope", (415, objects), b"{}", {"content_type": media}) for media in bad),
@@ -266,7 +266,7 @@ CANNOT = 'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: cann
 async def test_json_bodies_are_checked_by_parser_and_kind() -> None:
     """A body that is no JSON object fails in the parser, and one of another kind in the decoder."""
     nameless = (422, 'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required')
-    await check(
+    await assert_responses(
         [
             ("POST", MAPS, (400, f"{UNRECOGNIZED}unexpected end of JSON input (<empty>)")),
             ("POST", MAPS, nameless, b"null"),
@@ -320,7 +320,7 @@ async def test_strings_that_are_no_unicode() -> None:
 async def test_delete_options() -> None:
     """Bodies of deletions have types too."""
     prefix = "json: cannot unmarshal "
-    await check(
+    await assert_responses(
         [
             ("DELETE", f"{MAPS}/a", (400, f"{prefix}{what} into Go struct field {field} of type {wanted}"), body)
             for body, what, field, wanted in (
@@ -345,7 +345,7 @@ async def test_what_asks_to_delete() -> None:
     invalid = 'DeleteOptions.meta.k8s.io "" is invalid: '
     policies = 'Unsupported value: "": supported values: "Foreground", "Background", "Orphan", "nil"'
     listed = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-    await check(
+    await assert_responses(
         [
             ("DELETE", f"{MAPS}/a", (400, f"{meta}array into Go value of type {struct}"), b"[]"),
             (

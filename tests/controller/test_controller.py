@@ -507,17 +507,17 @@ async def test_a_stop_does_not_count_as_a_timeout() -> None:
 @pytest.mark.parametrize("answer", [ValueError(), Result(requeue=True), Result(requeue_after=1)])
 async def test_retries_keep_the_priority(answer: Any) -> None:
     """Errors, requeues and timed requeues keep the priority that the request had."""
-    await _priorities([answer], [LOW_PRIORITY, LOW_PRIORITY])
+    await _assert_priorities([answer], [LOW_PRIORITY, LOW_PRIORITY])
 
 
 @pytest.mark.behaviour(82)
 async def test_a_result_may_set_the_priority() -> None:
     """A Result's priority applies to requeue and requeue_after, and stays."""
-    await _priorities([Result(requeue=True, priority=7), Result(requeue_after=1)], [LOW_PRIORITY, 7, 7])
-    await _priorities([Result(requeue_after=1, priority=-5)], [LOW_PRIORITY, -5])
+    await _assert_priorities([Result(requeue=True, priority=7), Result(requeue_after=1)], [LOW_PRIORITY, 7, 7])
+    await _assert_priorities([Result(requeue_after=1, priority=-5)], [LOW_PRIORITY, -5])
 
 
-async def _priorities(answers: list[Any], expected: list[int]) -> None:
+async def _assert_priorities(answers: list[Any], expected: list[int]) -> None:
     seen: list[int] = []
 
     async def reconcile(request: Request) -> Any:

@@ -125,7 +125,7 @@ async def churn(cluster: Cluster, names: int, *, first: int) -> None:
     await asyncio.sleep(3600)
 
 
-async def _check_operators(names: int) -> None:
+async def _assert_operators_are_bounded(names: int) -> None:
     recorder = RuleRecorder()
     async with (
         envtest.Environment(controllers=["garbage-collector-controller"]) as env,
@@ -154,16 +154,16 @@ async def _check_operators(names: int) -> None:
 
 async def test_no_memory_of_a_leader_and_a_standby_grows_with_names() -> None:
     """Objects with children, Events, finalizers and raising functions come and go: every container is as before."""
-    await _check_operators(40)
+    await _assert_operators_are_bounded(40)
 
 
 @pytest.mark.slow
 async def test_no_memory_grows_with_a_thousand_names() -> None:
     """The same with many more names than any constant bound of a container."""
-    await _check_operators(1000)
+    await _assert_operators_are_bounded(1000)
 
 
-async def _check_queues(names: int) -> None:
+async def _assert_queues_are_bounded(names: int) -> None:
     world = World()
     server = world.server(THING)
 
@@ -213,10 +213,10 @@ async def _reconcile_nothing(_: Request) -> None:
 
 async def test_no_memory_of_a_queue_grows_with_names() -> None:
     """2,000 names under a leader, a standby and raising map functions."""
-    await _check_queues(2000)
+    await _assert_queues_are_bounded(2000)
 
 
 @pytest.mark.slow
 async def test_no_memory_of_a_queue_grows_with_100_000_names() -> None:
     """The full number: every container is bounded by a constant."""
-    await _check_queues(100_000)
+    await _assert_queues_are_bounded(100_000)

@@ -46,7 +46,7 @@ class Project:
         self.write(path, text)
         self.pages[path] = name_of(page)
 
-    def check(self, *arguments: str) -> None:
+    def assert_passes(self, *arguments: str) -> None:
         """Run a tool of the project on all files; its errors name pages instead of files."""
         done = subprocess.run(
             [sys.executable, "-m", *arguments, "."],
@@ -73,7 +73,7 @@ def test_the_linter_accepts_each_example(tmp_path: Path) -> None:
     for page, shown in EXAMPLES:
         for number, block in enumerate(shown):
             project.show(page, block.title or f"examples/{module_of(page)}_{number}.py", [block])
-    project.check("ruff", "check", "--extend-ignore=F821", "--output-format=concise", "--no-cache")
+    project.assert_passes("ruff", "check", "--extend-ignore=F821", "--output-format=concise", "--no-cache")
 
 
 @pytest.mark.slow
@@ -85,7 +85,7 @@ def test_the_type_checker_accepts_each_page(tmp_path: Path) -> None:
         for block in shown:
             if block.title:
                 project.show(page, block.title, [block])
-    project.check("mypy", "--no-error-summary")
+    project.assert_passes("mypy", "--no-error-summary")
 
 
 def test_an_error_names_the_line_of_the_page(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ class Terminal:
             self.dev.wait(60)
 
 
-def check_style(folder: Path) -> None:
+def assert_style(folder: Path) -> None:
     """Run the project's own type checker and linter on its files, as its author would."""
     for arguments in (["ruff", "check", "."], ["mypy", "--no-error-summary"]):
         done = subprocess.run(
@@ -105,7 +105,7 @@ def test_the_tutorial_runs(tmp_path: Path) -> None:
                 elif block.language == "console":
                     for command in commands(block):
                         terminal.run(command)
-            check_style(terminal.folder)
+            assert_style(terminal.folder)
     finally:
         terminal.close()
 

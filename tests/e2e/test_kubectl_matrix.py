@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from transcripts import GO_ENVIRONMENT, kubectl_minor, play
+from transcripts import GO_ENVIRONMENT, assert_session, kubectl_minor
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -100,4 +100,6 @@ def test_sessions_go_as_they_are_written(session: Path, servers: dict[str, Serve
     served, name = servers[session.parent.name], session.stem
     served.kubectl(name, tmp_path, ["create", "namespace", name])
     words = kubectl_minor() == WRITTEN_FOR
-    play(session.read_text(), lambda arguments: served.kubectl(name, tmp_path, arguments), tmp_path, words=words)
+    assert_session(
+        session.read_text(), lambda arguments: served.kubectl(name, tmp_path, arguments), tmp_path, words=words
+    )

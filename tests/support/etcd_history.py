@@ -44,7 +44,7 @@ class History:
         self.errors[f"{error.code} {error.reason}"] += 1
         (self.unknown if error.code == 504 else self.refused).add((key, content))
 
-    def check(self, changes: list[StorageChange]) -> None:
+    def assert_consistent(self, changes: list[StorageChange]) -> None:
         """Assert that a watcher saw each acknowledged write once, in order, and nothing that was refused."""
         revisions = [change.revision for change in changes]
         assert revisions == sorted(set(revisions)), "revisions went back or repeated"

@@ -187,8 +187,8 @@ class Pair:
 
     cert: bytes
     key: bytes
-    _cert: x509.Certificate = field(repr=False)
-    _key: ec.EllipticCurvePrivateKey = field(repr=False)
+    certificate: x509.Certificate = field(repr=False)
+    private_key: ec.EllipticCurvePrivateKey = field(repr=False)
     minimal: bool = False
 
     def files(self, folder: Path, name: str) -> tuple[Path, Path]:
@@ -233,7 +233,7 @@ def _identifiers(
         key_agreement=False, key_cert_sign=issuer is None, crl_sign=issuer is None, encipher_only=False,
         decipher_only=False,
     )  # fmt: skip
-    issuer_key = (issuer._key if issuer else key).public_key()
+    issuer_key = (issuer.private_key if issuer else key).public_key()
     return (
         builder.add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -248,7 +248,7 @@ def _make(name: str, sans: tuple[str, ...], issuer: Pair | None, *, minimal: boo
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(issuer._cert.subject if issuer else subject)
+        .issuer_name(issuer.certificate.subject if issuer else subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
@@ -259,7 +259,7 @@ def _make(name: str, sans: tuple[str, ...], issuer: Pair | None, *, minimal: boo
         builder = _identifiers(builder, key, issuer)
     if sans:
         builder = builder.add_extension(x509.SubjectAlternativeName([_san(san) for san in sans]), critical=False)
-    cert = builder.sign(issuer._key if issuer else key, hashes.SHA256())
+    cert = builder.sign(issuer.private_key if issuer else key, hashes.SHA256())
     return Pair(
         cert.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),

@@ -97,7 +97,7 @@ def kubectl_minor() -> int:
     return int(json.loads(made.stdout)["clientVersion"]["minor"].rstrip("+"))
 
 
-def play(text: str, run: Run, folder: Path, *, words: bool = True) -> None:
+def assert_session(text: str, run: Run, folder: Path, *, words: bool = True) -> None:
     """Go through a transcript, in a folder for its files; without `words`, only how commands end counts.
 
     Raises:

@@ -66,7 +66,7 @@ async def test_nothing_is_written_while_nothing_changes() -> None:
         assert await w.writes(900) == []
 
 
-async def rotate_with_faults(seed: int, rotations: int) -> None:
+async def assert_rotations_survive_faults(seed: int, rotations: int) -> None:
     """Late, lost and failing requests, crashes at random times, and rotations."""
     async with world(seed, fault_rate=0.15, latency=3.0) as w:
         await w.run(120)
@@ -90,17 +90,17 @@ async def rotate_with_faults(seed: int, rotations: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 async def test_what_is_served_verifies_at_any_time(seed: int) -> None:
     """Each served certificate verifies at any time, under any faults and late reads."""
-    await rotate_with_faults(seed, 1)
+    await assert_rotations_survive_faults(seed, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 102))
 async def test_what_is_served_verifies_with_more_seeds(seed: int) -> None:
     """The same law."""
-    await rotate_with_faults(seed, 3)
+    await assert_rotations_survive_faults(seed, 3)
 
 
-async def crash_during_rotations(numbers: Sequence[int]) -> None:
+async def assert_rotations_survive_crashes(numbers: Sequence[int]) -> None:
     """A replica dies before its Nth message; the others finish what it began, and it joins again."""
     async with world(latency=0.1) as w:
         await w.run(30)
@@ -123,13 +123,13 @@ async def crash_during_rotations(numbers: Sequence[int]) -> None:
 @pytest.mark.slow
 async def test_a_crash_during_a_rotation_does_no_harm() -> None:
     """After a crash during a rotation, another replica finishes the rotation."""
-    await crash_during_rotations((2, 5, 9))
+    await assert_rotations_survive_crashes((2, 5, 9))
 
 
 @pytest.mark.slow
 async def test_a_crash_at_any_await_of_a_rotation_does_no_harm() -> None:
     """After a crash at any request of a rotation, another replica finishes the rotation."""
-    await crash_during_rotations(range(24))
+    await assert_rotations_survive_crashes(range(24))
 
 
 @pytest.mark.slow

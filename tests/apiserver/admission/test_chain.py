@@ -52,10 +52,10 @@ def test_a_plugin_is_called_for_its_resources_in_its_place(
     plugins: dict[str, set[str] | None], later: dict[str, set[str] | None]
 ) -> None:
     """A plugin without resources is called for all; plugins that are added or removed later count at once."""
-    asyncio.run(_check_calls(plugins, later))
+    asyncio.run(_assert_calls(plugins, later))
 
 
-async def _check_calls(plugins: dict[str, set[str] | None], later: dict[str, set[str] | None]) -> None:
+async def _assert_calls(plugins: dict[str, set[str] | None], later: dict[str, set[str] | None]) -> None:
     chain, calls = Chain(), list[str]()
     for added in (plugins, later):
         for name in NAMES:

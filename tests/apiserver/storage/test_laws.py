@@ -408,10 +408,10 @@ def test_no_change_is_lost_or_doubled(opened: Opener, steps: list[tuple[str, int
 
     A list at any past revision shows what a list at that time showed.
     """
-    asyncio.run(_interleave(opened, steps))
+    asyncio.run(_assert_watchers_miss_nothing(opened, steps))
 
 
-async def _interleave(opened: Opener, steps: list[tuple[str, int]]) -> None:
+async def _assert_watchers_miss_nothing(opened: Opener, steps: list[tuple[str, int]]) -> None:
     async with opened() as storage:
         log: list[int] = []
         model: dict[str, JsonObject] = {}

@@ -92,10 +92,10 @@ STEPS = st.lists(
 @given(STEPS)
 def test_no_change_is_lost_or_doubled(steps: list[tuple[str, int]]) -> None:
     """A watcher that starts anywhere and resumes anywhere sees each later change once, in order."""
-    asyncio.run(_interleave(steps))
+    asyncio.run(_assert_watchers_miss_nothing(steps))
 
 
-async def _interleave(steps: list[tuple[str, int]]) -> None:
+async def _assert_watchers_miss_nothing(steps: list[tuple[str, int]]) -> None:
     storage = MemoryStorage()
     log: list[int] = []
     storage.subscribe(lambda change: log.append(change.revision))

@@ -128,7 +128,7 @@ def _stages(rng: random.Random) -> tuple[Stage, ...]:
 
 
 # ------------------------------------------------------------------ invariants
-async def _check_end(api: Kubectl) -> None:
+async def _assert_converged(api: Kubectl) -> None:
     pods = await api.items(f"{CORE}/pods")
     owners = [o for path in _KINDS if "/nodes" not in path for o in await api.items(path.rpartition("/")[0])]
     sets = await api.items(f"{APPS}/replicasets")
@@ -226,7 +226,7 @@ async def test_random_operations_converge(seed: int) -> None:
                 await settle(rng.choice([0, 0, 0.5, 3, 30]))
         await api.merge(f"{NODES}/node-1", {"spec": {"unschedulable": None}})
         await settle(4000)
-        await _check_end(api)
+        await _assert_converged(api)
         before = _versions(env)
         await settle(3000)
         assert _versions(env) == before, "at rest, nobody writes"
@@ -330,4 +330,4 @@ async def test_goes_back_in_order(seed: int) -> None:
                 env.restore(snapshot)
         await api.merge(f"{NODES}/node-1", {"spec": {"unschedulable": None}})
         await settle(4000)
-        await _check_end(api)
+        await _assert_converged(api)

@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import SkipTest
 
 import pytest
+from etcd_cluster import free_port
 
 from envtest.external import clusters, kubectl
 from envtest.external.clusters import ExistingCluster, RealBinaries, TargetKind, apiserver_command, etcd_command
@@ -85,7 +86,7 @@ def alive(pid: int) -> bool:
 def etcd(tmp_path: Path, *, options: ProcessOptions = QUICK, before: str = "", status: int = 200) -> Process:
     """A process that pretends to be etcd."""
     binary = executable(tmp_path / "etcd", HEALTHY, before=before, status=status)
-    port = clusters._free_port()
+    port = free_port()
     from opsdk.rest.config import Config
 
     config = Config(host=f"http://127.0.0.1:{port}")
@@ -178,7 +179,7 @@ from envtest.external import clusters
 from envtest.external.processes import Process, ProcessOptions
 async def healthy(): return True
 async def main():
-    command = clusters.etcd_command(Path({str(binary)!r}), Path({str(tmp_path)!r}), f"http://127.0.0.1:{{clusters._free_port()}}")
+    command = clusters.etcd_command(Path({str(binary)!r}), Path({str(tmp_path)!r}), "http://127.0.0.1:{free_port()}")
     process = Process(command, directory=Path({str(tmp_path)!r}), healthy=healthy, options=ProcessOptions())
     await process.start()
     print(process.pid, flush=True)

@@ -39,13 +39,13 @@ async def mark(number: int, current: JsonObject | None) -> JsonObject | Remove:
 
 @given(STEPS)
 def test_what_is_there_was_written_within_the_hour(steps: list[tuple[str, int, int]]) -> None:
-    """Against a model: the last write of each, and the clock."""
+    """The stored events are those whose last write is younger than their time to live."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(follow(steps))
+        runner.run(assert_expires_like_the_model(steps))
 
 
-async def follow(steps: list[tuple[str, int, int]]) -> None:
-    """Go the steps."""
+async def assert_expires_like_the_model(steps: list[tuple[str, int, int]]) -> None:
+    """Run the steps, and compare the stored events with the model after each step."""
     storage = MemoryStorage()
     expiry = EventExpiry(storage, ttl=100.0)
     expiry.start()

@@ -91,7 +91,7 @@ async def test_lost_answers_lose_and_double_nothing(etcd: EtcdCluster, seed: int
         last = await one.get_current_resource_version()
         await eventually(lambda: all(max(c.revision for c in changes) >= last for changes in seen))
         for changes in seen:
-            history.check(changes)
+            history.assert_consistent(changes)
         for key, value in (await two.list(f"{PREFIX}")).items:
             if "counter" in key:
                 assert value["n"] == history.increments[key]  # updates are always found out
@@ -177,7 +177,7 @@ async def test_dying_and_hanging_members_lose_no_write(tmp_path: Path) -> None:
             last = max(history.acknowledged)
             await eventually(lambda: all(changes and changes[-1].revision >= last for changes in seen))
         for changes in seen:
-            history.check(changes)
+            history.assert_consistent(changes)
     print(
         f"\n{KILLS} faults in {seconds:.0f} s: {len(history.acknowledged)} acknowledged writes, none lost;"
         f" {len(history.unknown)} unknown outcomes, errors {dict(history.errors)};"

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from etcd_cluster import free_port
 
 from envtest.external import clusters
 from envtest.external.clusters import RealBinaries, apiserver_command, etcd_command
@@ -60,8 +61,8 @@ class World:
         form = serialization.PrivateFormat.TraditionalOpenSSL
         raw = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
         (directory / "sa-signer.key").write_bytes(raw)
-        self.etcd_url = f"http://127.0.0.1:{clusters._free_port()}"
-        self.port = clusters._free_port()
+        self.etcd_url = f"http://127.0.0.1:{free_port()}"
+        self.port = free_port()
         self.assets = assets
 
     def config(self, user: str = "admin", groups: Sequence[str] = ("system:masters",)) -> Config:
