@@ -564,6 +564,7 @@ class Operator:
             hook=manager.hook,
         )
         server.use_certificates(certificates)
+        manager.use_metrics_certificates(certificates.serving_context)
         manager.add(certificates)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)
 

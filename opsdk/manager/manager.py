@@ -20,7 +20,7 @@ from opsdk.manager.leadership import ELECTION_GRACE, Election, ManagerLeadership
 from opsdk.manager.options import ManagerOptions
 from opsdk.manager.phases import ManagerState, Phase, StopPlan, plan_stop
 from opsdk.manager.runnable_group import RunnableGroup
-from opsdk.manager.servers import MetricsEndpoint, http_servers
+from opsdk.manager.servers import IssuedContext, MetricsEndpoint, http_servers
 from opsdk.rbac.delegated import ReviewClient
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
@@ -127,6 +127,14 @@ class Manager:
         """Set the client that reviews metrics requests. Raises `UsageError` after the start."""
         self._check_new("the client for metrics_authentication")
         self._metrics_endpoint.use_client(client)
+
+    def use_metrics_certificates(self, issued: IssuedContext) -> None:
+        """Set the source of the certificate of the metrics, which is self-signed otherwise.
+
+        `metrics_cert_file` takes precedence. Raises `UsageError` after the start.
+        """
+        self._check_new("the certificates of the metrics")
+        self._metrics_endpoint.use_certificates(issued)
 
     # -------------------------------------------------------------- runnables
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:

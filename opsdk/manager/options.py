@@ -15,8 +15,8 @@ class ManagerOptions(Options, frozen=True, kw_only=True):
     Attributes:
         health_probe_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``"0"`` disables them.
         metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``"0"`` disables it.
-        metrics_secure_serving: serve the metrics with TLS. Without files, the certificate is self-signed, which needs
-            the extra ``opsdk[tls]``.
+        metrics_secure_serving: serve the metrics with TLS. Without files, the certificate is the one that the operator
+            issues for its webhooks, or a self-signed one. Both need the extra ``opsdk[tls]``.
         metrics_cert_file: PEM certificate chain of the metrics endpoint. It may be replaced while the manager runs.
         metrics_key_file: PEM private key of this certificate.
         metrics_authentication: authenticate and authorize metrics requests (see

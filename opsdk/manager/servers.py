@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from opsdk.errors import UsageError
 from opsdk.http.server.request import HttpRequest
@@ -21,6 +22,9 @@ from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
 
+IssuedContext = Callable[[], ssl.SSLContext | None]
+"""Returns the TLS context for new connections; None to use the self-signed certificate."""
+
 
 class MetricsEndpoint:
     """``/metrics``, for those whom the API server allows to get it if `metrics_authentication` is set."""
@@ -30,6 +34,11 @@ class MetricsEndpoint:
         self._metrics = metrics
         self._hook = hook
         self._authorization: MetricsAuthorization | None = None
+        self._issued: IssuedContext = lambda: None
+
+    def use_certificates(self, issued: IssuedContext) -> None:
+        """Set the source of the certificate that is served without `metrics_cert_file`."""
+        self._issued = issued
 
     def use_client(self, client: ReviewClient) -> None:
         """Set the client that reviews requests."""
@@ -53,7 +62,14 @@ class MetricsEndpoint:
         if options.metrics_cert_file:
             files = (options.metrics_cert_file, options.metrics_key_file)
             return ServingCertificate(*files, hook=self._hook).context
-        return self_signed_context(parse_address(options.metrics_bind_address)[0])
+        context = self_signed_context(parse_address(options.metrics_bind_address)[0])
+        context.sni_callback = self._use_issued
+        return context
+
+    def _use_issued(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        issued = self._issued()
+        if issued is not None:
+            connection.context = issued
 
     async def _authorize(self, request: HttpRequest) -> HttpResponse | None:
         assert self._authorization is not None  # see `check_client`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,11 @@ from opsdk import (
     UsageError,
     crd_for,
 )
+from opsdk.api.core.v1 import Secret
 from opsdk.errors import AdmissionDeniedError, ConfigError, ForbiddenError
+from opsdk.manager.options import ManagerOptions
+from opsdk.manager.phases import Phase
+from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
 from opsdk.webhook.handlers import AdmissionContext
 from opsdk.webhook.options import WebhookServerOptions
@@ -102,6 +107,29 @@ async def test_declared_webhooks_serve_and_the_operator_is_ready_only_then(tmp_p
         await task
         with pytest.raises(OSError, match="Connect"):
             await asyncio.open_connection(where.host, where.port)
+
+
+@pytest.mark.realtime
+async def test_metrics_have_a_certificate_of_the_operators_ca() -> None:
+    """A client with ``ca.crt`` of the Secret verifies them by the name of the webhooks' Service."""
+    pytest.importorskip("cryptography", reason="needs the tls extra: pip install opsdk[tls]")
+    certificates = SelfSigned(service="hooks", namespace="default")
+    operator = make_operator(WebhookServerOptions(host="127.0.0.1", port=0, certificates=certificates), [])
+    metrics = ManagerOptions(metrics_bind_address="127.0.0.1:0", metrics_secure_serving=True)
+    operator.options = replace(operator.options, manager=metrics)
+    async with environment.Environment(crds=[crd_for(Page)]) as env, Cluster(env.config) as outside:
+        task = asyncio.create_task(operator.start(env.config))
+        await asyncio.sleep(0)
+        await operator.manager.wait_ready()
+        secret = await outside.uncached.get(Secret, "default/hooks-tls")
+        tls = ssl.create_default_context(cadata=secret.data["ca.crt"].decode())
+        (server,) = operator.manager._groups[Phase.HTTP]._runnables
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=tls, server_hostname="hooks")  # type: ignore[attr-defined]
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: hooks\r\nConnection: close\r\n\r\n")
+        assert b"controller_runtime_reconcile_total" in await reader.read()
+        writer.close()
+        operator.manager.stop()
+        await task
 
 
 async def test_a_missing_certificate_ends_the_start_in_words(tmp_path: Path) -> None:

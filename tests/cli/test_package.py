@@ -17,7 +17,7 @@ from envtest import Environment
 from opsdk import Client, Unstructured
 from opsdk.api.core.v1 import Pod
 from opsdk.cli.__main__ import main
-from opsdk.cli.package.deployment import Workload
+from opsdk.cli.package.deployment import Workload, metrics_service, service_monitor, webhook_service
 from opsdk.errors import NoMatchError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
@@ -107,6 +107,21 @@ def test_the_bundle_has_the_permissions_and_the_deployment(packages: Path) -> No
     assert install["deployments"][0]["spec"] == by_kind["Deployment"]["spec"]
     owned = csv["spec"]["customresourcedefinitions"]["owned"]
     assert owned == [{"name": "widgets.demo.example.com", "kind": "Widget", "version": "v1"}]
+
+
+@pytest.mark.parametrize("webhooks", [False, True])
+def test_a_service_monitor_verifies_what_has_a_ca(*, webhooks: bool) -> None:
+    """Metrics of an operator with webhooks have a certificate of its CA; without, each pod signs its own."""
+    workload = Workload(name="shop", namespace="shop-system", image="i", package="shop", webhooks=webhooks)
+    (endpoint,) = service_monitor(workload)["spec"]["endpoints"]
+    assert endpoint["tlsConfig"] == (
+        {"ca": {"secret": {"name": "shop-webhooks-tls", "key": "ca.crt"}}, "serverName": "shop-webhooks"}
+        if webhooks
+        else {"insecureSkipVerify": True}
+    )
+    # The webhooks have no metrics, so their Service has no port of this name.
+    ports = [webhook_service(workload), metrics_service(workload)]
+    assert [service["spec"]["ports"][0]["name"] == endpoint["port"] for service in ports] == [False, True]
 
 
 @pytest.mark.k8s(controllers="cluster")

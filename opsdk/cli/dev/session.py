@@ -208,7 +208,7 @@ class DevSession(Closing):
         if not operator.has_webhooks or certificates is None or not certificates.service:
             return
         name, namespace = certificates.service, certificates.namespace
-        port = ServicePort(name="https", port=443, target_port="webhooks", protocol="TCP")
+        port = ServicePort(name="webhooks", port=443, target_port="webhooks", protocol="TCP")
         meta = ObjectMeta(name=name, namespace=namespace, annotations=local_address(self._webhook_port))
         await client.apply(Namespace(metadata=ObjectMeta(name=namespace)), field_owner=_FIELD_OWNER, force=True)
         await client.apply(Service(metadata=meta, spec=ServiceSpec(ports=[port])), field_owner=_FIELD_OWNER, force=True)

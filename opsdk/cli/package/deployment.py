@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from opsdk.cli.package.settings import ContainerSettings
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.certificates.options import SelfSigned
 
 HEALTH_PORT, METRICS_PORT, WEBHOOK_PORT = 8081, 8443, 9443
 METRICS_NAMESPACES = {"metrics": "enabled"}
@@ -124,19 +125,26 @@ def metrics_service(workload: Workload) -> JsonObject:
 def webhook_service(workload: Workload) -> JsonObject:
     """Return the Service of the webhooks."""
     return _service(
-        workload, webhook_service_name(workload.name), {"name": "https", "port": 443, "targetPort": "webhooks"}
+        workload, webhook_service_name(workload.name), {"name": "webhooks", "port": 443, "targetPort": "webhooks"}
     )
 
 
 def service_monitor(workload: Workload) -> JsonObject:
-    """Return the ServiceMonitor of the Prometheus operator. It scrapes with its own token, over TLS."""
+    """Return the ServiceMonitor of the Prometheus operator. It scrapes with its own token, over TLS.
+
+    It verifies the certificate of an operator with webhooks: metrics and webhooks have the same one.
+    """
+    tls: JsonObject = {"insecureSkipVerify": True}  # each pod signs its own certificate
+    if workload.webhooks:
+        certificates = SelfSigned(service=webhook_service_name(workload.name))
+        ca = {"secret": {"name": certificates.secret, "key": "ca.crt"}}
+        tls = {"ca": ca, "serverName": certificates.service}
     endpoint: JsonObject = {
         "path": "/metrics",
         "port": "https",
         "scheme": "https",
         "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
-        # The certificate is self-signed unless --metrics-cert-file names another one.
-        "tlsConfig": {"insecureSkipVerify": True},
+        "tlsConfig": tls,
     }
     return {
         "apiVersion": "monitoring.coreos.com/v1",

@@ -32,6 +32,7 @@ from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.certificates.bundle import SECRET_TYPE, CertificateBundle, bundle_from_secret, serving_fault
 from opsdk.webhook.certificates.injection import InjectionTarget, injection_patch, trusted_certificates
+from opsdk.webhook.certificates.issuing import CertificateKeyPair
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.certificates.rotation import (
     RENEW_ANNOTATION,
@@ -44,7 +45,7 @@ from opsdk.webhook.certificates.rotation import (
     is_outdated,
     with_inherited,
 )
-from opsdk.webhook.certificates.serving import IssuedServingCertificate
+from opsdk.webhook.certificates.serving import IssuedServingCertificate, pair_context
 
 log = SafeLogger(__name__)
 
@@ -123,6 +124,7 @@ class CertificateManager:
         self._publication = Publication()
         self._missing_targets: set[InjectionTarget] = set()
         self._serving: IssuedServingCertificate | None = None
+        self._open: tuple[CertificateKeyPair, ssl.SSLContext] | None = None
         self._issued, self._ready = asyncio.Event(), asyncio.Event()
         self._read_at = 0.0
         self._failure = ""
@@ -183,6 +185,17 @@ class CertificateManager:
         await self._issued.wait()
         assert self._serving is not None  # set before the event
         return self._serving.context
+
+    def serving_context(self) -> ssl.SSLContext | None:
+        """Return the TLS context of the present certificate for every client, or None before the first check.
+
+        For other servers of the operator, such as the metrics. Call it for each connection.
+        """
+        if self.bundle is None:
+            return None
+        if self._open is None or self._open[0] != self.bundle.serving:
+            self._open = self.bundle.serving, pair_context(self.bundle.serving, None)
+        return self._open[1]
 
     async def check_ready(self) -> None:
         """Raise an error if this replica must not receive webhook calls, for ``Manager.add_readyz_check``.
