@@ -86,7 +86,7 @@ def test_attributes_are_sent_in_the_wires_names() -> None:
 
 
 def test_zero_of_an_optional_number_is_sent() -> None:
-    """A deployment scaled to nothing says so."""
+    """A Deployment that is scaled to zero is sent with ``replicas: 0``."""
     deployment = Deployment(metadata=ObjectMeta(name="a"))
     deployment.spec.replicas = 0
     assert to_tree(deployment)["spec"]["replicas"] == 0

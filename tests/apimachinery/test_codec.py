@@ -104,7 +104,7 @@ def test_what_is_no_list() -> None:
 
 
 def test_a_tree_is_decoded_like_its_bytes() -> None:
-    """The same object, the same errors."""
+    """Decoding a tree gives the same object or error as decoding its bytes."""
     assert decode_tree(pod(), POD) == decode(raw(pod()), POD)
     assert to_tree(decode_tree(pod(odd=1), POD)) == pod(odd=1)
     with pytest.raises(DecodeError, match="ns/p"):

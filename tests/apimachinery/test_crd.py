@@ -270,7 +270,7 @@ class Unselectable(Object[Plain, None]):
 
 
 async def test_versions_with_equal_schemas_need_equal_selectable_fields() -> None:
-    """The message says so; the server's message is about a schema that is there."""
+    """Versions with equal schemas and unequal selectable fields are an error with opsdk's own message."""
     environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
     with pytest.raises(UsageError, match="selectable_fields: versions with equal schemas need equal ones"):
         crd_for(Selectable, Unselectable)

@@ -114,8 +114,8 @@ def test_a_quantity_accepts_finite_numbers() -> None:
             Quantity(wrong)
 
 
-def test_rounding_to_integers() -> None:
-    """Away from zero, so that what is asked for is enough."""
+def test_rounding_to_integers_is_away_from_zero() -> None:
+    """Rounding to an integer is away from zero, so the result is never below the request."""
     assert [int(Quantity(t)) for t in ("1.1", "-1.1", "1", "1n", "0")] == [2, -2, 1, 1, 0]
     assert float(Quantity("250m")) == 0.25
 

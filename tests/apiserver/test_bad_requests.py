@@ -397,7 +397,7 @@ async def test_headers_that_would_change_the_request_do_not() -> None:
 
 
 async def test_readiness_fails_first() -> None:
-    """A server that is stopping says so where it is still asked."""
+    """A server that is stopping fails its readiness check while it still serves."""
     async with Environment() as env:
         call = Caller(env)
         assert told(await call("GET", "/readyz")) == (200, "ok")

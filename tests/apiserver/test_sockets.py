@@ -181,7 +181,7 @@ async def test_a_server_that_stops_says_so_first() -> None:
 
 
 async def test_bodies_over_the_limit_are_refused_while_they_come() -> None:
-    """With a Status, whether their length was told or not."""
+    """A too large body gets a Status while it arrives, with or without declared length."""
     async with Environment() as env:
         web = await env.serve()
         for told in (True, False):

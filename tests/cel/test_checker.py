@@ -151,8 +151,8 @@ class _Endless(dict[str, Type]):
         return self[name] if name in self else None  # noqa: SIM401 - a dict's own get does not make up anything
 
 
-def test_types_need_not_be_countable() -> None:
-    """A type may be made up when it is asked for, as objects of admission policies are."""
+def test_object_types_may_be_created_on_lookup() -> None:
+    """An object type may be created when it is looked up, as for admission policies."""
     environment = CelEnvironment([STANDARD_LIBRARY], types=_Endless(), construct=lambda _, fields: fields)
     program = environment.compile("Object{spec: Object.spec{a: Object.spec.a{n1: 3}}}")
     assert program.evaluate({}) == {"spec": {"a": {"n1": 3}}}

@@ -115,7 +115,7 @@ def test_logic_absorbs_errors_from_both_sides(left: str, right: str) -> None:
 
 @given(st.lists(st.integers(0, 3), max_size=5))
 def test_quantifiers_absorb_errors_in_any_order(elements: list[int]) -> None:
-    """``all`` is false if any element says so, and ``exists`` true, even if another one fails before."""
+    """One false element decides ``all`` and one true element ``exists``, even after an element that fails."""
     every = ENVIRONMENT.compile("l.all(i, 2 / i > 1)").run({"l": elements})
     some = ENVIRONMENT.compile("l.exists(i, 2 / i > 1)").run({"l": elements})
     verdicts = [None if i == 0 else 2 // i > 1 for i in elements]

@@ -82,6 +82,6 @@ def test_bytes_literals_hold_octets() -> None:
 
 
 def test_surrogates_are_no_characters() -> None:
-    """Half a character is refused."""
+    """A lone surrogate is a syntax error."""
     with pytest.raises(ValueError, match="uD800"):
         unquote(r"'\uD800'")

@@ -259,7 +259,7 @@ async def watched(chunks: list[bytes], kind: Any = Site) -> list[Any]:
 
 @pytest.mark.behaviour(23)
 async def test_events_are_typed() -> None:
-    """Type and object of each, in the form asked for; a bookmark has a revision and no required fields."""
+    """A watch event has type and object in the requested form; a bookmark has only a resource version."""
     found = await watched(STREAM)
     assert [e.type for e in found] == [
         WatchEventType.ADDED,
@@ -275,7 +275,7 @@ async def test_events_are_typed() -> None:
 
 @given(st.data())
 def test_watch_events_do_not_depend_on_chunk_boundaries(data: st.DataObject) -> None:
-    """The same events come out of the same bytes."""
+    """Equal bytes give equal events, however they are split."""
     import asyncio
 
     whole = b"".join(STREAM)
@@ -296,7 +296,7 @@ async def _all(events: AsyncIterator[Any], into: list[Any]) -> None:
 
 
 async def test_an_error_event_is_raised_as_its_type() -> None:
-    """After the events before it; one that cannot be read is an error all the same."""
+    """An ERROR event is raised as its exception after the earlier events, also if it cannot be decoded."""
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     seen: list[Any] = []
     async with client_of(chunks=[STREAM[0], event("ERROR", gone)]).watch(Site) as events:

@@ -295,7 +295,7 @@ async def test_a_cached_object_is_a_copy() -> None:
 
 @pytest.mark.behaviour(140)
 async def test_discovery_costs_two_requests_once() -> None:
-    """However many kinds are asked for, and by however many at once."""
+    """Discovery costs two requests, for any number of kinds and concurrent callers."""
     async with world() as (cluster, hook):
         gvks = [GroupVersionKind("", "v1", "Pod"), GroupVersionKind("apps", "v1", "Deployment"), ConfigMap.gvk]
         await asyncio.gather(*(cluster.mapper.mapping_for(g) for g in gvks * 3))

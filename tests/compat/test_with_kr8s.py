@@ -165,8 +165,8 @@ def test_services_find_their_pods(api: Any, namespace: str) -> None:
     assert [p.name for p in service.ready_pods()] == ["p"]
 
 
-async def test_without_blocking(kubeconfig: str, namespace: str) -> None:
-    """The same objects, awaited."""
+async def test_the_async_api_works_alike(kubeconfig: str, namespace: str) -> None:
+    """kr8s's async API works like the synchronous one."""
     api = await kr8s.asyncio.api(kubeconfig=kubeconfig, namespace=namespace)
     made = await AsyncConfigMap(named("a", namespace), api=api)
     await made.create()

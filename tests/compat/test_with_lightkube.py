@@ -199,8 +199,8 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]
     lk.wait(Job, "j", for_conditions=["Complete"])
 
 
-async def test_without_blocking(kubeconfig: str, namespace: str) -> None:
-    """The same with ``AsyncClient``."""
+async def test_the_async_client_works_alike(kubeconfig: str, namespace: str) -> None:
+    """The ``AsyncClient`` works like the synchronous client."""
     client = lightkube.AsyncClient(namespace=namespace)
     try:
         await client.create(a_deployment("d"))

@@ -134,7 +134,7 @@ async def test_deletions_by_protobuf(record: JsonObject) -> None:
 
 
 async def test_creations_by_protobuf_are_answered_alike(record: JsonObject) -> None:
-    """The same bytes, sent to this server, get the answer that the real one gave, apart from times and uids."""
+    """A recorded protobuf create gets the real server's response, apart from times and uids."""
     wrong: list[str] = []
     made = 0
     async with Environment() as env:
@@ -215,7 +215,7 @@ async def test_forms_of_watching_are_served(record: JsonObject) -> None:
 
 
 async def test_forms_of_writing_are_served(record: JsonObject) -> None:
-    """No media type, parameter or method of a write is refused; what the objects lack is told in a Status."""
+    """No recorded media type, parameter or method of a write is rejected; invalid objects get a Status."""
     async with Environment() as env:
         call = Caller(env)
         for form in record["forms"]:

@@ -159,7 +159,7 @@ async def test_no_memory_of_a_leader_and_a_standby_grows_with_names() -> None:
 
 @pytest.mark.slow
 async def test_no_memory_grows_with_a_thousand_names() -> None:
-    """The same with many more names than any constant bound of a container."""
+    """No container grows with a thousand names, which exceed any constant bound."""
     await _assert_operators_are_bounded(1000)
 
 

@@ -136,7 +136,7 @@ async def test_a_watch_from_the_future_gets_no_bookmark_of_the_past() -> None:
 
 
 async def test_a_watch_that_is_over_before_it_begins_is_empty() -> None:
-    """A negative timeout says so."""
+    """A watch with a negative timeout is empty."""
     async with Environment() as env:
         call = Caller(env)
         await make(call, "a")
@@ -228,7 +228,7 @@ async def test_an_expired_page_says_how_to_go_on() -> None:
 
 
 async def test_unknown_field_selectors_are_refused() -> None:
-    """A kind that cannot be selected by a field says so."""
+    """An unsupported field selector is an error with the kind."""
     async with Environment() as env:
         answer = await Caller(env)("GET", f"{CM}?fieldSelector=data.k=1")
         assert answer.status == 400

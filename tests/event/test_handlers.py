@@ -66,7 +66,7 @@ async def test_owners_match_by_group_and_kind() -> None:
 
 @pytest.mark.behaviour(93)
 async def test_cluster_scoped_owners_have_no_namespace() -> None:
-    """A cluster-scoped owner of a namespaced object is asked for without a namespace."""
+    """The request for a cluster-scoped owner of a namespaced object has no namespace."""
     handler = EnqueueRequestForOwner(CLUSTER_THING)
     await handler.prepare(RestMapper(Discovery(THING, CLUSTER_THING)))
     assert await ask(handler, created(view(ownerReferences=[owner(CLUSTER_THING, "z")]))) == ["z"]

@@ -14,7 +14,7 @@ environment = pytest.importorskip("envtest.environment", reason="needs the envte
 
 
 def test_a_cluster_reads_writes_and_watches_over_tls() -> None:
-    """The same calls as on asyncio's loop, and every connection is closed."""
+    """A cluster reads, writes and watches over TLS on uvloop, and every connection is closed."""
 
     async def main() -> list[str]:
         async with environment.Environment() as env:

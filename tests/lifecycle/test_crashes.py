@@ -157,7 +157,7 @@ async def test_a_history_with_crashes(k8s_env: Environment, seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(8))
 async def test_many_histories_with_crashes(block: int) -> None:
-    """The same law over more seeds."""
+    """The law of the crash histories holds for more seeds."""
     for seed in range(block, HISTORIES, 8):
         async with Environment() as env:
             await history(env, 1000 + seed)

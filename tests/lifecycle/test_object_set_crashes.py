@@ -124,7 +124,7 @@ async def test_a_history_of_sets(k8s_env: Environment, seed: int, mode: SetMode)
 @pytest.mark.parametrize("mode", list(SetMode))
 @pytest.mark.parametrize("block", range(4))
 async def test_many_histories_of_sets(block: int, mode: SetMode) -> None:
-    """The same law over more histories, half of them in each mode."""
+    """The law of the set histories holds for more seeds, half of them in each mode."""
     for seed in range(block, HISTORIES // 2, 4):
         async with Environment() as env:
             await history(env, 1000 + seed, mode)

@@ -62,7 +62,7 @@ def test_an_owner_that_was_made_again_or_moved_on_is_updated() -> None:
 
 
 def test_owners_that_do_not_control() -> None:
-    """May be many; one that controls goes on doing so."""
+    """An object may have many owners without controller flag, and its controller stays."""
     obj = child()
     set_owner_reference(owner("a"), obj)
     set_owner_reference(owner("b", uid="v"), obj, block_owner_deletion=True)
@@ -88,8 +88,8 @@ def test_an_owner_reference_is_removed_by_identity() -> None:
 
 
 @pytest.mark.behaviour(136)
-def test_who_cannot_own() -> None:
-    """Across namespaces, a namespaced owner of a cluster-scoped object, one that the server does not have."""
+def test_invalid_owners_are_errors() -> None:
+    """An owner without uid, of another namespace, or with a namespace for a cluster-scoped object is an error."""
     node = Node(metadata=ObjectMeta(name="n", uid="n"))
     with pytest.raises(UsageError, match="another namespace"):
         set_controller_reference(owner(), child("other"))

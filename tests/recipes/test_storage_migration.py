@@ -472,7 +472,7 @@ async def test_the_rate_of_writes() -> None:
 
 
 async def test_a_progress_function_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """The migration goes on."""
+    """A progress function that raises is logged, and the migration continues."""
     async with world(1) as here:
         progress = await migrate_storage_version(here.client, Site, on_progress=lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
         assert progress.finished

@@ -333,6 +333,6 @@ def test_unusable_output_is_described_and_not_quoted(printed: bytes, words: str)
 
 
 def test_cluster_info_needs_provide_cluster_info() -> None:
-    """The cluster is told only to plugins that ask for it."""
+    """A plugin gets the cluster information only with ``provideClusterInfo``."""
     info = json.loads(exec_info(ExecConfig(command="x"), Config(host="https://x"), interactive=True))
     assert info == {"kind": "ExecCredential", "apiVersion": V1, "spec": {"interactive": True}}

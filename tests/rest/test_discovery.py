@@ -193,7 +193,7 @@ async def test_a_failing_root_is_raised(answer: Any, kind: type[Exception]) -> N
 
 
 async def test_legacy_requests_are_concurrent_and_bounded() -> None:
-    """A hundred groups are asked for sixteen at a time."""
+    """A hundred groups are read with at most sixteen concurrent requests."""
     groups = [{"name": f"g{n}", "versions": [{"version": "v1"}]} for n in range(100)]
     found, server = await _fetch({"/api": {"versions": []}, "/apis": {"groups": groups}})
     assert (len(found.groups), server.most) == (100, 16)

@@ -86,7 +86,7 @@ def test_responses_without_status_become_typed_errors(code: int, kind: type[ApiE
 
 
 def test_a_conflict_of_a_create_without_status_is_already_exists() -> None:
-    """The same status means another thing for another method."""
+    """A 409 without Status is AlreadyExistsError for a create and ConflictError for other methods."""
     error = error_from_response(_plain(409), POST)
     assert isinstance(error, AlreadyExistsError)
     assert error.message == "the server reported a conflict (post deployments.apps)"

@@ -52,7 +52,7 @@ def test_extensions_at_a_reference_belong_to_the_use() -> None:
 
 
 def test_keys_have_their_defaults() -> None:
-    """An element without a key is told apart by the key's default."""
+    """The key of an element without it is the default in the schema."""
     ports = SPEC.field("containers").item().field("ports")
     assert ports.list_keys == ("containerPort", "protocol")
     assert ports.key_defaults == {"containerPort": 0, "protocol": "TCP"}

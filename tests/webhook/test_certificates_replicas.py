@@ -96,7 +96,7 @@ async def test_what_is_served_verifies_at_any_time(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 102))
 async def test_what_is_served_verifies_with_more_seeds(seed: int) -> None:
-    """The same law."""
+    """Each served certificate verifies at any time, for more seeds."""
     await assert_rotations_survive_faults(seed, 3)
 
 

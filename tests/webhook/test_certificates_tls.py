@@ -142,7 +142,7 @@ async def test_a_server_that_runs_keeps_its_certificates(tmp_path: Path) -> None
 
 
 def test_a_pair_that_does_not_load_leaves_the_old_one() -> None:
-    """The error says so."""
+    """A pair that does not load raises ConfigError, and the old one stays in use."""
     now = datetime.now(UTC)
     one, two = (issue_serving(create_authority(now, 1000), ("a",), now, 1000) for _ in range(2))
     certificate = IssuedServingCertificate(one)

@@ -345,7 +345,7 @@ async def test_clients_need_a_certificate_of_the_client_ca(tmp_path: Path) -> No
 @pytest.mark.behaviour(129)
 @pytest.mark.parametrize("way", ["write", "rename", "link", "recreate"])
 async def test_a_rotated_certificate_is_used_for_new_connections(tmp_path: Path, way: str) -> None:
-    """Within the interval; an open connection goes on, and a broken pair keeps the old certificate."""
+    """A rotated certificate serves new connections within the interval, and a broken pair keeps the old one."""
     ca = make_ca()
     metrics = PrometheusHook(CollectorRegistry())
     server = WebhookServer(options(tmp_path, ca.issue("hooks", "127.0.0.1")), hook=metrics)

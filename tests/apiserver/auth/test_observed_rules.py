@@ -81,8 +81,8 @@ async def test_questions_are_kept_once_each_with_their_answers() -> None:
     assert observer.users() == []
 
 
-async def test_what_is_remembered_is_bounded() -> None:
-    """A client that asks for ever new things does not fill the memory."""
+async def test_recorded_uses_are_bounded() -> None:
+    """The number of recorded uses is bounded, however many different requests a client sends."""
     observer = ObservingAuthorizer(AllowAuthenticated())
     for number in range(10_050):
         await observer.authorize(AuthorizerAttributes(user=USER, verb="get", resource_request=False, path=f"/{number}"))

@@ -50,8 +50,8 @@ writes = st.lists(st.tuples(objects, st.booleans()), max_size=25)
 
 
 @given(writes)
-def test_following_writes_is_reading_anew(history: list[tuple[tuple[str, JsonObject], bool]]) -> None:
-    """After any creations, changes and removals it decides as one that reads the storage for the first time."""
+def test_a_followed_policy_decides_like_a_fresh_one(history: list[tuple[tuple[str, JsonObject], bool]]) -> None:
+    """After any writes, the authorizer decides like one that reads the storage for the first time."""
     storage = MemoryStorage()
     follower = RbacAuthorizer(storage)
     for (key, obj), gone in history:

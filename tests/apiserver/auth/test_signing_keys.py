@@ -118,7 +118,7 @@ def test_more_keys_are_read_in_every_form(sort: str, form: Any, tmp_path: Path) 
 
 
 def test_a_key_is_shown_once(tmp_path: Path) -> None:
-    """The one that signs is usually among those that check."""
+    """The signing key is published once, even if it is also a verification key."""
     path = tmp_path / "key.pem"
     path.write_bytes(private_pem(key("ES256").key))
     found = SigningKey(path, also=[path]).public()

@@ -111,7 +111,7 @@ def test_writing_the_same_changes_nothing() -> None:
 
 
 def test_entries_sent_by_the_client_count() -> None:
-    """A client that understands ownership may edit it; one that cannot write it right changes nothing."""
+    """A client may edit managedFields; an invalid entry changes nothing."""
     live = update(None, "one", data={"x": "1"})
     entry = {**live["metadata"]["managedFields"][0], "manager": "renamed"}
     sent = {**work(data={"x": "1"}), "metadata": {"name": "a", "uid": "u", "managedFields": [entry]}}

@@ -63,7 +63,7 @@ def test_compact_objects_are_read_as_spaced_ones(tree: Pairs) -> None:
 
 @given(TREES)
 def test_yaml_is_read_as_it_was_written(tree: object) -> None:
-    """The same for YAML, as the server writes it."""
+    """YAML that the server writes is read back equal."""
     assert parse_yaml(encode({"tree": tree}, AcceptedMediaType(YAML))).tree == {"tree": tree}
 
 
@@ -106,8 +106,8 @@ def test_repeated_keys_of_yaml_are_told_with_their_lines() -> None:
         (b"123456789012345678901234567890", 1.2345678901234568e29),
     ],
 )
-def test_odd_values(raw: bytes, tree: object) -> None:
-    """Half characters and bad bytes are replaced, integers that fit no register become floats."""
+def test_lone_surrogates_and_huge_integers_are_replaced(raw: bytes, tree: object) -> None:
+    """Lone surrogates and invalid bytes are replaced, and integers above 64 bits become floats."""
     found = parse_json(raw).tree
     assert found == tree
     assert type(found) is type(tree)

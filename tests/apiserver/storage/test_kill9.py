@@ -41,7 +41,7 @@ def test_nothing_acknowledged_is_lost() -> None:
     assert "400 writers killed" in done.stdout
 
 
-def test_a_storage_that_lies_is_found_out() -> None:
-    """The same look at a storage that acknowledges what it did not keep fails."""
+def test_the_check_finds_a_lost_write() -> None:
+    """The check fails for a storage that acknowledges writes which it does not keep."""
     done = run("-c", LIAR)
     assert "AssertionError: o" in done.stderr or "the revision went back" in done.stderr, done.stderr

@@ -42,7 +42,7 @@ async def put(storage: MemoryStorage, key: str, x: int) -> None:
 
 @given(STEPS)
 def test_a_restored_storage_is_what_it_was(steps: list[tuple[str, str, int]]) -> None:
-    """Against a model of dictionaries; a listener that follows changes ends up with the same."""
+    """A restored storage equals its model, and a listener that follows the changes ends with the same objects."""
 
     async def run() -> None:
         storage, model = MemoryStorage(), dict[str, int]()

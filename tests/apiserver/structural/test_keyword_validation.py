@@ -160,8 +160,8 @@ def test_server_set_fields_have_no_default(name: str) -> None:
     assert error.endswith("Forbidden: must not be set inside additionalProperties applying to object metadata")
 
 
-def test_no_object_stands_in_metadata() -> None:
-    """An object inside of what every object has could not be told from it."""
+def test_metadata_has_no_embedded_object() -> None:
+    """An embedded object inside metadata is an error."""
     name = {"type": "object", "properties": {"a": EMBEDDED}}
     metadata = {"type": "object", "properties": {"name": name}}
     path = "s.properties[metadata].properties[name].properties[a].x-kubernetes-embedded-resource"

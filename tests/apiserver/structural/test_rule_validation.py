@@ -101,7 +101,7 @@ def test_compile_errors_show_the_rule_and_the_place() -> None:
     ],
 )
 def test_rules_must_fit_the_schema(rule: str, said: str) -> None:
-    """Types come from the schema, and mistakes are told with their places."""
+    """Rules are compiled with the schema's types, and errors have their positions."""
     (error,) = rule_of({"rule": rule})
     assert said in error
 
@@ -149,7 +149,7 @@ def test_expensive_rules_are_refused_three_times() -> None:
 
 
 def test_bounds_make_rules_cheap() -> None:
-    """The same rule is welcome where the schema says how much there can be."""
+    """An expensive rule is accepted if the schema bounds the values."""
     bounded = {**UNBOUNDED, "maxItems": 20, "items": {**STRING, "maxLength": 20}}
     assert rule_of({"rule": "self.l.all(a, self.l.all(b, a == b))"}, l=bounded) == []
 

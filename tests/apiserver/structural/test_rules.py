@@ -240,8 +240,8 @@ def test_transition_rules_follow_keys() -> None:
         ),
     ],
 )
-def test_what_was_stored_under_another_schema(schema: JsonObject, value: Any, kind: str, said: str) -> None:
-    """A value that stays may be of another type than rules expect: then they say so."""
+def test_values_of_another_type_fail_at_run_time(schema: JsonObject, value: Any, kind: str, said: str) -> None:
+    """A stored value of another type than the schema's fails the rule at run time."""
     whole = StructuralSchema({"type": "object", "properties": {"spec": obj(a=with_rules(schema, "self == self"))}})
     tree = {"spec": {"a": value}}
     assert [str(error) for error in whole.validate(tree, tree)] == [

@@ -155,12 +155,12 @@ ITEM = {"type": "object", "properties": {"k": STRING}, "required": ["k"]}
         (field({**STRING, "default": None}), []),
     ],
 )
-def test_rules_for_schemas(schema: JsonObject, errors: list[str]) -> None:
-    """Each violation is told at its place, in the server's words."""
+def test_schema_errors_name_the_field(schema: JsonObject, errors: list[str]) -> None:
+    """Each violation is an error at its path, with upstream's text."""
     assert [str(error) for error in check_structural(schema, FieldPath("s"))] == errors
 
 
 def test_a_pattern_must_compile() -> None:
-    """A pattern that RE2 refuses is told with its reason."""
+    """A pattern that RE2 rejects is an error with the reason."""
     (error,) = check_structural(field({**STRING, "pattern": "("}), FieldPath("s"))
     assert str(error).startswith(f'{PA}.pattern: Invalid value: "(": must be a valid regular expression, but isn\'t: ')

@@ -108,8 +108,8 @@ async def test_coming_again_has_an_end() -> None:
     assert len(hooks.asked) == 3
 
 
-async def test_a_server_that_gets_better_is_believed() -> None:
-    """The first answer that asks for nothing is taken."""
+async def test_a_later_success_ends_the_retries() -> None:
+    """The first response without Retry-After is the result."""
     hooks = Hooks(start=(503, "retry-after", "1"))
     calling = asyncio.ensure_future(hooks.call(30))
     await asyncio.sleep(2.5)

@@ -257,8 +257,8 @@ async def test_the_queue_is_bounded() -> None:
     assert recorder.dropped == 1500
 
 
-async def test_what_is_being_written_at_the_end_is_finished() -> None:
-    """Within the grace: nothing that was told before is lost."""
+async def test_pending_events_are_written_within_the_grace() -> None:
+    """A recorder that closes writes its pending events within the grace period."""
     server = Server(seconds=1.0)
     recorder = server.recorder()
     recorder.open()

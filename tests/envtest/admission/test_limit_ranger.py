@@ -62,8 +62,8 @@ def test_a_pod_is_the_sum_of_its_containers() -> None:
     assert found == ["maximum cpu usage per Pod is 4, but limit is 5"]
 
 
-async def test_ratio_and_missing_amounts() -> None:
-    """Every broken bound is told, in one answer."""
+async def test_every_violated_limit_is_reported() -> None:
+    """One response reports every violated limit."""
     async with Environment() as env:
         call = Caller(env)
         limit = {"type": "Pod", "maxLimitRequestRatio": {"cpu": "2"}, "min": {"memory": "1Gi"}}

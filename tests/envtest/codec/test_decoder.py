@@ -122,8 +122,8 @@ def test_in_memory_type_errors_have_the_converters_text(body: Any, why: str) -> 
     assert said("core.v1.Service", body, memory=True) == why
 
 
-def test_what_cannot_be_read_at_all_is_told_rather() -> None:
-    """A time that is none ends the reading; a value of a wrong type does not."""
+def test_an_invalid_time_hides_later_errors() -> None:
+    """An invalid time ends the decoding at once; a value of a wrong type does not."""
     body = {"action": 5, "reason": [], "eventTime": "soon"}
     assert said("events.v1.Event", body).startswith('parsing time "soon"')
     del body["eventTime"]

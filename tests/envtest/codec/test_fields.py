@@ -120,7 +120,7 @@ def test_both_forms_of_a_body_are_read_alike(name: str) -> None:
 
 
 def test_zeros_behind_pointers_stay() -> None:
-    """A claim of the class with no name differs from one that names none; a volume has no such difference."""
+    """A zero value behind a pointer is kept, because it differs from a missing one."""
     claim = "io.k8s.api.core.v1.PersistentVolumeClaim"
     assert read(claim, {"spec": {"storageClassName": "", "volumeName": ""}})["spec"] == {
         "storageClassName": "",

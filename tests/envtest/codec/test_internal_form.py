@@ -63,7 +63,7 @@ def test_pods_that_may_not_change() -> None:
 
 
 def test_claims_that_may_not_change() -> None:
-    """The same of claims."""
+    """The difference of two claims is printed in their internal form."""
     size = {"requests": {"storage": "1Gi"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": size, "storageClassName": "fast", "volumeMode": "Filesystem"}
     assert difference(CLAIM_SPEC, spec, {**spec, "storageClassName": "slow"}) == (

@@ -86,8 +86,8 @@ def test_periods_count_from_the_last_time() -> None:
 @pytest.mark.parametrize(
     ("spec", "reason"), [({"timeZone": "Mars/Base"}, "UnknownTimeZone"), ({"schedule": "x"}, "UnparseableSchedule")]
 )
-def test_what_cannot_be_understood_is_told(spec: JsonObject, reason: str) -> None:
-    """A schedule or zone that slipped past validation is told of, and nothing begins."""
+def test_an_invalid_schedule_or_zone_is_an_event(spec: JsonObject, reason: str) -> None:
+    """An invalid schedule or time zone gives a warning event and starts no job."""
     owner = cron_job("c", **spec)
     found = schedule_of(owner)
     assert isinstance(found, PendingEvent)
@@ -198,7 +198,7 @@ def test_a_run_after_the_starting_deadline_is_missed() -> None:
 
 
 def test_makes_up_for_the_last_time_only() -> None:
-    """After a long pause one job begins, that of the last time; too many missed times are told."""
+    """After a long pause only the last missed run starts, and too many missed runs give an event."""
     run = Run()
     run.world.wait(3 * 3600)
     run.step()

@@ -216,8 +216,8 @@ async def test_a_taken_replica_set_name_raises_the_collision_count() -> None:
         assert len(await api.names(f"{APPS}/replicasets")) == 2
 
 
-async def test_says_why_it_does_not_begin() -> None:
-    """A replica set that the server refuses is told in a condition and an event; later it goes on."""
+async def test_a_rejected_replica_set_is_reported() -> None:
+    """A rejected replica set gives a condition and an event, and the Deployment continues later."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         hard = {"hard": {"count/replicasets.apps": "0"}}

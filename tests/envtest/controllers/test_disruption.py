@@ -129,8 +129,8 @@ async def test_a_plain_minimum_counts_pods_without_controller() -> None:
         assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (1, 1, 0)
 
 
-async def test_owners_without_a_size() -> None:
-    """Pods of owners that cannot be scaled, like jobs, are not counted, and the condition and an event say so."""
+async def test_owners_without_scale_are_not_counted() -> None:
+    """Pods whose owner has no scale are not counted, and condition and event report that."""
     stages = (Stage(at=State.PENDING, to=State.READY),)
     async with Environment(controllers="cluster", stages=stages) as env:
         api = Kubectl(env)
@@ -150,7 +150,7 @@ async def test_owners_without_a_size() -> None:
 
 
 async def test_custom_owners() -> None:
-    """The size of a custom owner is asked for through its scale."""
+    """The size of a custom owner is read from its scale subresource."""
     columns = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}

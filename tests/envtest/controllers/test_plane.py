@@ -314,8 +314,8 @@ async def test_ordered_sets_move_one_at_a_time(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_goes_back_in_order(seed: int) -> None:
-    """Taken back to an earlier state in the middle of anything, the cluster goes on from there and ends in order."""
+async def test_a_restore_converges(seed: int) -> None:
+    """After a restore in the middle of any operation, the cluster converges again."""
     rng = random.Random(seed)
     async with Environment(controllers="cluster", stages=_stages(rng)) as env:
         api = Kubectl(env)

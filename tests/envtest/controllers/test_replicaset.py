@@ -36,8 +36,8 @@ def test_makes_what_is_missing() -> None:
     assert not any(isinstance(w, DeleteWrite) for w in made.writes)
 
 
-def test_deletes_the_least_missed() -> None:
-    """Pods without a node go first, then those that are not running."""
+def test_the_least_useful_pods_are_deleted_first() -> None:
+    """Pods without node are deleted first, and then those that are not running."""
     pods = [pod("a", "a"), pod("b", "a", phase="Pending"), pod("c", "a", phase="Pending", node="")]
     assert [p["metadata"]["name"] for p in deletion_order(pods)] == ["c", "b", "a"]
     made = plan(replica_set("a", 1), pods, [], NOW)
@@ -45,7 +45,7 @@ def test_deletes_the_least_missed() -> None:
 
 
 async def test_a_killed_pod_comes_back() -> None:
-    """A deleted pod is replaced, and so is one that failed."""
+    """A deleted or failed pod is replaced."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
@@ -63,7 +63,7 @@ async def test_a_killed_pod_comes_back() -> None:
 
 
 async def test_adopts_and_releases() -> None:
-    """A pod that loses its label is let go and replaced; one that has it and no owner is taken in."""
+    """A pod that loses the label is released and replaced; a matching orphan is adopted."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web"))

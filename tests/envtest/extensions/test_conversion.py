@@ -338,8 +338,8 @@ async def test_a_deprecated_version_warns_and_names_a_better_one() -> None:
         ),
     ],
 )
-def test_conversions_are_checked(conversion: JsonObject, fields: list[str]) -> None:
-    """Each mistake is told at its field."""
+def test_conversion_errors_name_the_field(conversion: JsonObject, fields: list[str]) -> None:
+    """Each invalid field of a conversion is an error at its path."""
     assert [cause.field for cause in validate_conversion(conversion, "c")] == [f"c.{field}" for field in fields]
 
 

@@ -196,7 +196,7 @@ async def test_a_reset_may_come_before_or_after_the_commit() -> None:
 
 
 async def test_an_answer_that_is_cut_short() -> None:
-    """Half of it arrives, then the connection ends."""
+    """A cut response ends with half of its bytes and a closed connection."""
     async with Environment() as env:
         with env.faults.add(Truncate()), pytest.raises(ConnectionLostError):
             await raw(env, "GET", CM)
@@ -205,7 +205,7 @@ async def test_an_answer_that_is_cut_short() -> None:
 @pytest.mark.parametrize("tls", [True, False])
 @pytest.mark.realtime
 async def test_sockets_are_cut_too(tls: bool) -> None:
-    """The same over TCP: no answer, half an answer, then an ordinary one."""
+    """Over TCP, a fault cuts a response completely or in half, and the next one is complete."""
     async with Environment() as env:
         web = await env.serve(tls=tls)
         user = env.add_user("bob", groups=["system:masters"]).served(web)
@@ -441,7 +441,7 @@ async def test_an_operator_converges_under_every_fault(fault: str, seed: int) ->
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_an_operator_converges_under_mixed_faults(seed: int) -> None:
-    """Several at a time, and a server that restarts, compacts or goes back in the middle."""
+    """An operator converges under several faults at once, with restarts, compactions and restores."""
     rng = random.Random(seed)
     async with Environment() as env:
         env.faults.seed(seed)

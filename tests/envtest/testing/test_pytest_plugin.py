@@ -151,8 +151,8 @@ def test_one_suite_runs_on_real_binaries(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workers_do_not_meet(tmp_path: Path) -> None:
-    """Several at a time, as pytest-xdist would run them: no port, no file is shared."""
+def test_workers_share_no_ports_and_files(tmp_path: Path) -> None:
+    """Parallel runs share no port and no file."""
     folders = [tmp_path / name for name in "ab"]
     for folder in folders:
         folder.mkdir()

@@ -189,7 +189,7 @@ class Silent:
     st.lists(st.integers(1, 50), min_size=1, max_size=30),
 )
 def test_messages_do_not_depend_on_chunk_boundaries(messages: list[bytes | str], sizes: list[int]) -> None:
-    """The same bytes in other chunks give the same messages."""
+    """Equal bytes give equal messages, however they are split."""
     client = Protocol(CLIENT, state=OPEN)
     for message in messages:
         if isinstance(message, str):

@@ -16,7 +16,7 @@ from opsdk.testing.simulation.plan_file import parse_plan, read_plan
 
 
 def test_a_mapping_draws_a_plan_from_the_seed() -> None:
-    """The same seed, the same plan; only faults of the network."""
+    """A mapping draws the plan from the seed, with network faults only."""
     text = "{duration: 30, max_faults: 5, faults: [unavailable, cut_watches]}"
     assert parse_plan(text, 1) == parse_plan(text, 1)
     assert {step.name for seed in range(9) for step in parse_plan(text, seed)} == {"unavailable", "cut_watches"}

@@ -325,7 +325,7 @@ async def test_custom_resources_are_changed_by_their_schemas() -> None:
 
 
 async def test_a_patch_that_breaks_the_object_is_an_error_of_the_policy() -> None:
-    """Fields that the kind does not have are told as the server tells them."""
+    """A patch with a field that the kind lacks is the policy's error, with the server's text."""
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, patches("[JSONPatch{op: 'add', path: '/nothing', value: 1}]"))

@@ -96,7 +96,7 @@ def test_unreadable_conversion_annotations_are_dropped() -> None:
 
 
 async def test_a_target_comes_by_itself() -> None:
-    """80 % of the CPU, whichever version asked for nothing."""
+    """An autoscaler without metrics gets 80 % CPU utilization in every version."""
     async with Environment() as env:
         call = Caller(env)
         made = (await call("POST", URL.format("v1"), {"metadata": {"name": "a"}, **GOOD})).json

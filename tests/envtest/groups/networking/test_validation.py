@@ -172,5 +172,5 @@ def test_a_service_cidr_may_get_a_second_family() -> None:
     ],
 )
 def test_names_that_are_no_addresses(name: str, why: str) -> None:
-    """The name of an address is one, and is told where it stops being one."""
+    """The name of an IPAddress is an IP address, and the error says where parsing stops."""
     assert address_name(name) == [f'ParseAddr("{name}"): {why}']

@@ -251,8 +251,8 @@ def test_an_allocation_is_immutable_but_removable() -> None:
     assert cause.message.startswith("Forbidden: new entries may not be added while")
 
 
-async def test_devices_of_others_are_for_administrators() -> None:
-    """A label of the namespace says so."""
+async def test_admin_access_needs_a_namespace_label() -> None:
+    """A request with admin access needs the label of its namespace."""
     wish = {"name": "r", "exactly": {"deviceClassName": "c", "adminAccess": True}}
     claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [wish]}}}
     template = {"metadata": {"name": "t"}, "spec": {"spec": claim["spec"]}}

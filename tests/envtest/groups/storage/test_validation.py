@@ -111,7 +111,7 @@ HELD = {"spec": {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolum
 
 
 def test_drivers_have_names_of_their_own() -> None:
-    """Capitals do not matter in them; what is wrong is told of ``name``."""
+    """CSI driver names ignore case, and errors are at ``name``."""
     assert wrong(DRIVERS, {"metadata": {"name": "Driver.Example.com"}}) == []
     [found] = wrong(DRIVERS, {"metadata": {"name": "a_b"}})
     assert found.startswith(f'name: Invalid value: "a_b": {NEEDED}')
