@@ -30,6 +30,16 @@ def _thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="large-work")
 
 
+def release_thread() -> None:
+    """Let the thread end after the work that it has. The next large document starts a new one.
+
+    A program calls it before it exits: an executor's idle thread waits for more work and blocks the exit.
+    """
+    if _thread.cache_info().currsize:
+        _thread().shutdown(wait=False)
+        _thread.cache_clear()
+
+
 async def compute(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `work`, in the thread if its documents have more than `LARGE_BYTES` bytes, and return its result.
 

@@ -93,6 +93,18 @@ def test_a_program_without_faults() -> None:
     assert program.seconds < 2
 
 
+def test_the_thread_for_large_documents_delays_no_exit() -> None:
+    """It is idle after its work, so the program ends at once, without an error about it."""
+    program = Program(
+        "from opsdk.aio.large_work import LARGE_BYTES, compute\n"
+        "async def work():\n"
+        "    print('worked', await compute(LARGE_BYTES + 1, threading.get_ident) != threading.get_ident())\n"
+        "run_program(work())\n"
+    ).end()
+    assert (program.status, program.out) == (0, "worked True\nexit handler\n"), program.log
+    assert program.log == ""
+
+
 def test_a_coroutine_that_swallows_its_cancellation() -> None:
     """It is named, the error is a ShutdownTimeoutError, and the process ends with status 1 after the timeout."""
     program = Program("run_program(serve(deaf))").stop()
