@@ -462,7 +462,7 @@ class Informer(Closing):
         self._notify()
         if step.replaced is not None:
             await self._deliver_replaced(step.replaced, registrations)
-            self.own_writes.skip_shown()  # a list came after a gap: that is no delay of the watch
+            self.own_writes.skip_shown()  # a list after a gap does not show the watch's delay
         if first:
             for registration in registrations:
                 registration.complete_initial()

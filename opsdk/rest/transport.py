@@ -81,6 +81,8 @@ class Stream:
 
     async def _read(self) -> bytes:
         try:
+            if self._idle_timeout is None:
+                return await self._exchange.read()
             async with asyncio.timeout(self._idle_timeout):
                 return await self._exchange.read()
         except TransportError as error:
