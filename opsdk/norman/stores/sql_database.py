@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -29,6 +31,7 @@ T = TypeVar("T")
 # The lock of PostgreSQL under which tables and collections are created; any number that other programs do not use.
 _SETUP_LOCK: Final = 0x6E6F726D
 _SERIALIZATION_TRIES: Final = 5
+_LOCK_POLL_SECONDS: Final = 0.01
 
 
 class SqlOptions(Options, frozen=True, kw_only=True):
@@ -147,7 +150,7 @@ class SqlDatabase(Closing):
             arguments: dict[str, Any] = {"timeout": timeout, "check_same_thread": False}
             pool: dict[str, Any] = {"poolclass": StaticPool} if self._is_memory else {}
             engine = create_engine(self._url, connect_args=arguments, **pool)
-            event.listen(engine, "connect", _configure_sqlite)
+            event.listen(engine, "connect", lambda connection, _: _configure_sqlite(connection, timeout))
             event.listen(engine, "begin", _begin_sqlite)
             return engine
         if self._url.get_backend_name() != "postgresql":
@@ -167,17 +170,27 @@ class SqlDatabase(Closing):
         return f"<SqlDatabase {self._url.render_as_string(hide_password=True)}>"
 
 
-def _configure_sqlite(connection: Any, _: object) -> None:
+def _configure_sqlite(connection: sqlite3.Connection, timeout: float) -> None:
     # Disable the driver's own transactions, so that reads also get one: https://docs.sqlalchemy.org, pysqlite.
     connection.isolation_level = None
     cursor = connection.cursor()
-    # Readers then do not wait for the writer. The mode is a property of the file; to set it needs a lock.
-    if cursor.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
-        cursor.execute("PRAGMA journal_mode = WAL")
+    _set_wal(cursor, time.monotonic() + timeout)
     # A commit is on the disk before the response to the client.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _set_wal(cursor: sqlite3.Cursor, deadline: float) -> None:
+    """Set the journal mode in which readers do not wait for the writer. It is a property of the file."""
+    while cursor.execute("PRAGMA journal_mode").fetchone()[0] not in ("wal", "memory"):
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            # The driver's timeout does not hold here: of two processes that open a new file, one fails at once.
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_LOCK_POLL_SECONDS)
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -322,6 +322,17 @@ def limit_pages(store: SqlStore) -> dict[str, int]:
 
 
 @pytest.mark.realtime
+async def test_two_stores_can_open_a_new_file_at_once(tmp_path: Path) -> None:
+    """Both create their object."""
+    for number in range(30):
+        (tmp_path / str(number)).mkdir()
+        async with stores(tmp_path / str(number), 2) as opened:
+            created = await asyncio.gather(
+                *(store.create(api_context(), BOOK, {"name": name}) for store, name in zip(opened, "ab", strict=True))
+            )
+        assert [item["name"] for item in created] == ["a", "b"]
+
+
 async def test_a_lock_of_another_process_is_unavailable_after_the_timeout(tmp_path: Path) -> None:
     """503 for a write; reads do not wait for the lock, and the write works when the lock is gone."""
     async with stores(tmp_path, lock_timeout=0.05) as (store,):
