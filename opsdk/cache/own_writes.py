@@ -174,17 +174,14 @@ class OwnWrites:
             self.record_unknown(key)
         self._bound_marks()
 
-    def record_unknown(self, key: ObjectKey, *, revision: int | None = None, passed: int = 0) -> None:
+    def record_unknown(self, key: ObjectKey, *, revision: int | None = None) -> None:
         """Record that the object's state is not known.
 
         Args:
             key: of the object.
-            revision: the resource version of the write, if the response held it.
-            passed: as for `record`: a write that the watch has shown leaves nothing unknown.
+            revision: the resource version of the write, if the response held it and the watch has not passed it.
         """
         if revision is not None:
-            if revision <= passed:
-                return
             self.newest_revision = max(self.newest_revision, revision)
         self.unknown.pop(key, None)  # the order of the dict is about that of the revisions
         self.unknown[key] = UnknownMark(revision, self._now)

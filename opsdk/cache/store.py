@@ -329,7 +329,14 @@ class InformerStore:
 
     def write_unknown(self, key: ObjectKey, resource_version: str = "") -> None:
         """Record that the result of an own write is not known, except for its resource version."""
-        self.own.record_unknown(key, revision=revision_of(resource_version), passed=self.revision)
+        revision = revision_of(resource_version)
+        if revision is None or revision > self.revision:
+            self.own.record_unknown(key, revision=revision)
+            return
+        watched = self._tables.entries.get(key)
+        if watched is None or (revision_of(watched.resource_version) or 0) < revision:
+            # The watch has passed this version, and not shown it: as for `_check_passed`, the server is asked.
+            self.own.record_unknown(key)
 
     def write_deleted(self, key: ObjectKey, uid: str) -> None:
         """Record that an own write deleted an object."""

@@ -283,7 +283,11 @@ _LOST_CREATE = ("client", "create", "c", Fault.LOST_RESPONSE, True, None)
 _LIST = ("client", "list", "a", Fault.NONE, False, None)
 _GENERATE = ("client", "generate", "a", Fault.NONE, False, None)
 
+_PATCH_METADATA = ("client", "patch metadata", "a", Fault.NONE, True, None)
+_GET = ("client", "get", "a", Fault.NONE, False, None)
 
+
+@example([("client", "get", "a", Fault.NONE, True, None), ("restore", 1), _PATCH_METADATA, _GET], False, 0.0)
 @example([("restore", 1), _LOST_CREATE, _LIST], False, 0.0)
 @example([_GENERATE, ("server", "put", "a"), ("compact",), ("sleep", 0.015), ("restore", 1)], False, 0.0)
 @given(st.lists(_STEPS, max_size=25), st.booleans(), st.sampled_from(_DELAYS))
