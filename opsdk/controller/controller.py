@@ -215,6 +215,7 @@ class Controller:
         return self._sources.failing_functions()
 
     async def _run_workers(self) -> None:
+        """Run the workers until the first of them ends, then stop the others."""
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
@@ -279,6 +280,7 @@ class Controller:
         return await self._reconcile(QueueItem(request, priority=0, waited=0.0, causes=causes), recorded=True)
 
     async def _reconcile(self, queue_item: QueueItem[Any], *, recorded: bool) -> ReconcileRecord:
+        """Reconcile one item, queue it again if needed, and return its record, which the journal keeps."""
         ctx = self._context(queue_item)
         started = self._started_record(ctx)
         began, started_at = monotonic(), utc_now()
@@ -339,6 +341,7 @@ class Controller:
         )
 
     def _context(self, queue_item: QueueItem[Any]) -> Context:
+        """Return the context of an item's reconcile."""
         limit = self.options.reconciliation_timeout
         request = queue_item.item
         if self._cluster_name and type(request) is Request:

@@ -133,6 +133,7 @@ class Transport(Closing):
         self._backend = self._make_backend()
 
     def _make_backend(self) -> ConnectionBackend:
+        """Return the application in this process, or a connection pool with TLS and proxy."""
         if self.config.app is not None:
             return AsgiBackend(self.config.app, self.endpoint, check_factory=_fence_check)
         tls = TlsContexts(
