@@ -90,6 +90,7 @@ def _serve_options(host: str, port: int, tls_cert: Path | None, tls_key: Path | 
 async def _serve(
     config: Config, options: ServeOptions, documents: list[JsonObject], *, token_file: Path | None = None
 ) -> None:
+    """Serve both APIs of a cluster until a signal comes."""
     stopped = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stop_on_signals(stopped.set))

@@ -388,6 +388,7 @@ class GenericController(Generic[T]):
             self.controller.queue.add(item, cause=ReconcileCause("deferred"))
 
     async def _run(self, item: AnyRequest, ctx: Context) -> Result | None:
+        """Call the handlers of an item in order. Raises `HandlersFailedError` with the errors of those that failed."""
         key = request_of(item)
         obj = await ctx.client.get_or_none(self.kind, key.key)
         if obj is not None and self._deletions.is_stale(

@@ -123,6 +123,7 @@ class WebhookServer:
         return tuple(self._webhooks)
 
     async def _serve(self, request: HttpRequest) -> HttpResponse:
+        """Serve one request. An exception of the handler is a 500, and is logged."""
         webhook = self._webhooks.get(request.path)
         if webhook is None:
             return text_response("404 page not found\n", status=404)
