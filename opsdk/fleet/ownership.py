@@ -303,6 +303,7 @@ class Ownership:
         return all(await asyncio.gather(*map(write, steps)))
 
     async def _write(self, step: OwnershipStep, rules: OwnershipRules) -> bool:
+        """Write or delete the lease of a step. Return whether this replica's write was the next one."""
         assert step.lease is not None
         requested_at = monotonic()
         try:

@@ -307,6 +307,7 @@ class OwnershipRules:
         return steps + self._delete_stale_leases()
 
     def _decide_shard(self, shard: _Shard, target: str, wall: datetime) -> Iterable[OwnershipStep]:
+        """Return the steps for one shard, from its holder, its state here, and its target."""
         holder, state = holder_of(shard.lease), shard.state
         if holder == self.identity:
             return self._decide_held(shard, target, wall)

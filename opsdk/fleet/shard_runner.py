@@ -109,6 +109,7 @@ class ShardRunner:
 
     # -------------------------------------------------------------- the task
     async def _supervise(self) -> None:
+        """Run the shard's runnable, and restart it with a backoff when it fails, until it is drained."""
         waits = _RESTART_BACKOFF.start()
         if self._predecessor is not None:
             await self._predecessor.wait_ended()
