@@ -565,7 +565,7 @@ class Operator:
             client_ca_file=self.options.webhook.client_ca_file,
             hook=manager.hook,
         )
-        server.use_certificates(certificates)
+        server.use_certificates(certificates.tls_context)
         manager.use_metrics_certificates(certificates.serving_context)
         manager.add(certificates)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)

@@ -10,8 +10,9 @@ from typing import Protocol
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
-from opsdk.aio.fence import FENCE, Fence
+from opsdk.aio.fence import FENCE
 from opsdk.aio.waiting import finish, wait_ended
+from opsdk.fleet.shard_fence import ShardFence
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -38,12 +39,6 @@ class ShardRunnable(Protocol):
         ...
 
 
-class ClosableFence(Fence, Protocol):
-    """A fence that can be closed: it then rejects every write."""
-
-    closed: bool
-
-
 class ShardRunner:
     """Runs the runnable of one shard in a task of its own, from `warm` or `own` to `drain` or `kill`.
 
@@ -62,7 +57,7 @@ class ShardRunner:
         shard: str,
         make: Callable[[str], ShardRunnable],
         *,
-        fence: ClosableFence,
+        fence: ShardFence,
         drain_timeout: float,
         after: ShardRunner | None = None,
         on_warm: Callable[[], None],

@@ -78,7 +78,7 @@ class CertificateManager:
         targets = [InjectionTarget(InjectionKind.VALIDATING, "website-validating")]
         certificates = CertificateManager(cluster.uncached, options, targets=targets)
         server = WebhookServer()
-        server.use_certificates(certificates)
+        server.use_certificates(certificates.tls_context)
         manager.add(certificates)
         manager.add(server)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)
