@@ -112,7 +112,7 @@ class Ownership:
         if shard in self._runners:
             self._runners[shard].restart()
 
-    def reached(self, shard: str, *, is_reachable: bool) -> None:
+    def report_reachability(self, shard: str, *, is_reachable: bool) -> None:
         """Report whether this replica can reach the target of a shard, such as a cluster.
 
         An owner invites other replicas to take the shard over after `OwnershipOptions.unreachable_timeout` without
@@ -120,7 +120,7 @@ class Ownership:
         Without a report, it counts as reachable. A report for a shard that this replica does not own has no effect.
         """
         if self._rules is not None:
-            self._rules.reached(shard, is_reachable=is_reachable, now=monotonic())
+            self._rules.report_reachability(shard, is_reachable=is_reachable, now=monotonic())
 
     def states(self) -> Mapping[str, ShardState]:
         """Return the state of each shard that this replica owns, warms up or drains."""
@@ -304,7 +304,7 @@ class Ownership:
             self._runner(step.shard, elector, rules)
         elif step.kind is StepKind.OWN:
             log.info("%s owns %s", rules.identity, step.shard)
-            self._runner(step.shard, elector, rules).own()
+            self._runner(step.shard, elector, rules).activate()
         elif step.kind is StepKind.DRAIN:
             log.info("%s drains %s for the handover", rules.identity, step.shard)
             self._runners[step.shard].drain()

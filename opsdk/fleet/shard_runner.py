@@ -40,7 +40,7 @@ class ShardRunnable(Protocol):
 
 
 class ShardRunner:
-    """Runs the runnable of one shard in a task of its own, from `warm` or `own` to `drain` or `kill`.
+    """Runs the runnable of one shard in a task of its own, from `warm` or `activate` to `drain` or `kill`.
 
     Args:
         shard: the shard.
@@ -78,7 +78,7 @@ class ShardRunner:
         self._task = asyncio.get_running_loop().create_task(self._supervise(), name=f"shard {shard}", context=context)
         self._task.add_done_callback(lambda _: on_end(self))
 
-    def own(self) -> None:
+    def activate(self) -> None:
         """Start the runnable; cancels a running warm-up."""
         self._owned.set()
 
