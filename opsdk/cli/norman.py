@@ -32,10 +32,10 @@ from opsdk.norman.cluster_api import cluster_api
 from opsdk.norman.steve import SteveApi, SteveApp
 from opsdk.norman.tokens import token_review
 from opsdk.norman.web.page import WebPage
+from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.definitions import install_definitions
 
 # Steve's API, and the Kubernetes API of the cluster, which steve proxies.
 _STEVE_PATHS = frozenset(["v1", "api", "apis", "openapi", "version"])
@@ -129,7 +129,7 @@ def _documents(path: Path) -> list[JsonObject]:
 
 async def _apply(client: Client, documents: list[JsonObject]) -> None:
     definitions = [each for each in documents if each["kind"] == "CustomResourceDefinition"]
-    await install_definitions(client, definitions)
+    await apply_definitions(client, definitions)
     for document in documents:
         if document not in definitions:
             await client.apply(Unstructured.from_tree(document), field_owner=_ADMIN)

@@ -22,7 +22,7 @@ from opsdk.http.server import request_rules
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.peer import peer_of
 from opsdk.http.server.request import DECODED_HEADERS
-from opsdk.http.server.request_parser import BodyEnd, Request, RequestEvent, RequestParser, RequestState, Tunnelled
+from opsdk.http.server.request_parser import BodyEnd, RequestEvent, RequestHead, RequestParser, RequestState, Tunnelled
 from opsdk.http.server.request_rules import Refusal
 from opsdk.http.server.service import Service
 from opsdk.http.server.upgrade import UpgradedStream
@@ -119,7 +119,7 @@ class ServerConnection(SharedBufferProtocol):
                 if self._incoming is not None:
                     self._incoming.end_body()
                     self._incoming = None
-            case Request():
+            case RequestHead():
                 self._accept(event)
             case Refusal():
                 self._refuse(event)
@@ -225,7 +225,7 @@ class ServerConnection(SharedBufferProtocol):
             self._end(linger=True)
 
     # -------------------------------------------------------------- requests
-    def _accept(self, request: Request) -> None:
+    def _accept(self, request: RequestHead) -> None:
         """Queue the exchange of a request."""
         scope: Scope = {
             **self._scope,

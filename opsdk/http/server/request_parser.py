@@ -6,7 +6,7 @@ state    bytes                                    next state, and event
 IDLE     the first of a request                   METHOD
 METHOD   the method and its blank                 HEAD
 METHOD   a method that is none                    CLOSED, `Refusal`
-HEAD     the end of a valid head                  BODY, `Request`
+HEAD     the end of a valid head                  BODY, `RequestHead`
 HEAD     an invalid, too large or unfinished head CLOSED, `Refusal`
 BODY     some of the body                         BODY, the bytes
 BODY     the end of the body                      IDLE, `BODY_END`
@@ -48,7 +48,7 @@ class RequestState(Enum):
     CLOSED = "reading nothing more"
 
 
-class Request(NamedTuple):
+class RequestHead(NamedTuple):
     """A request whose head is complete and valid.
 
     Attributes:
@@ -89,7 +89,7 @@ class BodyEnd(Enum):
 
 
 BODY_END: Final = BodyEnd.END
-RequestEvent = Request | bytes | BodyEnd | Refusal | Tunnelled
+RequestEvent = RequestHead | bytes | BodyEnd | Refusal | Tunnelled
 """Plain bytes are a part of a body."""
 
 
@@ -100,7 +100,7 @@ class _RefusedError(Exception):
 
 
 @dataclass(slots=True)
-class _RequestHead:
+class _UnfinishedHead:
     """The head that is read. If the blanks of its line are still to be checked, `raw` has its bytes, among others."""
 
     target: bytearray = field(default_factory=bytearray)
@@ -145,7 +145,7 @@ class RequestParser:
         self._partial_method = b""
         self._first_bytes = b""
         self._parsed_bytes = b""
-        self._head = _RequestHead()
+        self._head = _UnfinishedHead()
         self._body_gap = 0
         self._trailer_bytes = 0
 
@@ -196,7 +196,7 @@ class RequestParser:
             self._refuse(MALFORMED)
             return b""
         self.state = RequestState.HEAD
-        self._head = _RequestHead(is_unchecked=line_end < 0)
+        self._head = _UnfinishedHead(is_unchecked=line_end < 0)
         method = method_match[1]
         if method not in request_rules.METHODS:
             self._head.method = method
@@ -244,7 +244,7 @@ class RequestParser:
         """See httptools."""
         if self.state is RequestState.IDLE:  # the request follows another one in the same bytes
             self.state = RequestState.HEAD
-            self._head = _RequestHead(is_unchecked=True, raw=bytearray(self._parsed_bytes))
+            self._head = _UnfinishedHead(is_unchecked=True, raw=bytearray(self._parsed_bytes))
 
     def on_url(self, url: bytes) -> None:
         """See httptools."""
@@ -298,7 +298,7 @@ class RequestParser:
         expectations = request_rules.tokens(headers, b"expect")
         expects_continue = b"100-continue" in expectations
         self._events.append(
-            Request(
+            RequestHead(
                 method,
                 *target,
                 version,
@@ -312,7 +312,7 @@ class RequestParser:
             )
         )
         self.state = RequestState.BODY
-        self._head = _RequestHead()
+        self._head = _UnfinishedHead()
         self._first_bytes = b""
         self._body_gap = self._trailer_bytes = 0
 

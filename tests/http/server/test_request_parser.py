@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.base.limits import LIMITS
-from opsdk.http.server.request_parser import BODY_END, Request, RequestEvent, RequestParser, RequestState, Tunnelled
+from opsdk.http.server.request_parser import BODY_END, RequestEvent, RequestHead, RequestParser, RequestState, Tunnelled
 from opsdk.http.server.request_rules import MALFORMED, Refusal
 
 GET = b"GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -38,7 +38,7 @@ def parse(parts: Iterable[bytes]) -> tuple[list[RequestEvent], RequestParser]:
                 events[-1] = last + event
             elif isinstance(event, Tunnelled) and isinstance(last, Tunnelled):
                 events[-1] = Tunnelled(last.data + event.data)
-            elif isinstance(event, Request):
+            elif isinstance(event, RequestHead):
                 events.append(event._replace(first_bytes=b""))  # they depend on the cut
             else:
                 events.append(event)
@@ -54,7 +54,7 @@ def test_every_cut_of_the_same_bytes_has_the_same_events(request_bytes: bytes, l
     for cut in range(len(whole)):
         events, other = parse([whole[:cut], whole[cut:]])
         assert (events, other.state) == (expected, parser.state), cut
-    events, other = parse(whole[at : at + 1] for at in range(len(whole)))
+    events, other = parse(whole[position : position + 1] for position in range(len(whole)))
     assert (events, other.state) == (expected, parser.state)
 
 
@@ -66,7 +66,7 @@ def test_events_have_the_order_of_the_rules(requests: list[bytes], data: st.Data
     events, parser = parse(whole[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(whole)], strict=True))
     is_body = False
     for position, event in enumerate(events):
-        if isinstance(event, Request):
+        if isinstance(event, RequestHead):
             assert not is_body
             is_body = True
         elif isinstance(event, bytes):
@@ -83,15 +83,15 @@ def test_events_have_the_order_of_the_rules(requests: list[bytes], data: st.Data
 def test_a_request_has_what_its_head_says() -> None:
     """Path and query, the length of the body, whether the connection stays open, what the client waits for."""
     [event, *_], _ = parse([EXPECT])
-    assert isinstance(event, Request)
+    assert isinstance(event, RequestHead)
     assert (event.method, event.path, event.query, event.length) == (b"POST", "/d", b"", 1)
     assert event.keep_alive
     assert event.expects_continue
     [event, *_], _ = parse([UNKNOWN_METHOD])
-    assert isinstance(event, Request)
+    assert isinstance(event, RequestHead)
     assert event.method == b"QUERY"
     [event, *_], _ = parse([b"GET / HTTP/1.0\r\nExpect: luck\r\n\r\n"])
-    assert isinstance(event, Request)
+    assert isinstance(event, RequestHead)
     assert (event.version, event.keep_alive, event.fails_expectation) == ("1.0", False, True)
 
 
@@ -99,12 +99,12 @@ def test_only_bytes_with_a_whole_head_at_their_begin_are_its_first_bytes() -> No
     """A head that comes in two parts, or behind another request, has none."""
     parser = RequestParser(LIMITS)
     [first, _, second, _] = parser.feed(GET + GET)
-    assert isinstance(first, Request)
-    assert isinstance(second, Request)
+    assert isinstance(first, RequestHead)
+    assert isinstance(second, RequestHead)
     assert (first.first_bytes, second.first_bytes) == (GET + GET, b"")
     assert parser.feed(GET[:8]) == []
     [third, _] = parser.feed(GET[8:])
-    assert isinstance(third, Request)
+    assert isinstance(third, RequestHead)
     assert third.first_bytes == b""
 
 
