@@ -16,7 +16,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.asgi_types import CUT, App, Message
 from opsdk.http.body_stream import Body, BodyStream
-from opsdk.http.client.request import Check, CheckFactory, Pairs, encode_request, raw_headers, unchecked
+from opsdk.http.client.request import Check, CheckFactory, Pairs, encode_head, raw_headers, unchecked
 from opsdk.structured_merge.value import JsonObject
 
 _log = logging.getLogger("opsdk.http.client")
@@ -75,7 +75,7 @@ class AsgiBackend:
         """Start the application and return when the response head has arrived. Cancellation ends the application."""
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
-        encode_request(method, target, headers, b"")  # rejects the same requests as a socket
+        encode_head(method, target, headers, "")  # rejects the same requests as a socket
         if (check := self._check_factory(method, target)) is not None:
             check()
         exchange = AsgiExchange(body, lambda ended: self._open.pop(ended, None), check=check)
@@ -136,8 +136,12 @@ class AsgiExchange:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.task: asyncio.Task[object] | None = None
-        self._request_body: bytes | None = body if isinstance(body, bytes) else None
-        self._request_chunks: AsyncGenerator[bytes, None] | None = None if isinstance(body, bytes) else aiter(body)
+        self._request_body: bytes | None = None
+        self._request_chunks: AsyncGenerator[bytes, None] | None = None
+        if isinstance(body, BodyStream):
+            self._request_chunks = aiter(body)
+        else:
+            self._request_body = body
         self._check = check
         self._body_error: Exception | None = None
         self._on_close = on_close
