@@ -92,6 +92,7 @@ class AsgiBackend:
         return exchange
 
     def _scope(self, method: str, target: str, headers: Pairs, body: Body) -> JsonObject:
+        """Return the ASGI scope of a request."""
         path, _, query = target.partition("?")
         pairs = [*raw_headers(headers)]
         if isinstance(body, BodyStream):
@@ -209,6 +210,7 @@ class AsgiExchange:
         return {"type": "http.request", "body": chunk, "more_body": bool(chunk)}
 
     async def _send(self, message: Message) -> None:
+        """Take a message of the application. It waits while the reader is slow."""
         if self._disconnected.is_set():
             return
         if message["type"] == "http.response.start":
