@@ -136,8 +136,12 @@ class AsgiExchange:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.task: asyncio.Task[object] | None = None
-        self._request_body: bytes | None = body if isinstance(body, bytes) else None
-        self._request_chunks: AsyncGenerator[bytes, None] | None = None if isinstance(body, bytes) else aiter(body)
+        self._request_body: bytes | None = None
+        self._request_chunks: AsyncGenerator[bytes, None] | None = None
+        if isinstance(body, BodyStream):
+            self._request_chunks = aiter(body)
+        else:
+            self._request_body = body
         self._check = check
         self._body_error: Exception | None = None
         self._on_close = on_close
