@@ -16,7 +16,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.asgi_types import CUT, App, Message
 from opsdk.http.body_stream import Body, BodyStream
-from opsdk.http.client.request import Check, CheckFactory, Pairs, encode_request, raw_headers, unchecked
+from opsdk.http.client.request import Check, CheckFactory, Pairs, encode_head, raw_headers, unchecked
 from opsdk.structured_merge.value import JsonObject
 
 _log = logging.getLogger("opsdk.http.client")
@@ -75,7 +75,7 @@ class AsgiBackend:
         """Start the application and return when the response head has arrived. Cancellation ends the application."""
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
-        encode_request(method, target, headers, b"")  # rejects the same requests as a socket
+        encode_head(method, target, headers, "")  # rejects the same requests as a socket
         if (check := self._check_factory(method, target)) is not None:
             check()
         exchange = AsgiExchange(body, lambda ended: self._open.pop(ended, None), check=check)
@@ -244,7 +244,6 @@ class AsgiExchange:
             await self._wait_for_change()
 
     async def read(self) -> bytes:
-        """See `ResponseStream`."""
         while not self._chunks:
             if self._complete:
                 return b""

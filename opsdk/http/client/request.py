@@ -91,13 +91,16 @@ def encode_request(method: str, target: str, headers: Pairs, body: Body) -> byte
     """
     if isinstance(body, BodyStream):
         name, value = body.framing
-        return _encode_head(method, target, headers, f"{name}: {value}\r\n")
+        return encode_head(method, target, headers, f"{name}: {value}\r\n")
     framing = f"Content-Length: {len(body)}\r\n" if body or method in {"POST", "PUT", "PATCH"} else ""
-    return _encode_head(method, target, headers, framing) + body
+    return encode_head(method, target, headers, framing) + body
 
 
-def _encode_head(method: str, target: str, headers: Pairs, framing: str) -> bytes:
-    """Return the bytes of a request's head; `framing` is the line that states where the body ends, or empty."""
+def encode_head(method: str, target: str, headers: Pairs, framing: str) -> bytes:
+    """Return the bytes of a request's head; `framing` is the line that states where the body ends, or empty.
+
+    Raises `UsageError` for a character that would end a line early.
+    """
     if not method.isalpha() or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{method} {target!r} is not a valid request line: escape the path and the query")
     lines = headers.lines if isinstance(headers, MergedHeaders) else _header_lines(headers)
