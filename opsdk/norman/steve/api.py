@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
@@ -28,12 +30,12 @@ from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.collections.kind_lists import KindLists, ListForm, OpenList
 from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
-from opsdk.norman.steve.kind_lists import KindLists
 from opsdk.norman.steve.parameters import ListParameters, parse_parameters
 from opsdk.norman.steve.printer_fields import STATE, decorator
-from opsdk.norman.steve.raw_fields import raw_fields
+from opsdk.norman.steve.raw_fields import Decorate, raw_fields
 from opsdk.norman.steve.resources import (
     FIELD_PARAMETERS,
     ResourceLinks,
@@ -123,7 +125,6 @@ class SteveApi(Closing):
     Attributes:
         access: the access sets of users.
         catalog: the schemas for all users.
-        lists: the cached lists.
         transports: connections that impersonate the users.
     """
 
@@ -132,7 +133,7 @@ class SteveApi(Closing):
         self.templates = SchemaTemplates(self.options.templates)
         self.access = AccessSetStore(cluster.cache, max_users=self.options.max_users)
         self.catalog = SchemaCatalog(cluster, self.templates.customize)
-        self.lists = KindLists(cluster, self.options.lists)
+        self._lists = KindLists(cluster, self.options.lists)
         self.transports = UserTransports(cluster.config)
         self._default_store = ClusterStore(self.transports)
         self._tasks = TaskOwner("steve")
@@ -147,7 +148,8 @@ class SteveApi(Closing):
 
     def _on_schemas(self, schemas: Mapping[str, SteveSchema]) -> None:
         self._visible.clear()
-        self._tasks.start(self.lists.retain_types(schemas), name="close lists")
+        columns: dict[Hashable, object] = {schema.gvk: schema.columns for schema in schemas.values()}
+        self._tasks.start(self._lists.retain(columns), name="close lists")
 
     def schemas_for(self, user: User) -> tuple[AccessSet, Mapping[str, SteveSchema]]:
         """Return the access set of a user, and the schemas that the user sees."""
@@ -236,7 +238,7 @@ class SteveApi(Closing):
 
     async def _count(self, user: User, schema: SteveSchema) -> Counts | None:
         try:
-            opened = await self.lists.of(schema)
+            opened = await self.list_of(schema)
         except CacheError as error:
             log.warning("cannot count the objects of %s: %s", schema.id, error)
             return None
@@ -248,6 +250,12 @@ class SteveApi(Closing):
         return access.visible(verb, schema.group, schema.resource, namespaced=schema.namespaced)
 
     # -------------------------------------------------------------- collections
+    async def list_of(self, schema: SteveSchema) -> OpenList:
+        """Return the cached list of a type. Raises `CacheError` if the cluster denies it."""
+        return await self._lists.open(
+            schema.gvk, Kind(schema.gvk, Unstructured), schema.columns, lambda: _form_of(decorator(schema))
+        )
+
     async def _on_collection(self, request: SteveRequest, target: Target) -> SteveResponse:
         _allowed(request, target.schema.collection_methods)
         if request.method == "POST":
@@ -284,7 +292,7 @@ class SteveApi(Closing):
             parameters = self._filter_by_namespaces(parameters)
         if not schema.watchable or self.templates.custom_store(schema):
             return await self._uncached_page(target, parameters)
-        opened = await self.lists.of(schema)
+        opened = await self.list_of(schema)
         namespaces = frozenset({target.namespace}) if target.namespace else None
         if (selected := parameters.projects_or_namespaces) is not None:
             project_of = await self._project_of()
@@ -295,13 +303,13 @@ class SteveApi(Closing):
 
     async def _uncached_page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
         """List a type that cannot be watched, as the user."""
-        decorate = decorator(target.schema)
-        objects = IndexedList(raw_fields(decorate), self.options.lists)
+        form = _form_of(decorator(target.schema))
+        objects = IndexedList(form.read, self.options.lists)
         for tree in await self._store(target).list(target):
             metadata = {"resourceVersion": "1", **tree["metadata"]}
             objects.put(make_entry(msgspec.json.encode({**tree, "metadata": metadata}))[0])
         query = replace(parameters.query(EVERYTHING), revision=None)
-        return objects.page(query), EncodedObjects(lambda tree: own_fields(decorate(tree)), 0)
+        return objects.page(query), EncodedObjects(form.show, 0)
 
     def _filter_by_namespaces(self, parameters: ListParameters) -> ListParameters:
         """Return the parameters with projectsornamespaces as name filters, because Namespaces are cluster-scoped."""
@@ -317,7 +325,7 @@ class SteveApi(Closing):
 
     async def _project_of(self) -> Callable[[str], str]:
         schema = self.catalog.schemas.get("namespace")
-        opened = await self.lists.of(schema) if schema is not None else None
+        opened = await self.list_of(schema) if schema is not None else None
 
         def project_of(namespace: str) -> str:
             entry = opened.objects.objects.get(ObjectKey("", namespace)) if opened is not None else None
@@ -368,12 +376,16 @@ class SteveApi(Closing):
         """Close lists and connections. Idempotent."""
         await self.catalog.aclose()
         await self._tasks.aclose()
-        await self.lists.aclose()
+        await self._lists.aclose()
         await self.access.aclose()
         await self.transports.aclose()
 
     def __repr__(self) -> str:
         return f"<SteveApi of {len(self.catalog.schemas)} types>"
+
+
+def _form_of(decorate: Decorate) -> ListForm:
+    return ListForm(raw_fields(decorate), lambda tree: own_fields(decorate(tree)))
 
 
 def _require_get(request: SteveRequest) -> None:

@@ -19,9 +19,9 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import query_error
 from opsdk.norman.collections.indexed_list import Counts
 from opsdk.norman.collections.kind_list import WatchScope
+from opsdk.norman.collections.kind_lists import OpenList
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.norman.steve.kind_lists import OpenList
 from opsdk.norman.steve.resources import SteveUrls, count_resource
 from opsdk.norman.steve.store import Target
 from opsdk.norman.steve.subscription import NOTIFICATIONS, SubscribeFrame, SubscriptionEvent
@@ -62,11 +62,11 @@ class UserWatches:
         schema = self._api.schema_for(self._user, frame.resource_type)
         if "watch" not in schema.access:
             raise ErrorCode.PERMISSION_DENIED.error(f"watch not allowed: {self._user.name} may not watch {schema.id}")
-        opened = await self._api.lists.of(schema)
+        opened = await self._api.list_of(schema)
         revision = _revision(frame) if frame.resource_version else opened.objects.objects.revision
         scope = self._scope(frame, schema)
         opened.objects.changes.events_after(revision)
-        return self._events(opened, scope, revision, notify=frame.mode == NOTIFICATIONS)
+        return self._events(schema, opened, scope, revision, notify=frame.mode == NOTIFICATIONS)
 
     def _scope(self, frame: SubscribeFrame, schema: SteveSchema) -> WatchScope:
         namespace, _, name = frame.id.rpartition("/")
@@ -82,10 +82,10 @@ class UserWatches:
         )
 
     async def _events(
-        self, opened: OpenList, scope: WatchScope, revision: int, *, notify: bool
+        self, schema: SteveSchema, opened: OpenList, scope: WatchScope, revision: int, *, notify: bool
     ) -> AsyncGenerator[SubscriptionEvent, None]:
         # Uses the current permissions: the watch ends when they change.
-        encode = self._api.encoder(opened.rows, Target(user=self._user, schema=opened.schema), self._urls)
+        encode = self._api.encoder(opened.rows, Target(user=self._user, schema=schema), self._urls)
         async for event in opened.objects.watch(scope, revision=revision):
             data: JsonObject | msgspec.Raw = {} if notify else msgspec.Raw(encode(event.entry))
             yield SubscriptionEvent(event.type.value, event.revision, data)
@@ -110,8 +110,7 @@ class UserWatches:
         schemas = self._api.schemas_for(self._user)[1]
         removals = [self._api.catalog.listen(lambda _: wake.set())]
         removals += [
-            (await self._api.lists.of(schemas[identity])).objects.changes.listen(listener(identity))
-            for identity in last
+            (await self._api.list_of(schemas[identity])).objects.changes.listen(listener(identity)) for identity in last
         ]
         return self._count_events(schemas, changed, wake, last, removals)
 

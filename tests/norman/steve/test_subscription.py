@@ -105,7 +105,7 @@ async def test_a_watch_sends_objects_from_start_to_stop() -> None:
 async def test_a_watch_resumes_at_a_resource_version() -> None:
     """It sends what came since; a version before the cache is an error that says to list again."""
     async with subscribed(ADMIN) as (peer, client, api):
-        await api.lists.of(api.schema_for(ADMIN, "configmap"))
+        await api.list_of(api.schema_for(ADMIN, "configmap"))
         created = await config_map(client, "default", "a")
         await config_map(client, "default", "b")
         peer.say(resourceType="configmaps", resourceVersion=created.metadata.resource_version)
