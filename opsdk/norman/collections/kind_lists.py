@@ -85,9 +85,9 @@ class KindLists(Closing):
                 opened = None
             if opened is None:
                 self._cluster.cache.check_running()
-                made, cached = form(), await self._cluster.cache.informer_for(kind)
-                objects = await KindList.open(cached, made.read, self._options)
-                rows = EncodedObjects(made.show, self._options.row_bytes)
+                list_form, cached = form(), await self._cluster.cache.informer_for(kind)
+                objects = await KindList.open(cached, list_form.read, self._options)
+                rows = EncodedObjects(list_form.show, self._options.row_bytes)
                 opened = self._open_lists[key] = OpenList(kind, source, objects, rows)
         return opened
 

@@ -24,8 +24,10 @@ from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.norman.steve.resources import SteveUrls, count_resource
 from opsdk.norman.steve.store import Target
-from opsdk.norman.steve.subscription import NOTIFICATIONS, SubscribeFrame, SubscriptionEvent
 from opsdk.structured_merge.value import JsonObject
+
+NOTIFICATIONS = "resource.changes"
+"""The mode that sends the revision of changes without objects."""
 
 _COUNTS = ("count", "counts")
 _SCHEMAS = ("schema", "schemas")
@@ -34,8 +36,60 @@ _COUNT_SECONDS = 5.0
 _CHANGE = "resource.change"
 
 
+class SubscribeFrame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A message of the client. All fields but `stop` identify the watch.
+
+    Attributes:
+        resource_type: id or plural name of a type.
+        namespace: only objects of this one.
+        id: only the object with this id.
+        selector: only objects with these labels.
+        resource_version: resume after this revision; empty begins now.
+        mode: empty for objects, ``resource.changes`` for notifications.
+        debounce_ms: least milliseconds between notifications; 0 for 5000.
+        stop: end the watch.
+    """
+
+    resource_type: str = ""
+    namespace: str = ""
+    id: str = ""
+    selector: str = ""
+    resource_version: str = ""
+    mode: str = ""
+    debounce_ms: int = 0
+    stop: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The identity of the watch."""
+        return (self.resource_type, self.namespace, self.id, self.selector, self.mode, str(self.debounce_ms))
+
+    def message(
+        self, name: str, *, revision: int | None = None, data: JsonObject | msgspec.Raw | None = None
+    ) -> JsonObject:
+        """Return a message of the server about this watch.
+
+        >>> SubscribeFrame(resource_type="pod").message("resource.start")
+        {'name': 'resource.start', 'resourceType': 'pod'}
+        """
+        fields = {"resourceType": self.resource_type, "namespace": self.namespace, "id": self.id}
+        fields |= {"selector": self.selector, "mode": self.mode}
+        message: JsonObject = {"name": name, **{key: value for key, value in fields.items() if value}}
+        if revision is not None:
+            message["revision"] = str(revision)
+        return message if data is None else {**message, "data": data}
+
+
+class SubscriptionEvent(msgspec.Struct, frozen=True):
+    """One event of a watch: the name of the message, the revision, and the resource, which may be encoded already."""
+
+    name: str
+    revision: int
+    data: JsonObject | msgspec.Raw
+
+
 class UserWatches:
-    """Opens the watches of one user; see `WatchSource`.
+    """Opens the watches of one user.
 
     Args:
         api: a started API.
@@ -49,11 +103,16 @@ class UserWatches:
         self._urls = urls
 
     def on_access_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """See `WatchSource`."""
+        """Call a listener when the permissions of the user change. Returns the function that removes it."""
         return self._api.access.listen(self._user, lambda _: listener())
 
     async def watch(self, frame: SubscribeFrame) -> AsyncGenerator[SubscriptionEvent, None]:
-        """See `WatchSource`. Raises `NormanError` and `CacheError`."""
+        """Open a watch.
+
+        Raises:
+            NormanError: the type does not exist, the user may not watch it, or the frame is not valid.
+            CacheError: the cluster denies the type.
+        """
         kind = frame.resource_type.lower()
         if kind in _COUNTS:
             return await self._counts()

@@ -20,8 +20,8 @@ from opsdk.norman.sessions import MAX_WAITING
 from opsdk.norman.steve import subscription
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.resources import SteveUrls
-from opsdk.norman.steve.subscription import SubscribeFrame, SubscribeSession, SubscriptionEvent
-from opsdk.norman.steve.watches import UserWatches
+from opsdk.norman.steve.subscription import SubscribeSession
+from opsdk.norman.steve.watches import SubscribeFrame, SubscriptionEvent, UserWatches
 
 ADMIN = User(name="admin", groups=("system:masters",))
 ANN = User(name="ann")
