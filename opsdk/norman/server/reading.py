@@ -5,11 +5,11 @@ Upstream: github.com/rancher/norman/parse/read_input.go, parse/parse.go
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
 import msgspec
 
+from opsdk.aio.large_work import compute
 from opsdk.apiserver.serializer.documents import SyntaxProblemError
 from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.errors import BadRequestError, TooLargeError
@@ -25,8 +25,6 @@ MAX_YAML_BYTES = 256 << 10
 """The largest body in YAML: parsing 1 MiB of YAML blocks all other requests for seconds."""
 
 _YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
-# Larger ones are parsed in a thread: 256 KiB take a second.
-_SMALL_YAML_BYTES = 8 << 10
 _MAX_PART_HEAD_BYTES = 8 << 10
 # What precedes the first boundary, and what follows it.
 _FEWEST_PARTS = 2
@@ -59,16 +57,14 @@ async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES) -> Jso
     return data
 
 
-def is_yaml(content_type: str) -> bool:
+def _is_yaml(content_type: str) -> bool:
     """Whether a body with this ``Content-Type`` is YAML."""
     return _media_type(content_type) in _YAML_TYPES
 
 
 async def parse_body(raw: bytes, content_type: str) -> JsonValue:
     """Return the value of a body in JSON, YAML or a form. Raises `NormanError` InvalidBodyContent."""
-    if len(raw) > _SMALL_YAML_BYTES and is_yaml(content_type):
-        return await asyncio.to_thread(_parse, raw, content_type)
-    return _parse(raw, content_type)
+    return await compute(len(raw), _parse, raw, content_type)
 
 
 def _media_type(content_type: str) -> str:
@@ -77,7 +73,7 @@ def _media_type(content_type: str) -> str:
 
 def _parse(raw: bytes, content_type: str) -> JsonValue:
     media_type = _media_type(content_type)
-    if len(raw) > MAX_YAML_BYTES and is_yaml(content_type):
+    if len(raw) > MAX_YAML_BYTES and _is_yaml(content_type):
         reason = f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON"
         raise ErrorCode.INVALID_BODY_CONTENT.error(f"Failed to parse body: {reason}")
     try:
@@ -86,7 +82,7 @@ def _parse(raw: bytes, content_type: str) -> JsonValue:
             return _values(query_pairs(raw.decode()))
         if media_type == "multipart/form-data":
             return _values(_multipart(raw, content_type))
-        if not is_yaml(content_type):
+        if not _is_yaml(content_type):
             return msgspec.json.decode(raw)
         return parse_yaml(raw).tree
     except (msgspec.DecodeError, SyntaxProblemError, ValueError, RecursionError) as error:

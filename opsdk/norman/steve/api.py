@@ -1,4 +1,4 @@
-"""The API without HTTP: maps requests to status and body.
+"""The API: maps the requests of users to responses.
 
 Upstream: github.com/rancher/apiserver/pkg/server/server.go, pkg/parse; github.com/rancher/steve/pkg/server
 """
@@ -24,6 +24,9 @@ from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import CacheError, OpsdkError
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.request_rules import query_pairs
+from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import EVERYTHING, AccessSet, VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
@@ -31,6 +34,7 @@ from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.collections.kind_lists import KindLists, ListForm, OpenList
+from opsdk.norman.server.reading import parse_body
 from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
 from opsdk.norman.steve.parameters import ListParameters, parse_parameters
@@ -60,6 +64,8 @@ log = logging.getLogger(__name__)
 
 _SINGULAR_NAMES = {"schema": "schemas", "count": "counts", "schemadefinition": "schemadefinitions"}
 _RESOURCE_LENGTH = 2
+_MAX_BODY = 3 << 20
+"""Maximum bytes of a body, as in kube-apiserver."""
 
 
 class SteveOptions(Options, frozen=True, kw_only=True):
@@ -76,40 +82,6 @@ class SteveOptions(Options, frozen=True, kw_only=True):
     lists: IndexedListOptions = IndexedListOptions()
     max_users: int = 1000
     project_label: str = "field.cattle.io/projectId"
-
-
-class SteveRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request.
-
-    Attributes:
-        method: of HTTP.
-        path: the decoded segments after the prefix.
-        user: the user of the request.
-        urls: builds the links.
-        query: decoded parameters.
-        content_type: of the body.
-        body: JSON.
-    """
-
-    method: str
-    path: Sequence[str]
-    user: User
-    urls: SteveUrls
-    query: Sequence[tuple[str, str]] = ()
-    content_type: str = ""
-    body: bytes = b""
-
-
-class SteveResponse(msgspec.Struct, frozen=True):
-    """Status and JSON body of a response; the body may be empty."""
-
-    status: int
-    body: bytes = b""
-
-    @classmethod
-    def of(cls, status: int, body: JsonObject) -> SteveResponse:
-        """Return a response with an object."""
-        return cls(status, msgspec.json.encode(body))
 
 
 class SteveApi(Closing):
@@ -170,54 +142,52 @@ class SteveApi(Closing):
         return schema
 
     # -------------------------------------------------------------- requests
-    async def handle(self, request: SteveRequest) -> SteveResponse:
-        """Return the response to a request; errors become responses too."""
+    async def handle(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
+        """Return the response to the request of a user; errors become responses too. `urls` builds the links."""
         try:
-            return await self._route(request)
+            return await self._route(request, user, urls)
         except OpsdkError as error:
-            body = error_body(error)
-            return SteveResponse.of(int(body["status"]), body)
+            return error_response(error)
 
-    async def _route(self, request: SteveRequest) -> SteveResponse:
-        path = [segment for segment in request.path if segment]
+    async def _route(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
+        path = [segment for segment in request.path.removeprefix(urls.prefix).split("/") if segment]
         if not path:
             _require_get(request)
-            return SteveResponse.of(200, self._root(request))
+            return json_response(self._root(user, urls))
         kind = _SINGULAR_NAMES.get(path[0].lower(), path[0].lower())
         builtin = {"schemas": self._schemas, "counts": self._counts, "schemadefinitions": self._definition}.get(kind)
         if builtin is not None:
             _require_get(request)
-            return SteveResponse.of(200, await builtin(request, "/".join(path[1:])))
-        schema = self.schema_for(request.user, path[0])
+            return json_response(await builtin(user, urls, "/".join(path[1:])))
+        schema = self.schema_for(user, path[0])
         namespace, name = _namespace_and_name(schema, path[1:])
-        target = Target(user=request.user, schema=schema, namespace=namespace, name=name, query=request.query)
-        return await (self._on_resource(request, target) if name else self._on_collection(request, target))
+        query = tuple(query_pairs(request.query.raw))
+        target = Target(user=user, schema=schema, namespace=namespace, name=name, query=query)
+        return await (self._on_resource if name else self._on_collection)(request, target, urls)
 
-    def _root(self, request: SteveRequest) -> JsonObject:
-        base = request.urls.base
-        types = self.schemas_for(request.user)[1].values()
-        links = {schema.plural_name: request.urls.collection(schema) for schema in types}
+    def _root(self, user: User, urls: SteveUrls) -> JsonObject:
+        base, types = urls.base, self.schemas_for(user)[1].values()
+        links = {schema.plural_name: urls.collection(schema) for schema in types}
         links |= {name: f"{base}/{name}" for name in ("schemas", "counts", "subscribe")}
-        return {"id": request.urls.prefix.strip("/"), "type": "apiRoot", "links": {"self": base, **links}}
+        return {"id": urls.prefix.strip("/"), "type": "apiRoot", "links": {"self": base, **links}}
 
-    async def _schemas(self, request: SteveRequest, identity: str) -> JsonObject:
-        base = request.urls.base
+    async def _schemas(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
         if identity:
-            return self.schema_for(request.user, identity).as_json(base)
-        schemas = self.schemas_for(request.user)[1]
-        return plain_collection("schema", [schema.as_json(base) for schema in schemas.values()], request.urls)
+            return self.schema_for(user, identity).as_json(urls.base)
+        schemas = self.schemas_for(user)[1]
+        return plain_collection("schema", [schema.as_json(urls.base) for schema in schemas.values()], urls)
 
-    async def _definition(self, request: SteveRequest, identity: str) -> JsonObject:
-        schema = self.schema_for(request.user, identity)
-        async with self.transports.transport(request.user) as transport:
+    async def _definition(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
+        schema = self.schema_for(user, identity)
+        async with self.transports.transport(user) as transport:
             definition = await definitions_of(transport, schema)
-        links = {"self": f"{request.urls.base}/schemaDefinitions/{schema.id}"}
+        links = {"self": f"{urls.base}/schemaDefinitions/{schema.id}"}
         return {"id": schema.id, "type": "schemaDefinition", "links": links, "actions": {}, **definition}
 
     # -------------------------------------------------------------- counts
-    async def _counts(self, request: SteveRequest, identity: str) -> JsonObject:
-        counts = count_resource(await self.counts(request.user), request.urls)
-        return counts if identity else plain_collection("count", [counts], request.urls)
+    async def _counts(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
+        counts = count_resource(await self.counts(user), urls)
+        return counts if identity else plain_collection("count", [counts], urls)
 
     async def counts(self, user: User, *, of: Sequence[str] | None = None) -> dict[str, Counts]:
         """Return the number of objects that a user may see, by the id of their type.
@@ -256,21 +226,21 @@ class SteveApi(Closing):
             schema.gvk, Kind(schema.gvk, Unstructured), schema.columns, lambda: _form_of(decorator(schema))
         )
 
-    async def _on_collection(self, request: SteveRequest, target: Target) -> SteveResponse:
-        _allowed(request, target.schema.collection_methods)
+    async def _on_collection(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
+        _check_method(request, target.schema.collection_methods)
         if request.method == "POST":
-            tree = await self._store(target).create(target, from_resource(_body(request)))
-            return SteveResponse.of(201, self.resource(tree, target, request.urls))
-        parameters = parse_parameters(request.query)
+            tree = await self._store(target).create(target, from_resource(await _read_body(request)))
+            return json_response(self.resource(tree, target, urls), status=201)
+        parameters = parse_parameters(target.query)
         page, rows = await self._page(target, parameters)
-        encode = self.encoder(rows, target, request.urls)
+        encode = self.encoder(rows, target, urls)
         data, slicer = [], Slicer()
         for entry in () if parameters.summary_only else page.entries:
             data.append(encode(entry))
             if slicer.add(entry.size):
                 await asyncio.sleep(0)
-        body = collection(target.schema, page, request.urls, parameters)
-        return SteveResponse(200, with_data(body, data))
+        body = with_data(collection(target.schema, page, urls, parameters), data)
+        return HttpResponse(200, [("content-type", "application/json")], body)
 
     def encoder(self, rows: EncodedObjects, target: Target, urls: SteveUrls) -> Callable[[StoreEntry], bytes]:
         """Return the function that encodes cached objects of a type as the user sees them now."""
@@ -334,32 +304,32 @@ class SteveApi(Closing):
         return project_of
 
     # -------------------------------------------------------------- objects
-    async def _on_resource(self, request: SteveRequest, target: Target) -> SteveResponse:
-        action = next((value for name, value in request.query if name == "action"), "")
-        if request.method == "POST" and action:
-            return await self._action(request, target, action)
-        _allowed(request, target.schema.resource_methods)
+    async def _on_resource(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
+        if request.method == "POST" and request.query.get("action"):
+            return await self._action(request, target, request.query.get("action"))
+        _check_method(request, target.schema.resource_methods)
         store = self._store(target)
         match request.method:
             case "PUT":
-                tree = await store.update(target, from_resource(_body(request)))
+                tree = await store.update(target, from_resource(await _read_body(request)))
             case "PATCH":
-                tree = await store.patch(target, request.content_type, request.body)
+                tree = await store.patch(target, request.header("content-type"), await request.body(_MAX_BODY))
             case "DELETE":
                 remaining = await store.delete(target)
                 if remaining is None:
-                    return SteveResponse(204)
+                    return HttpResponse(204)
                 tree = remaining
             case _:
                 tree = await store.get(target)
-        return SteveResponse.of(200, self.resource(tree, target, request.urls))
+        return json_response(self.resource(tree, target, urls))
 
-    async def _action(self, request: SteveRequest, target: Target, action: str) -> SteveResponse:
+    async def _action(self, request: HttpRequest, target: Target, action: str) -> HttpResponse:
         handler = self.templates.action(target.schema, action)
         if handler is None:
             raise ErrorCode.INVALID_ACTION.error(f"{target.schema.id} has no action {action!r}")
         await self._store(target).get(target)  # the user must be allowed to see the object
-        return SteveResponse.of(200, await handler(target, _body(request) if request.body else {}))
+        body = await _read_body(request) if await request.body(_MAX_BODY) else {}
+        return json_response(await handler(target, body))
 
     def _store(self, target: Target) -> SteveStore:
         return self.templates.store(target.schema, self._default_store)
@@ -388,11 +358,17 @@ def _form_of(decorate: Decorate) -> ListForm:
     return ListForm(raw_fields(decorate), lambda tree: own_fields(decorate(tree)))
 
 
-def _require_get(request: SteveRequest) -> None:
-    _allowed(request, ("GET",))
+def error_response(error: OpsdkError) -> HttpResponse:
+    """Return the response for an error."""
+    body = error_body(error)
+    return json_response(body, status=int(body["status"]))
 
 
-def _allowed(request: SteveRequest, methods: Sequence[str]) -> None:
+def _require_get(request: HttpRequest) -> None:
+    _check_method(request, ("GET",))
+
+
+def _check_method(request: HttpRequest, methods: Sequence[str]) -> None:
     if ("GET" if request.method == "HEAD" else request.method) not in methods:
         listed = ", ".join(methods) or "another resource"
         raise ErrorCode.METHOD_NOT_ALLOWED.error(f"{request.method} is not allowed: use {listed}")
@@ -407,12 +383,9 @@ def _namespace_and_name(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, 
     return "", rest[0] if rest else ""
 
 
-def _body(request: SteveRequest) -> JsonObject:
-    """Decode the body. Raises `NormanError` (422) unless it is an object."""
-    try:
-        tree = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body is not JSON: {error}") from error
+async def _read_body(request: HttpRequest) -> JsonObject:
+    """Decode the body, JSON or YAML. Raises `NormanError` (422) unless it is an object."""
+    tree = await parse_body(await request.body(_MAX_BODY), request.header("content-type"))
     if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("the body is not an object: send one with metadata")
     return tree

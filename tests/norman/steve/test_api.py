@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
@@ -19,7 +18,9 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
-from opsdk.norman.steve.api import SteveApi, SteveOptions, SteveRequest
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse
+from opsdk.norman.steve.api import SteveApi, SteveOptions
 from opsdk.norman.steve.parameters import parse_parameters
 from opsdk.norman.steve.resources import SteveUrls
 from opsdk.norman.steve.store import Target
@@ -38,18 +39,19 @@ class Caller:
         self.user = user
 
     async def __call__(self, method: str, url: str, body: object = None, kind: str = "") -> tuple[int, Any]:
-        path, _, query = url.partition("?")
-        request = SteveRequest(
-            method=method,
-            path=path.strip("/").split("/")[1:],
-            user=self.user,
-            urls=SteveUrls(HOST, "/v1", f"{HOST}{url}"),
-            query=parse_qsl(query, keep_blank_values=True),
-            content_type=kind,
-            body=b"" if body is None else msgspec.json.encode(body),
-        )
-        response = await self.api.handle(request)
+        data = b"" if body is None else msgspec.json.encode(body)
+        response = await self.send(method, url, data, kind)
         return response.status, msgspec.json.decode(response.body) if response.body else None
+
+    async def send(self, method: str, url: str, body: bytes, kind: str = "") -> HttpResponse:
+        """Return the response to a request with a body."""
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        path, _, query = url.partition("?")
+        request = HttpRequest(method, path, Query(query), {"content-type": kind}, receive)
+        return await self.api.handle(request, self.user, SteveUrls(HOST, "/v1", f"{HOST}{url}"))
 
     async def ids(self, url: str) -> list[str]:
         """The ids of a list."""
@@ -176,8 +178,7 @@ async def test_a_body_of_another_media_type_is_refused() -> None:
     """A patch of an unknown type is a 415, and bytes that are no JSON a 422."""
     async with steve() as (admin, _, _client):
         assert (await admin("PATCH", "/v1/configmaps/n/a", {}, "text/plain"))[0] == 415
-        request = SteveRequest(method="POST", path=["configmaps"], user=ADMIN, urls=SteveUrls(HOST), body=b"\xff{")
-        assert (await admin.api.handle(request)).status == 422
+        assert (await admin.send("POST", "/v1/configmaps", b"\xff{")).status == 422
 
 
 # ------------------------------------------------------------------ collections
