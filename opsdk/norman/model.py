@@ -31,6 +31,7 @@ __all__ = [
     "RawResource",
     "RequestResult",
     "Schema",
+    "SchemaLookup",
     "Store",
 ]
 
@@ -48,26 +49,6 @@ class Mapper(Protocol):
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
         """Change the fields of a schema as the data changes. Raises `UsageError` for a missing field."""
-        ...
-
-
-class SchemaLookup(Protocol):
-    """Finds schemas."""
-
-    def schema(self, version: ApiVersion | None, name: str) -> Schema | None:
-        """Return a schema by id, plural or full path; None if there is none."""
-        ...
-
-    def schemas_for_version(self, version: ApiVersion) -> Sequence[Schema]:
-        """Return all schemas of a version."""
-        ...
-
-    def versions(self) -> Sequence[ApiVersion]:
-        """Return all versions, in the order in which they were added."""
-        ...
-
-    def references(self, schema: Schema) -> Sequence[BackReference]:
-        """Return the fields that refer to a schema."""
         ...
 
 
@@ -341,3 +322,45 @@ class BackReference(msgspec.Struct, frozen=True):
 
     field_name: str
     schema: Schema
+
+
+class SchemaLookup:
+    """Finds schemas, by version and id. A `SchemaRegistry` adds them."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, ApiVersion] = {}
+        self._schemas: dict[str, dict[str, Schema]] = {}
+        self._by_plural: dict[str, dict[str, Schema]] = {}
+        self._references: dict[str, list[BackReference]] = {}
+
+    def schema(self, version: ApiVersion | None, name: str) -> Schema | None:
+        """Return a schema by id, plural or full path (``/v3/schemas/catalog``); None if there is none.
+
+        Letter case does not matter where no schema has the exact name.
+        """
+        path, slash, schema_id = name.rpartition("/schemas/")
+        if not slash:
+            path, schema_id = (version.path if version is not None else "core"), name
+        schemas = self._schemas.get(path)
+        if not schemas:
+            return None
+        if (schema := schemas.get(schema_id) or self._by_plural[path].get(schema_id)) is not None:
+            return schema
+        lower = schema_id.lower()
+        return next((s for s in schemas.values() if lower in (s.id.lower(), s.plural_name.lower())), None)
+
+    def schemas_for_version(self, version: ApiVersion) -> Sequence[Schema]:
+        """Return all schemas of a version, in the order in which they were added."""
+        return tuple(self._schemas.get(version.path, {}).values())
+
+    def schemas(self) -> Sequence[Schema]:
+        """Return all schemas, by version in the order in which they were added."""
+        return [schema for schemas in self._schemas.values() for schema in schemas.values()]
+
+    def versions(self) -> Sequence[ApiVersion]:
+        """Return all versions, in the order in which they were added."""
+        return tuple(self._versions.values())
+
+    def references(self, schema: Schema) -> Sequence[BackReference]:
+        """Return the fields of other schemas that refer to a schema."""
+        return tuple(self._references.get(schema.full_type, ()))

@@ -42,8 +42,6 @@ from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.norman.type_expression import TypeExpression
 
-__all__ = ["ClassImporter"]
-
 CLASS: Final = "class"
 """The key in `Schema.attributes` of the class that the schema was imported from."""
 
@@ -103,15 +101,7 @@ class ClassImporter:
     ) -> Schema:
         """Return the schema of a class, and import it and the classes of its fields where that is not done yet.
 
-        Args:
-            version: of the schema.
-            cls: a dataclass, msgspec struct, TypedDict or pydantic model.
-            customize: gets the schema after the import.
-            overrides: classes with fields that the external schema has too, or instead.
-            root: the objects are resources, with GET, POST, PUT and DELETE; the default is True for Kubernetes kinds.
-
-        Raises:
-            UsageError: a type has no schema, another class has the id, or a mapper needs a field that is missing.
+        See `opsdk.norman.schemas.NormanSchemas.import_class`.
         """
         schema_id = self.schema_id(cls)
         full_type = version.full_type(schema_id)

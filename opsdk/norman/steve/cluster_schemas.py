@@ -7,7 +7,6 @@ Deviates: a user without rights on Namespaces sees no synthetic ones.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -19,7 +18,6 @@ from opsdk.norman.steve.built_in_columns import built_in_columns
 from opsdk.rest.discovery import ApiResource
 from opsdk.structured_merge.value import JsonObject
 
-_LOWERCASE_LETTERS = re.compile("[a-z]+")
 _READ_VERBS = ("get", "list")
 
 
@@ -123,15 +121,6 @@ def schema_id(group: str, kind: str) -> str:
     ('apps.deployment', 'pod')
     """
     return f"{group}.{kind}".lower() if group else kind.lower()
-
-
-def generate_name_prefix(kind: str) -> str:
-    """Return the ``generateName`` of objects that are created without a name: the capitals of the kind.
-
-    >>> generate_name_prefix("GlobalRole"), generate_name_prefix("User")
-    ('gr-', 'u-')
-    """
-    return f"{kind[:1]}{_LOWERCASE_LETTERS.sub('', kind[1:])}".lower() + "-" if kind else ""
 
 
 def cluster_schemas(resources: Iterable[ApiResource], definitions: Iterable[JsonObject] = ()) -> dict[str, SteveSchema]:

@@ -13,7 +13,8 @@ import msgspec
 from opsdk.apimachinery.validation import path_segment
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import NormanError
-from opsdk.norman.steve.cluster_schemas import SteveSchema, generate_name_prefix
+from opsdk.norman.steve.cluster_schemas import SteveSchema
+from opsdk.norman.stores.proxy import generate_name_prefix
 from opsdk.norman.user_transports import UserTransports
 from opsdk.rest.request import RestRequest, resource_path
 from opsdk.rest.response import raise_for_status
