@@ -37,7 +37,10 @@ __all__ = [
 
 
 class Mapper(Protocol):
-    """Maps between the internal form of an object, as Kubernetes stores it, and the external one of clients."""
+    """Maps between the internal form of an object, as Kubernetes stores it, and the external one of clients.
+
+    *Outward* means to the external form (`from_internal`), *inward* to the internal one (`to_internal`).
+    """
 
     def from_internal(self, data: JsonObject) -> None:
         """Change an internal object to its external form, in place."""

@@ -286,7 +286,7 @@ class IndexedList:
             pass
         slots = list(self._view(query).slots)
         summary = [self._summary(path, slots) for path in query.summary]
-        snapshot = self._snapshots.keep((query.selection, revision), _Snapshot(self._changes, slots, summary, {}))
+        snapshot = self._snapshots.put((query.selection, revision), _Snapshot(self._changes, slots, summary, {}))
         while len(self._snapshots) > 1 and sum(each.rows for each in self._snapshots.values()) > self._rows:
             self._snapshots.popitem(last=False)
         return snapshot
@@ -308,7 +308,7 @@ class IndexedList:
         columns = [(key, self._column(key.path)) for key in sort]
         order = self._orders.use(sort)
         if order is None or not order.uses(self._columns):
-            order = self._orders.keep(sort, ListOrder(self._entries, self._keys, columns, self._default_order))
+            order = self._orders.put(sort, ListOrder(self._entries, self._keys, columns, self._default_order))
         return order
 
     def _view(self, query: ObjectQuery) -> ListOrder | QueryView:
@@ -326,7 +326,7 @@ class IndexedList:
                 lambda: self._allowed(query.visible, query.namespaces),
                 lambda key: query.contains(*key),
             )
-            self._views.keep(query.selection, view)
+            self._views.put(query.selection, view)
         return view
 
     def _allowed(self, visible: VisibleObjects, namespaces: frozenset[str] | None) -> set[int] | None:
@@ -375,7 +375,7 @@ class IndexedList:
     def _column(self, path: FieldPath) -> Column:
         column = self._columns.use(path)
         if column is None:
-            column = self._columns.keep(path, Column(self._entries, self._reader(path)))
+            column = self._columns.put(path, Column(self._entries, self._reader(path)))
         return column
 
     def __len__(self) -> int:

@@ -72,11 +72,11 @@ class _ChangedSlots:
         return len(self.slots) > min(_MANY_CHANGES, count * _LARGE_SHARE)
 
     @contextmanager
-    def computing(self) -> Iterator[set[int]]:
-        """Run a block that yields to other tasks, and processes the slots that changed before it.
+    def tracking_changes(self) -> Iterator[set[int]]:
+        """Yield the changed slots to a block that computes them, and record the changes that happen meanwhile.
 
-        Changes during the block remain recorded after it. If the block raises, all its slots remain recorded.
-        Several blocks may run at the same time.
+        After the block, only the changes that happened during it are recorded. If the block raises, the slots that it
+        got remain recorded too. Several blocks may run at the same time.
         """
         later: set[int] = set()
         self._pending_sets.append(later)
@@ -133,7 +133,7 @@ class ListOrder(DerivedSlots):
         self._texts: list[list[str]] = [[] for _ in sort]
 
     def uses(self, columns: Mapping[FieldPath, Column]) -> bool:
-        """Whether it uses exactly these columns, so that both follow the same events."""
+        """Whether the order is sorted by exactly these columns, so that all of them follow the same events."""
         return all(columns.get(key.path) is column for key, column in self._sort)
 
     def refresh(self) -> Iterator[None]:
@@ -144,7 +144,7 @@ class ListOrder(DerivedSlots):
         if self.complete:
             return
         if self._changed.are_many(len(self._entries)):
-            with self._changed.computing() as changed:
+            with self._changed.tracking_changes() as changed:
                 self.slots = yield from self._sorted(changed)
             return
         changed = self._changed.take()

@@ -42,7 +42,7 @@ class QueryView(DerivedSlots):
         self._contains = contains
 
     def uses(self, order: ListOrder, columns: Mapping[FieldPath, Column]) -> bool:
-        """Whether it uses exactly this order and these columns, so that all follow the same events."""
+        """Whether the view uses exactly this order and these columns, so that all of them follow the same events."""
         columns_used = [(condition.path, column) for item in self._filters for condition, column in item]
         return order is self._order and all(columns.get(path) is column for path, column in columns_used)
 
@@ -52,7 +52,7 @@ class QueryView(DerivedSlots):
         if self.complete:
             return
         if self._changed.are_many(len(self._entries)):
-            with self._changed.computing():
+            with self._changed.tracking_changes():
                 slots = list(self._order.slots)
                 for narrow in (self._select_allowed, *(self._selector(item) for item in self._filters)):
                     slots = narrow(slots)

@@ -43,12 +43,12 @@ class ConditionMapper:
             self.mapper.from_internal(data)
 
     def to_internal(self, data: JsonObject) -> None:
-        """Run the mapper if the field has the value. Raises `NormanError` as that one does."""
+        """Run the mapper if the field has the value. Raises the errors of the mapper."""
         if data.get(self.field) == self.value:
             self.mapper.to_internal(data)
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Change the schema, and keep the fields that the mapper removes. Raises `UsageError` as that one does."""
+        """Change the schema, and keep the fields that the mapper removes. Raises the errors of the mapper."""
         before = [(each, dict(each.resource_fields)) for each in (schema, *schemas.schemas_for_version(schema.version))]
         self.mapper.modify_schema(schema, schemas)
         for each, fields in before:

@@ -223,7 +223,7 @@ class RenameReference(Mappers):
 
 
 class SliceMerge(BaseMapper, frozen=True, kw_only=True):
-    """Joins several lists into one, outward only: inward it stays one list.
+    """Joins several lists into one in the external form. `to_internal` does not split the list again.
 
     Deviates: the lists that were joined are removed outward; norman leaves them although it drops their declaration.
 
