@@ -84,23 +84,19 @@ Key = tuple[str, str, str]
 
 
 class AccessSet(msgspec.Struct, frozen=True):
-    """All rights of one user.
+    """All rights of one user on resources. No list or watch reads non-resource URLs, so they are left out.
 
     Attributes:
         resources: where each verb on each resource is granted.
-        paths: verbs and non-resource URLs.
         id: a hash of the rights. Sets with the same rights have the same id.
     """
 
     resources: Mapping[Key, frozenset[AccessPlace]]
-    paths: frozenset[tuple[str, str]]
     id: str
 
     @classmethod
     def of(cls, grants: Iterable[Grant]) -> AccessSet:
         """Compute the set of these grants.
-
-        Non-resource URLs count only for the whole cluster, as RBAC authorizes them.
 
         >>> rule = PolicyRule(verbs=("get",), groups=("",), resources=("pods",), names=("a",))
         >>> access = AccessSet.of([("default", rule)])
@@ -108,15 +104,12 @@ class AccessSet(msgspec.Struct, frozen=True):
         (True, False)
         """
         resources: dict[Key, set[AccessPlace]] = {}
-        paths: set[tuple[str, str]] = set()
         for namespace, rule in grants:
             places = [AccessPlace(namespace or None, name) for name in rule.names or (None,)]
             for key in product(rule.verbs, rule.groups, rule.resources):
                 resources.setdefault(key, set()).update(places)
-            if not namespace:
-                paths.update(product(rule.verbs, rule.paths))
         frozen = {key: frozenset(places) for key, places in resources.items()}
-        return cls(frozen, frozenset(paths), _hash(frozen, paths))
+        return cls(frozen, _hash(frozen))
 
     def places(self, verb: str, group: str, resource: str) -> Iterator[AccessPlace]:
         """Iterate over where a verb on a resource is granted. A subresource is written ``pods/log``."""
@@ -136,13 +129,6 @@ class AccessSet(msgspec.Struct, frozen=True):
             name: empty for a collection.
         """
         return any(access.covers(namespace, name) for access in self.places(verb, group, resource))
-
-    def grants_path(self, verb: str, path: str) -> bool:
-        """Whether a request to a non-resource URL is granted."""
-        return any(
-            own in (ALL, verb) and PolicyRule(verbs=(own,), paths=(url,)).covers(PolicyRule(paths=(path,)))
-            for own, url in self.paths
-        )
 
     def may(self, verb: str, group: str, resource: str, *, namespaced: bool) -> bool:
         """Whether the verb is granted for at least one object of a resource."""
@@ -179,11 +165,6 @@ class AccessSet(msgspec.Struct, frozen=True):
         frozen = {namespace: frozenset(values) for namespace, values in names.items()}
         return VisibleObjects(namespaces=frozenset(namespaces), names=frozen)
 
-    def namespaces(self) -> frozenset[str]:
-        """Return the namespaces in which the user may get or list something."""
-        readable = [places for (verb, _, _), places in self.resources.items() if verb in (ALL, "get", "list")]
-        return frozenset(access.namespace for places in readable for access in places if access.namespace is not None)
-
     def __repr__(self) -> str:
         return f"<AccessSet {self.id[:12]} with {len(self.resources)} resource rights>"
 
@@ -195,6 +176,6 @@ def _of_namespace(access: AccessPlace) -> AccessPlace:
     return access
 
 
-def _hash(resources: Mapping[Key, frozenset[AccessPlace]], paths: Iterable[tuple[str, str]]) -> str:
+def _hash(resources: Mapping[Key, frozenset[AccessPlace]]) -> str:
     rights = [[key, sorted(map(repr, places))] for key, places in sorted(resources.items())]
-    return hashlib.sha256(msgspec.json.encode([rights, sorted(paths)])).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(rights)).hexdigest()
