@@ -23,7 +23,7 @@ SchemaHook = Callable[[Schema], None]
 class SchemaRegistry(SchemaLookup):
     """Schemas by version and id.
 
-    Errors are collected, so that a program can add all its schemas first and then see every mistake: `raise_errors`.
+    Errors are collected, so that a program can add all its schemas first and then see every error: `raise_errors`.
 
     ::
 
@@ -107,7 +107,7 @@ class SchemaRegistry(SchemaLookup):
         return tuple(self._mappers.get((version.path, schema_id), ()))
 
     def raise_errors(self) -> None:
-        """Raise `UsageError` with all mistakes so far: schemas without id or version, field types, missing targets."""
+        """Raise `UsageError` with all errors so far: schemas without id or version, field types, missing targets."""
         errors = [str(error) for error in self._errors]
         for schema in self.schemas():
             for name, field in schema.resource_fields.items():

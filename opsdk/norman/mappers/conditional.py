@@ -112,5 +112,5 @@ class ScopeMapper(_SelectedSchemas):
         self._if_not_scope = if_not_scope
 
     def selects(self, schema: Schema) -> bool:
-        """Whether the scope of the schema is the right one."""
+        """Whether the scope of the schema fits."""
         return self._if_scope in (None, schema.scope) and schema.scope is not self._if_not_scope

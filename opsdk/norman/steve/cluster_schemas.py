@@ -2,7 +2,7 @@
 
 Upstream: github.com/rancher/steve/pkg/schema/converter/discovery.go, k8stonorman.go, crd.go, pkg/schema/factory.go,
 collection.go
-Deviates: a user without rights on Namespaces sees no synthetic ones.
+Deviates: a user without permissions on Namespaces sees no synthetic ones.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class SubscribeSession:
             self._session.control(frame.message("resource.stop"))
 
     def _stop_all(self) -> None:
-        """End every watch: the client starts them again, with its new rights."""
+        """End every watch: the client starts them again, with its new permissions."""
         for key in list(self._frames):
             self._stop(key)
 

@@ -78,7 +78,7 @@ class SqlSelection:
 
     Args:
         collection: the number of the collection.
-        query: what a client asks for.
+        query: of the client.
         fields: the fields with order keys and digests, and their numbers.
 
     Attributes:

@@ -78,7 +78,7 @@ OWN = "filter=metadata.namespace in (n,m)"
 
 
 # ------------------------------------------------------------------ resources
-async def test_every_verb_works_with_the_rights_of_the_user() -> None:
+async def test_every_verb_works_with_the_permissions_of_the_user() -> None:
     """Create, get, update, patch and delete; ann may only read one name."""
     async with steve() as (admin, ann, client):
         status, created = await admin("POST", "/v1/configmaps", {"metadata": {"namespace": "n", "name": "new"}})
@@ -206,7 +206,7 @@ async def test_projects_select_namespaces_and_their_objects() -> None:
         assert set(await admin.ids("/v1/namespaces?projectsornamespaces!=p-m,n")).isdisjoint({"m", "n"})
 
 
-async def test_a_user_of_two_names_sees_just_these_until_the_rights_are_taken_away() -> None:
+async def test_a_user_of_two_names_sees_just_these_until_the_permissions_are_taken_away() -> None:
     """Lists, counts and schemas follow the role with its event."""
     async with steve() as (_, ann, client):
         assert (await ann("GET", "/v1/configmaps"))[0] == 404
@@ -228,7 +228,7 @@ async def test_a_user_of_two_names_sees_just_these_until_the_rights_are_taken_aw
         assert await ann.ids(f"/v1/configmaps?revision={page['revision']}") == ["n/a"]
 
 
-async def test_types_that_cannot_be_watched_are_listed_with_the_rights_of_the_user() -> None:
+async def test_types_that_cannot_be_watched_are_listed_with_the_permissions_of_the_user() -> None:
     """Such as reviews and component statuses: they have no cache."""
     async with steve() as (admin, _, _client):
         schema = admin.api.schema_for(ADMIN, "configmap")

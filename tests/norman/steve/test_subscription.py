@@ -116,8 +116,8 @@ async def test_a_watch_resumes_at_a_resource_version() -> None:
         await peer.hear("resource.stop")
 
 
-async def test_a_user_whose_rights_are_taken_away_gets_a_stop_and_nothing_more() -> None:
-    """Every watch ends with the change of the rights; starting it again is refused."""
+async def test_a_user_whose_permissions_are_taken_away_gets_a_stop_and_nothing_more() -> None:
+    """Every watch ends with the change of the permissions; starting it again is refused."""
     async with subscribed(ANN) as (peer, client, _):
         await grant(client, "ann", rule("get", "watch", names=["a"]), namespace="default")
         await asyncio.sleep(1)
@@ -136,7 +136,7 @@ async def test_a_user_whose_rights_are_taken_away_gets_a_stop_and_nothing_more()
 
 
 async def test_a_user_who_may_read_but_not_watch_is_refused() -> None:
-    """Watch is a right of its own."""
+    """Watch is a permission of its own."""
     async with subscribed(ANN) as (peer, client, _):
         await grant(client, "ann", rule("list"))
         await asyncio.sleep(1)
