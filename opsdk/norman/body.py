@@ -14,7 +14,7 @@ import msgspec
 
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.conversion import MAX_DEPTH, check_field, convert_input, to_text
+from opsdk.norman.conversion import MAX_DEPTH, check_value, convert_input, to_text
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.schema_parts import ApiVersion, Field
 from opsdk.norman.type_expression import TypeExpression
@@ -134,12 +134,12 @@ class _ValueLocation(NamedTuple):
 def _check(field: Field, value: JsonValue, path: str) -> None:
     """Check a value, or each one of a list."""
     if not isinstance(value, list):
-        check_field(path, field, value)
+        check_value(path, field, value)
         return
     for index, item in enumerate(value):
         if item is None:
             raise ErrorCode.NOT_NULLABLE.error("Individual array values can not be null", field_name=f"{path}.{index}")
-        check_field(f"{path}.{index}", field, item)
+        check_value(f"{path}.{index}", field, item)
 
 
 def _complete_input(schema: Schema, result: JsonObject, position: _ValueLocation) -> None:

@@ -19,7 +19,7 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.mappers.paths import BaseMapper, check_field, claim_nested
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["Embed", "SliceToMap", "UnionEmbed", "UnionMapping"]
 
@@ -114,7 +114,8 @@ class UnionMapping(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         field_name: its name.
-        check_fields: an external object belongs there if it has values for all of them; never if this is empty.
+        check_fields: an external object belongs there if none of them is absent, null, false, 0 or empty; never if
+            this is empty.
     """
 
     field_name: str
@@ -143,7 +144,7 @@ class UnionEmbed:
     def to_internal(self, data: JsonObject) -> None:
         """Collect the fields of the first mapping that fits."""
         for mapping in self.fields:
-            if mapping.check_fields and not any(is_empty(data.get(name)) for name in mapping.check_fields):
+            if mapping.check_fields and all(data.get(name) for name in mapping.check_fields):
                 self._embeds[mapping.field_name].to_internal(data)
                 return
 
@@ -162,15 +163,6 @@ class UnionEmbed:
             for name in mapping.check_fields:
                 check_field(name, schema)
             self._embeds[mapping.field_name] = embed
-
-
-def is_empty(value: JsonValue) -> bool:
-    """Return whether a value counts as not set: null, false, 0, or an empty text, list or map.
-
-    >>> is_empty(0), is_empty([]), is_empty("no")
-    (True, True, False)
-    """
-    return not value
 
 
 class SliceToMap(BaseMapper, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, StreamResponse, json_response
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.origin import check_origin, forwarded_scheme
+from opsdk.norman.origin import check_origin
 from opsdk.norman.server.csrf import check_csrf
 from opsdk.norman.server.response_headers import protect, protect_proxied
 from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
@@ -30,6 +30,7 @@ from opsdk.norman.steve.resources import SteveUrls
 from opsdk.norman.steve.subscription import SubscribeSession
 from opsdk.norman.steve.watches import UserWatches
 from opsdk.norman.tokens import Authenticator
+from opsdk.norman.urls import RequestUrls
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JsonObject
 
@@ -121,9 +122,9 @@ class SteveApp:
 
     def _urls(self, request: HttpRequest) -> SteveUrls:
         """Return the URLs for the host of the request. A forwarded host is ignored: any client can send it."""
-        root = f"{forwarded_scheme(request)}://{request.header('host')}"
+        urls = RequestUrls(request)
         query = f"?{request.query.raw}" if request.query.raw else ""
-        return SteveUrls(root, self._prefix, f"{root}{quote(request.path, safe=_PATH_SAFE)}{query}")
+        return SteveUrls(urls.relative_to_root(""), self._prefix, f"{urls.current()}{query}")
 
     def _subscribe(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
         if not wants_websocket(request):
@@ -155,7 +156,7 @@ class SteveApp:
         sent = RestRequest(
             request.method,
             quote(request.path, safe=_PATH_SAFE),
-            query=_pairs(request),
+            query=list(query_pairs(request.query.raw)),
             headers={name: request.header(name) for name in _REQUEST_HEADERS if request.header(name)},
             body=await request.body(_MAX_BODY),
         )
@@ -202,10 +203,6 @@ def _is_below(path: str, prefix: str) -> bool:
 def _without_cookies(request: HttpRequest) -> HttpRequest:
     headers = {name: value for name, value in request.headers.items() if name != "cookie"}
     return dataclasses.replace(request, headers=headers)
-
-
-def _pairs(request: HttpRequest) -> list[tuple[str, str]]:
-    return list(query_pairs(request.query.raw))
 
 
 def _headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -159,18 +160,15 @@ class UserWatches:
         wake = asyncio.Event()
         last = await self._api.counts(self._user)
 
-        def listener(identity: str) -> Callable[[int, object], None]:
-            def mark(_: int, __: object) -> None:
-                changed[identity] = None
-                wake.set()
-
-            return mark
+        def mark(identity: str, *_: object) -> None:
+            changed[identity] = None
+            wake.set()
 
         schemas = self._api.schemas_for(self._user)[1]
         removals = [self._api.catalog.listen(lambda _: wake.set())]
-        removals += [
-            (await self._api.list_of(schemas[identity])).objects.changes.listen(listener(identity)) for identity in last
-        ]
+        for identity in last:
+            opened = await self._api.list_of(schemas[identity])
+            removals.append(opened.objects.changes.listen(partial(mark, identity)))
         return self._count_events(schemas, changed, wake, last, removals)
 
     async def _count_events(

@@ -11,7 +11,7 @@ import msgspec
 
 from opsdk.norman.access import is_allowed
 from opsdk.norman.body import nested_schemas
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.schema_parts import ApiVersion
@@ -69,7 +69,7 @@ class ApiRootStore(EmptyStore):
         for version in context.schemas.versions():
             if version.path == object_id:
                 return _root(version)
-        raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        raise not_found(object_id)
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return all versions."""

@@ -19,7 +19,7 @@ from opsdk.apimachinery.validation import path_segment
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.client import Client
 from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError, NotFoundError
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.filter import FilterOperator
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.merging import is_protected, merge_update
@@ -250,11 +250,6 @@ def _namespaces_of(schema: Schema, query: ObjectQuery) -> list[str] | None:
 
 def _key_of(obj: Unstructured) -> ObjectKey:
     return ObjectKey(obj.metadata.namespace or "", obj.metadata.name)
-
-
-def not_found(object_id: str) -> NormanError:
-    """Return the error for an object that does not exist."""
-    return ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
 
 
 async def _retry_timeouts(read: Callable[[], Awaitable[T]]) -> T:

@@ -11,7 +11,7 @@ from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.aio.tasks import TaskOwner
 from opsdk.base.options import Options
 from opsdk.errors import NormanError
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, Schema
@@ -249,5 +249,5 @@ class SqlStore(Closing):
 
 def _existing(existing: SqlObject | None, object_id: str) -> SqlObject:
     if existing is None:
-        raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        raise not_found(object_id)
     return existing

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query
@@ -103,7 +103,7 @@ class TransformStore:
     def _visible(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
         visible = self._transformer(context, schema, data)
         if visible is None:
-            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+            raise not_found(object_id)
         return visible
 
 
