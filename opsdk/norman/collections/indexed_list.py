@@ -26,7 +26,7 @@ from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.column import Column, ReaderFor
 from opsdk.norman.collections.field_path import FieldPath, format_path, texts
 from opsdk.norman.collections.filter import query_error
-from opsdk.norman.collections.list_order import Derived, ListOrder, complete_all
+from opsdk.norman.collections.list_order import DerivedSlots, ListOrder, complete_all
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.collections.query_view import QueryView
 from opsdk.norman.collections.recently_used import RecentlyUsed
@@ -206,7 +206,7 @@ class IndexedList:
             limit = self._columns.limit
             raise query_error("filter", 0, f"the query uses {len(paths)} fields: use at most {limit} in one request")
 
-    def _parts(self, query: ObjectQuery) -> list[Derived]:
+    def _parts(self, query: ObjectQuery) -> list[Column | DerivedSlots]:
         ids = [self._column(ID)] if query.marker else []
         return [self._view(query), *ids, *(self._column(path) for path in query.summary)]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from opsdk.cache.entry import StoreEntry
 from opsdk.norman.collections.column import Column
@@ -25,20 +24,7 @@ _FEW_CHANGES = 8
 _SLICE = 8192
 
 
-class Derived(Protocol):
-    """Data that is computed from the objects of a list, and follows their changes."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether it includes all changes."""
-        ...
-
-    def refresh(self) -> Iterator[None]:
-        """Compute what changed. Yields after each slice, so that other tasks can run."""
-        ...
-
-
-def complete_all(parts: Collection[Derived]) -> Iterator[None]:
+def complete_all(parts: Collection[Column | DerivedSlots]) -> Iterator[None]:
     """Refresh parts until all of them are complete at the same time. Yields between slices, but not at the end."""
     while not all(part.complete for part in parts):
         for part in parts:
@@ -108,6 +94,10 @@ class DerivedSlots:
         """Whether `slots` has every change."""
         return not self._changed.slots
 
+    def refresh(self) -> Iterator[None]:
+        """Process the changed slots. Yields between slices of a few milliseconds, so that other tasks can run."""
+        raise NotImplementedError
+
 
 class ListOrder(DerivedSlots):
     """Slots sorted by some fields, then by namespace and name.
@@ -137,7 +127,7 @@ class ListOrder(DerivedSlots):
         return all(columns.get(key.path) is column for key, column in self._sort)
 
     def refresh(self) -> Iterator[None]:
-        """Move the changed slots to their positions. Yields after each slice of slots."""
+        """Move the changed slots to their positions; see `DerivedSlots.refresh`."""
         yield from complete_all(
             [*([self._default_order] if self._default_order else ()), *(column for _, column in self._sort)]
         )

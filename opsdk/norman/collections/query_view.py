@@ -47,7 +47,7 @@ class QueryView(DerivedSlots):
         return order is self._order and all(columns.get(path) is column for path, column in columns_used)
 
     def refresh(self) -> Iterator[None]:
-        """Process the changed slots. Yields between steps of a few milliseconds."""
+        """Select the changed slots again; see `DerivedSlots.refresh`."""
         yield from complete_all([self._order, *(column for item in self._filters for _, column in item)])
         if self.complete:
             return
