@@ -65,6 +65,7 @@ class BodyBuilder:
         return self._build(schema, data, _ValueLocation(create))
 
     def _build(self, schema: Schema, data: JsonObject, position: _ValueLocation) -> JsonObject:
+        """Return the fields of an object that the verb may set; those that do not convert are left out."""
         result: JsonObject = {}
         for name, value in data.items():
             field = schema.resource_fields.get(name)
@@ -81,6 +82,7 @@ class BodyBuilder:
         return result
 
     def _convert(self, expression: TypeExpression, value: JsonValue, position: _ValueLocation) -> JsonValue:
+        """Return a value of a body as its type has it. Raises `NormanError` with the path of the value."""
         if value is None:
             return None
         if position.depth > MAX_DEPTH:

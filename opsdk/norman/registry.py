@@ -143,6 +143,7 @@ class SchemaRegistry(SchemaLookup):
         return True
 
     def _insert(self, schema: Schema) -> Schema:
+        """Add a checked schema, or replace the one with its id, with its references and the fields that it embeds."""
         path = schema.version.path
         self._versions.setdefault(path, schema.version)
         schemas = self._schemas.setdefault(path, {})

@@ -273,6 +273,7 @@ class IndexedList:
         return snapshot
 
     def _snapshot(self, query: ObjectQuery, revision: int) -> _Snapshot:
+        """Return the kept list of a query at a revision, or make the one of the present revision. See `page`."""
         snapshot = self._find_snapshot(query, revision)
         if snapshot is not None:
             return snapshot

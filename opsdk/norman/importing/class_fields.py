@@ -165,6 +165,7 @@ def _of_typed_dict(cls: type) -> Iterator[ClassField]:
 
 
 def _of_pydantic(cls: Any) -> Iterator[ClassField]:
+    """Yield the fields of a pydantic model; the alias that it writes counts first."""
     fields: Mapping[str, Any] = cls.model_fields
     for name, each in fields.items():
         alias = each.serialization_alias or each.alias

@@ -143,6 +143,7 @@ class ClassImporter:
                 schema.resource_fields[each.name] = self._field(schema, cls, each)
 
     def _field(self, schema: Schema, cls: type, declared: ClassField) -> Field:
+        """Return the declaration of a field: its annotation, then the metadata, of which the outermost counts most."""
         unwrapped = unwrap(declared.annotation)
         metadata = (*declared.metadata, *unwrapped.metadata)
         options = [each for each in metadata if isinstance(each, FieldOptions)]

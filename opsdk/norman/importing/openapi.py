@@ -61,6 +61,7 @@ class OpenApiImporter:
             schema.resource_fields[name] = self._field(schema, name, properties[name], required=name in required)
 
     def _field(self, schema: Schema, name: str, node: JsonObject, *, required: bool) -> Field:
+        """Return the declaration of a property, with the limits that its type has."""
         kind = self._type(schema, name, node)
         default = node.get("default")
         limits: Mapping[str, Any] = {}
@@ -85,6 +86,7 @@ class OpenApiImporter:
         )
 
     def _type(self, schema: Schema, name: str, node: JsonValue) -> str:
+        """Return the type of a node. An object with properties is imported as a schema; an unknown type is json."""
         if not isinstance(node, dict) or node.get(EMBEDDED):
             return "json"
         if node.get(INT_OR_STRING):
@@ -106,6 +108,7 @@ class OpenApiImporter:
         return _TYPES.get(kind or "", "json")
 
     def _nested(self, schema: Schema, name: str, node: JsonObject) -> Schema:
+        """Import an object as a schema of its own. Raises `UsageError` if another schema has its id."""
         stem = nested_id(schema.id, name)
         # Two names may differ only in characters that are not letters or digits.
         schema_id = next(

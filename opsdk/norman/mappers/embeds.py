@@ -86,6 +86,7 @@ class Embed:
         self._embed(schema, schemas, shared)
 
     def _embed(self, schema: Schema, schemas: SchemaLookup, shared: frozenset[str]) -> None:
+        """Replace the declaration of the object by those of its fields, or do nothing where the options say so."""
         self._active, self._embedded = False, ()
         if self.optional and self.field not in schema.resource_fields:
             return

@@ -211,10 +211,10 @@ class BaseMapper(msgspec.Struct, frozen=True, kw_only=True):
     """A mapper that changes nothing; subclasses override what they need."""
 
     def from_internal(self, data: JsonObject) -> None:
-        """See `opsdk.norman.model.Mapper`."""
+        """Leave the object as it is."""
 
     def to_internal(self, data: JsonObject) -> None:
-        """See `opsdk.norman.model.Mapper`."""
+        """Leave the object as it is."""
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """See `opsdk.norman.model.Mapper`."""
+        """Leave the schema as it is."""

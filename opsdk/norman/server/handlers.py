@@ -112,6 +112,7 @@ async def _read_and_check(context: ApiContext, schema: Schema, *, create: bool) 
 
 
 async def _build(context: ApiContext, schema: Schema, data: JsonObject, *, create: bool) -> JsonObject:
+    """Return the checked body of a schema. Each object that it refers to must exist and be visible to the user."""
     builder = BodyBuilder(context.schemas, schema.version)
     built = builder.build(schema, data, create=create)
     references = {(reference.schema, reference.id): reference for reference in builder.references}

@@ -111,6 +111,7 @@ def collection_to_wire(context: ApiContext, collection: GenericCollection) -> Js
 
 
 async def _add_links(context: ApiContext, schema: Schema, data: JsonObject, resource: RawResource) -> None:
+    """Add the object itself, what the client may do with it, and the collections that refer to it."""
     urls, access = context.urls, context.access
     own = urls.resource(schema, resource.id)
     resource.links["self"] = own
@@ -135,6 +136,7 @@ async def _add_links(context: ApiContext, schema: Schema, data: JsonObject, reso
 
 
 def _pagination(context: ApiContext, result: ResourceList, query: ObjectQuery) -> JsonObject:
+    """Return the links to other pages; only limit and total if all objects are on one page."""
     markers = result.markers
     if not query.limit or markers is None:
         return {}

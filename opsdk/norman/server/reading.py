@@ -72,6 +72,7 @@ def _media_type(content_type: str) -> str:
 
 
 def _parse(raw: bytes, content_type: str) -> JsonValue:
+    """Parse a body by its media type; JSON is the default. It may run in a thread."""
     media_type = _media_type(content_type)
     if len(raw) > MAX_YAML_BYTES and _is_yaml(content_type):
         reason = f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON"

@@ -191,6 +191,7 @@ class NormanServer:
 
     # ------------------------------------------------------------- dispatch
     async def _dispatch(self, context: ApiContext) -> RequestResult:
+        """Check the access of the verb, then call the handler of the schema, or the default one."""
         schema = context.schema
         if schema is None:
             return await subscribe_handler(context)
@@ -232,6 +233,7 @@ class NormanServer:
         return response
 
     async def _error(self, context: ApiContext, error: Exception) -> HttpResponse:
+        """Log an unexpected error, and return the response of the schema's error handler, or the default one."""
         request = context.request
         if not isinstance(error, NormanError):
             log.log(logging.ERROR, "%s %s failed: %s", request.method, request.path, error, exc_info=error)

@@ -150,6 +150,7 @@ class SteveApi(Closing):
             return error_response(error)
 
     async def _route(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
+        """Call what serves the first segment of the path: a built-in resource, or the type of that name."""
         path = [segment for segment in request.path.removeprefix(urls.prefix).split("/") if segment]
         if not path:
             _require_get(request)
@@ -227,6 +228,7 @@ class SteveApi(Closing):
         )
 
     async def _on_collection(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
+        """Create an object, or list: encode the objects of a page in slices, so that other requests run meanwhile."""
         _check_method(request, target.schema.collection_methods)
         if request.method == "POST":
             tree = await self._store(target).create(target, from_resource(await _read_body(request)))
@@ -305,6 +307,7 @@ class SteveApi(Closing):
 
     # -------------------------------------------------------------- objects
     async def _on_resource(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
+        """Run an action of an object, or read, replace, patch or delete it by the store of its type."""
         if request.method == "POST" and request.query.get("action"):
             return await self._action(request, target, request.query.get("action"))
         _check_method(request, target.schema.resource_methods)

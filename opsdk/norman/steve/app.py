@@ -127,6 +127,7 @@ class SteveApp:
         return SteveUrls(urls.relative_to_root(""), self._prefix, f"{urls.current()}{query}")
 
     def _subscribe(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
+        """Upgrade to a WebSocket. Raises `NormanError` for another request, and above the limit of the user."""
         if not wants_websocket(request):
             raise ErrorCode.INVALID_ACTION.error("subscribe needs a WebSocket")
         check_origin(request)

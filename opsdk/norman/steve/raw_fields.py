@@ -28,6 +28,7 @@ def raw_fields(decorate: Decorate) -> ReaderFor:
 
 
 def _reader(path: FieldPath, decorate: Decorate) -> Reader:
+    """Return the reader of a field: from the entry itself, from one decoded part, or from the whole object."""
     if path[0][1:] in RESERVED and path[0].startswith("_"):
         path = (path[0][1:], *path[1:])  # an own field with the name of a field of the API
     match path:

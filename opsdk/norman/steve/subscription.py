@@ -49,6 +49,7 @@ class SubscribeSession:
             remove()
 
     def _on_message(self, message: bytes | str) -> None:
+        """Start or stop the watch of a frame. A frame that is not valid, or one watch too many, is an error message."""
         if len(message) > _MAX_FRAME:
             self._error(SubscribeFrame(), f"a frame has at most {_MAX_FRAME >> 10} KiB")
             return

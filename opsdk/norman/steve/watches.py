@@ -179,6 +179,7 @@ class UserWatches:
         last: dict[str, Counts],
         removals: list[Callable[[], None]],
     ) -> AsyncGenerator[SubscriptionEvent, None]:
+        """Yield the counts that differ from the ones before, until the schemas of the user change."""
         try:
             while True:
                 await wake.wait()

@@ -175,6 +175,7 @@ class SqlStore(Closing):
 
     # ------------------------------------------------------------------ helpers
     async def _prepared(self, schema: Schema) -> SqlCollection:
+        """Return the collection, and index the filter fields of a schema that it does not index yet."""
         names = indexed_fields(schema) - {self._options.revision_field}
         if self._collection is not None and names <= self._fields:
             return self._collection

@@ -241,6 +241,7 @@ class SqlCollection:
         return SqlObject(data, log_revision)
 
     def _log(self, connection: Connection, verb: WriteVerb, revision: int, object_revision: int, raw: bytes) -> None:
+        """Append a change to the log. Every hundredth one deletes those that are older than the log keeps."""
         event = ResourceEventType.REMOVE if verb is WriteVerb.DELETE else ResourceEventType.CHANGE
         connection.execute(
             insert(changes),

@@ -122,6 +122,7 @@ class WebPage:
 
     # --------------------------------------------------------------- pieces
     async def _collection(self, context: ApiContext, status: int, collection: GenericCollection) -> HttpResponse:
+        """Return the table of a collection. Its rows are live where the type has a store of objects."""
         schema = collection.schema
         live = schema.store is not None and schema.version.path != META.path
         return await self._html(
@@ -138,6 +139,7 @@ class WebPage:
         )
 
     async def _resource(self, context: ApiContext, status: int, resource: RawResource) -> HttpResponse:
+        """Return the page of an object: its fields, links, actions, and its JSON and YAML."""
         wire = resource_to_wire(context, resource)
         inputs = {name: self._action_inputs(context, resource.schema, name) for name in resource.actions}
         return await self._html(
@@ -155,6 +157,7 @@ class WebPage:
         )
 
     async def _form(self, context: ApiContext, schema: Schema, form: str) -> HttpResponse:
+        """Return the form to create or to edit an object. Raises `NormanError` if the user may not."""
         create = form == "create"
         access = context.access
         if create:
@@ -184,6 +187,7 @@ class WebPage:
         return [] if target is None else list(inputs_of(context.schemas, target, {}, create=True))
 
     def _live(self, context: ApiContext, schema: Schema) -> HttpResponse:
+        """Return the stream of changed rows. A row that no longer matches the filters is sent empty."""
         # Subscribe to all changes of the type: an object that no longer matches the filters must leave the table.
         query = ObjectQuery(since=context.request.header("last-event-id"))
         matches = matcher(schema, parse_query(schema, context.request.query))
