@@ -18,7 +18,15 @@ from opsdk.norman.steve.built_in_columns import built_in_columns
 from opsdk.rest.discovery import ApiResource
 from opsdk.structured_merge.value import JsonObject
 
-_READ_VERBS = ("get", "list")
+_READ_VERBS = frozenset({"get", "list"})
+# The verbs of which one permits a method.
+_COLLECTION_METHODS = {"GET": _READ_VERBS, "POST": frozenset({"create"})}
+_RESOURCE_METHODS = {
+    "GET": _READ_VERBS,
+    "PUT": frozenset({"update"}),
+    "PATCH": frozenset({"patch"}),
+    "DELETE": frozenset({"delete"}),
+}
 
 
 class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -182,23 +190,17 @@ def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> di
     for identity, schema in schemas.items():
         granted = {verb: places for verb in schema.verbs if (places := _granted_places(schema, access, verb))}
         if granted:
-            collection = [
-                m for m, verbs in (("GET", _READ_VERBS), ("POST", ("create",))) if granted.keys() & set(verbs)
-            ]
-            resource = [
-                method
-                for method, verbs in (
-                    ("GET", _READ_VERBS),
-                    ("PUT", ("update",)),
-                    ("PATCH", ("patch",)),
-                    ("DELETE", ("delete",)),
-                )
-                if granted.keys() & set(verbs)
-            ]
             visible[identity] = replace(
-                schema, access=granted, collection_methods=tuple(collection), resource_methods=tuple(resource)
+                schema,
+                access=granted,
+                collection_methods=_methods(_COLLECTION_METHODS, granted),
+                resource_methods=_methods(_RESOURCE_METHODS, granted),
             )
     return visible
+
+
+def _methods(verbs_of: Mapping[str, frozenset[str]], granted: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(method for method, verbs in verbs_of.items() if granted.keys() & verbs)
 
 
 def _granted_places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[AccessPlace]:

@@ -19,10 +19,6 @@ from opsdk.norman.store_results import ResourceList
 from opsdk.norman.stores.empty import EmptyStore
 from opsdk.structured_merge.value import JsonObject
 
-_WIRE_FIELDS = (
-    "resource_fields", "resource_actions", "collection_fields", "collection_actions", "collection_filters",
-)  # fmt: skip
-
 
 class SchemaStore(EmptyStore):
     """The schemas of the version of the request that the client may list or get, with the permitted methods."""
@@ -100,13 +96,12 @@ async def describe(context: ApiContext, schema: Schema) -> JsonObject:
         "dynamicSchemaVersion": schema.dynamic_schema_version,
         "resourceMethods": [method for method in schema.resource_methods if method in resource_allowed],
         "collectionMethods": [method for method in schema.collection_methods if method in collection_allowed],
-        **{_camel(name): msgspec.to_builtins(getattr(schema, name)) for name in _WIRE_FIELDS},
+        "resourceFields": msgspec.to_builtins(schema.resource_fields),
+        "resourceActions": msgspec.to_builtins(schema.resource_actions),
+        "collectionFields": msgspec.to_builtins(schema.collection_fields),
+        "collectionActions": msgspec.to_builtins(schema.collection_actions),
+        "collectionFilters": msgspec.to_builtins(schema.collection_filters),
     }
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def _root(version: ApiVersion) -> JsonObject:
