@@ -173,7 +173,7 @@ class ApiContext:
         method: the HTTP method, after ``_method`` and ``?action=remove``.
         version: of the URL; None at the root.
         type: the name of a type in the URL, or empty.
-        schema: of the URL; None if it names none.
+        schema: of the type in the URL; None without one.
         id: of the URL; empty for a collection.
         link: of the URL, or empty.
         action: of the query, or empty.
@@ -337,7 +337,7 @@ class SchemaLookup:
         self._references: dict[str, list[BackReference]] = {}
 
     def schema(self, version: ApiVersion | None, name: str) -> Schema | None:
-        """Return a schema by id, plural or full path (``/v3/schemas/catalog``); None if there is none.
+        """Return a schema by id, plural or full path (``/v3/schemas/catalog``); None if it does not exist.
 
         Letter case does not matter where no schema has the exact name.
         """

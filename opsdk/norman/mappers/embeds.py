@@ -39,8 +39,8 @@ class Embed:
         read_only: clients neither create nor update the fields.
         ignore: fields that are neither shown nor kept.
         empty_value_ok: inward, set null if there are no fields.
-        unless_clash: leave the nested object where it is if one of its fields has the name of another field of the
-            object, or is ``actions``, ``baseType``, ``id``, ``links`` or ``type``, which all objects of the API have.
+        unless_clash: leave the nested object where it is if another field of the object has the name of one of its
+            fields. All objects have ``actions``, ``baseType``, ``id``, ``links`` and ``type``.
     """
 
     field: str

@@ -67,8 +67,8 @@ class AnnotationField(BaseMapper, frozen=True, kw_only=True):
 
     Attributes:
         field: the name.
-        object: the annotation is a JSON object; a text that is none is shown as it is.
-        list: the annotation is a JSON list; a text that is none is shown as it is.
+        object: the annotation is a JSON object; another text is shown as it is.
+        list: the annotation is a JSON list; another text is shown as it is.
         ignore_definition: the schema may lack the field.
     """
 

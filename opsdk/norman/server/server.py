@@ -147,7 +147,7 @@ class NormanServer:
         return replace(context, access=self.access, user=user)
 
     def _parsed(self, context: ApiContext) -> ApiContext:
-        """Add what the URL says. A type that the URL names and that does not exist is no schema."""
+        """Add the parts of the URL, the method and the action. The schema of an unknown type is None."""
         request = context.request
         url = parse_url(self.schemas, request.path)
         method, action = _method_and_action(request)

@@ -64,7 +64,7 @@ class AggregateStore:
         return apply_query(schema, query, items)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
-        """Create an object in the back end that the field names. Raises `NormanError` if it names none."""
+        """Create an object in the back end that the field names. Raises `NormanError` for another value."""
         name = to_text(data.get(self._field))
         store = self.backends.get(name)
         if store is None:
