@@ -58,6 +58,11 @@ class NoAccess(AllAccess):
         super()._require(verb, schema, allowed=False)
 
 
+async def may_list(context: ApiContext, schema: Schema) -> bool:
+    """Return whether a schema is switched on, and the client may list its objects."""
+    return schema.is_enabled and await is_allowed(context.access.can_list(context, schema))
+
+
 async def is_allowed(check: Awaitable[None]) -> bool:
     """Await a check, and return whether it passes.
 

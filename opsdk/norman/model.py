@@ -311,6 +311,11 @@ class Schema:
         """The full path, such as ``/v3/schemas/catalog``."""
         return self.version.full_type(self.id)
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the schema is not switched off now."""
+        return self.enabled is None or self.enabled()
+
     def __repr__(self) -> str:
         return f"<Schema {self.full_type} with {len(self.resource_fields)} fields>"
 

@@ -137,7 +137,7 @@ async def _reference_link(context: ApiContext, schema: Schema, data: JsonObject)
     link = context.link.lower()
     for reference in context.schemas.references(schema):
         owner = reference.schema
-        if link == owner.plural_name.lower():
+        if link == owner.plural_name.lower() and owner.is_enabled:
             await context.access.can_list(context, owner)
             query = parse_query(owner, context.request.query)
             own = condition(reference.field_name, Modifier.EQ, to_text(data.get("id")))

@@ -186,7 +186,7 @@ class NormanServer:
             raise ErrorCode.NOT_FOUND.error(f"no API version is served at {context.request.path}")
         if schema is None and context.type != "subscribe":
             raise ErrorCode.NOT_FOUND.error(f"failed to find schema {context.type}")
-        if schema is not None and schema.enabled is not None and not schema.enabled():
+        if schema is not None and not schema.is_enabled:
             raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"schema disabled {schema.id}")
 
     # ------------------------------------------------------------- dispatch

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from opsdk.norman.access import is_allowed
+from opsdk.norman.access import is_allowed, may_list
 from opsdk.norman.body import nested_schemas
 from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.query import ObjectQuery
@@ -26,9 +26,7 @@ class SchemaStore(EmptyStore):
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return a schema by its id in any letter case."""
         requested = context.schemas.schema(context.version, object_id)
-        if requested is None or (requested.enabled is not None and not requested.enabled()):
-            raise ErrorCode.NOT_FOUND.error("no such schema")
-        if requested not in await self._visible(context):
+        if requested is None or not requested.is_enabled or requested not in await self._visible(context):
             raise ErrorCode.NOT_FOUND.error("no such schema")
         return await describe(context, requested)
 
@@ -41,10 +39,8 @@ class SchemaStore(EmptyStore):
             return []
         visible: dict[str, Schema] = {}
         for schema in context.schemas.schemas_for_version(context.version):
-            if schema.enabled is not None and not schema.enabled():
-                continue
-            access = context.access
-            if await is_allowed(access.can_list(context, schema)) or await is_allowed(access.can_get(context, schema)):
+            may_get = schema.is_enabled and await is_allowed(context.access.can_get(context, schema))
+            if may_get or await may_list(context, schema):
                 nested = nested_schemas(context.schemas, schema)
                 visible |= {each.full_type: each for each in (*nested, schema)}
         return list(visible.values())

@@ -14,7 +14,7 @@ import msgspec
 from opsdk.base.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
-from opsdk.norman.access import is_allowed
+from opsdk.norman.access import may_list
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
@@ -234,10 +234,7 @@ class WebPage:
             if version.sub_context or version.path == META.path:
                 continue
             schemas = [
-                schema
-                for schema in context.schemas.schemas_for_version(version)
-                if schema.enabled is None or schema.enabled()
-                if await is_allowed(context.access.can_list(context, schema))
+                schema for schema in context.schemas.schemas_for_version(version) if await may_list(context, schema)
             ]
             if schemas:
                 types.append((version.path, sorted(schemas, key=lambda schema: schema.plural_name.lower())))
