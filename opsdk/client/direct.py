@@ -189,6 +189,7 @@ class DirectClient:
 async def _decode_events(
     chunks: AsyncIterator[bytes], kind: Kind[Any], request: RequestInfo
 ) -> AsyncIterator[WatchEvent[Any]]:
+    """Decode the frames of a watch. Raises the error that the server sent as an event."""
     decoder = WatchDecoder(kind.gvk)
     async for chunk in chunks:
         for frame in decoder.feed(chunk):

@@ -150,6 +150,7 @@ class KubeconfigDirectory(ClusterProvider):
             await asyncio.sleep(self._interval)
 
     def _read(self) -> Clusters:
+        """Return the clusters of the directory. A file that cannot be used is an entry with its problem."""
         try:
             files = sorted(file for file in self._path.iterdir() if not file.name.startswith("."))
         except FileNotFoundError:

@@ -51,6 +51,7 @@ async def _call(function: Callable[..., object], *arguments: object) -> tuple[bo
 
 
 async def _evaluate(probe: Callable[[], object], check: Callable[[Any], object] | None) -> _Passed[Any] | Exception:
+    """Call probe and check once. Return the value that passed, or the error to raise at the timeout."""
     try:
         passed, value = await _call(probe)
         result = value

@@ -117,7 +117,7 @@ class Member:
         model, requested_at = self.model, self.model.now
         again = [False]
         for shard in self.rules.states():
-            self.rules.reached(shard, is_reachable=model.reaches(self.identity, shard), now=model.now)
+            self.rules.report_reachability(shard, is_reachable=model.reaches(self.identity, shard), now=model.now)
 
         def next_round() -> None:
             if not again[0]:

@@ -90,6 +90,7 @@ class AsgiBackend:
         return exchange
 
     def _scope(self, method: str, target: str, headers: Pairs, body: bytes) -> JsonObject:
+        """Return the ASGI scope of a request."""
         path, _, query = target.partition("?")
         pairs = [*raw_headers(headers)]
         if body or method in {"POST", "PUT", "PATCH"}:
@@ -184,6 +185,7 @@ class AsgiExchange:
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
+        """Take a message of the application. It waits while the reader is slow."""
         if self._disconnected.is_set():
             return
         if message["type"] == "http.response.start":
