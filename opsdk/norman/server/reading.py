@@ -57,7 +57,7 @@ async def read_body(request: HttpRequest, *, limit: int = MAX_BODY_BYTES) -> Jso
     return data
 
 
-def _is_yaml(content_type: str) -> bool:
+def is_yaml(content_type: str) -> bool:
     """Whether a body with this ``Content-Type`` is YAML."""
     return _media_type(content_type) in _YAML_TYPES
 
@@ -74,7 +74,7 @@ def _media_type(content_type: str) -> str:
 def _parse(raw: bytes, content_type: str) -> JsonValue:
     """Parse a body by its media type; JSON is the default. It may run in a thread."""
     media_type = _media_type(content_type)
-    if len(raw) > MAX_YAML_BYTES and _is_yaml(content_type):
+    if len(raw) > MAX_YAML_BYTES and is_yaml(content_type):
         reason = f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON"
         raise ErrorCode.INVALID_BODY_CONTENT.error(f"Failed to parse body: {reason}")
     try:
@@ -83,7 +83,7 @@ def _parse(raw: bytes, content_type: str) -> JsonValue:
             return _values(query_pairs(raw.decode()))
         if media_type == "multipart/form-data":
             return _values(_multipart(raw, content_type))
-        if not _is_yaml(content_type):
+        if not is_yaml(content_type):
             return msgspec.json.decode(raw)
         return parse_yaml(raw).tree
     except (msgspec.DecodeError, SyntaxProblemError, ValueError, RecursionError) as error:

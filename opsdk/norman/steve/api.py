@@ -34,7 +34,7 @@ from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.collections.kind_lists import KindLists, ListForm, OpenList
-from opsdk.norman.server.reading import parse_body
+from opsdk.norman.server.reading import is_yaml, parse_body
 from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
 from opsdk.norman.steve.parameters import ListParameters, parse_parameters
@@ -388,7 +388,9 @@ def _namespace_and_name(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, 
 
 async def _read_body(request: HttpRequest) -> JsonObject:
     """Decode the body, JSON or YAML. Raises `NormanError` (422) unless it is an object."""
-    tree = await parse_body(await request.body(_MAX_BODY), request.header("content-type"))
+    content_type = request.header("content-type")
+    # Forms are JSON without its types, so they are not read here.
+    tree = await parse_body(await request.body(_MAX_BODY), content_type if is_yaml(content_type) else "")
     if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("the body is not an object: send one with metadata")
     return tree

@@ -175,10 +175,12 @@ async def test_bad_requests_have_a_code(method: str, url: str, body: object, sta
 
 
 async def test_a_body_of_another_media_type_is_refused() -> None:
-    """A patch of an unknown type is a 415, and bytes that are no JSON a 422."""
+    """A patch of an unknown type is a 415; bytes that are not JSON, and forms, are a 422."""
     async with steve() as (admin, _, _client):
         assert (await admin("PATCH", "/v1/configmaps/n/a", {}, "text/plain"))[0] == 415
         assert (await admin.send("POST", "/v1/configmaps", b"\xff{")).status == 422
+        form = await admin.send("POST", "/v1/configmaps/n", b"data=x", "application/x-www-form-urlencoded")
+        assert (form.status, msgspec.json.decode(form.body)["code"]) == (422, "InvalidBodyContent")
 
 
 # ------------------------------------------------------------------ collections
