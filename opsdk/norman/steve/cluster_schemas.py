@@ -41,7 +41,7 @@ class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: str
     type: str = "string"
-    json_path: str = msgspec.field(default="", name="jsonPath")
+    json_path: str = ""
     field: str = ""
 
 
