@@ -1,13 +1,11 @@
 """A timeout for many waits, one after the other, with one timer.
 
-`asyncio.timeout` sets a timer for each wait: 16 of the 331 function calls that an event cost.
+`asyncio.timeout` sets a timer for each wait: 16 of the 331 calls of functions that an event cost.
 """
 
 from __future__ import annotations
 
 import asyncio
-
-from opsdk.aio.clock import monotonic
 
 
 class IdleTimeout:
@@ -21,7 +19,8 @@ class IdleTimeout:
     ...     finally:
     ...         idle.close()
 
-    Leaving the block raises `TimeoutError` if the wait took too long. A cancellation by others stays one.
+    Make it in the loop that runs. Leaving the block raises `TimeoutError` if the wait took too long. A cancellation by
+    others stays one.
 
     Args:
         seconds: of one wait; None for no limit.
@@ -29,6 +28,7 @@ class IdleTimeout:
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
+        self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: asyncio.Task[object] | None = None
         self._since = 0.0
@@ -38,10 +38,10 @@ class IdleTimeout:
     def __enter__(self) -> None:
         if self.seconds is None:
             return
-        self._waiting = task = asyncio.current_task()
+        self._waiting = task = asyncio.current_task(self._loop)
         assert task is not None
         self._cancelling = task.cancelling()
-        self._since = monotonic()
+        self._since = self._loop.time()
         if self._timer is None:
             self._set_timer(self._since + self.seconds)
 
@@ -61,7 +61,7 @@ class IdleTimeout:
             self._timer = None
 
     def _set_timer(self, when: float) -> None:
-        self._timer = asyncio.get_running_loop().call_at(when, self._check)
+        self._timer = self._loop.call_at(when, self._check)
 
     def _check(self) -> None:
         """End the wait that is too long. The timer goes on for a younger one, and ends if there is none."""
@@ -69,7 +69,7 @@ class IdleTimeout:
         if self._waiting is None or self.seconds is None:
             return
         until = self._since + self.seconds
-        if until > monotonic():
+        if until > self._loop.time():
             self._set_timer(until)
             return
         self._expired = True

@@ -120,7 +120,8 @@ class DirectClient:
         observer = self._observer
         if observer is None:
             return await self._send(request)
-        body, sent = request.body or b"", observer.sending(operation, mapping)
+        body, sent = request.body, observer.sending(operation, mapping)
+        assert isinstance(body, bytes), "operations have whole bodies"
         try:
             response = await self._send(request)
         except BaseException as error:

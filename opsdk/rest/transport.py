@@ -225,7 +225,8 @@ class Transport(Closing):
                 if delay is None or _is_late(delay, until):
                     raise
             else:
-                if response.status == 401 and not renewed and self._credentials.invalidate():
+                renews = response.status == 401 and not renewed and request.is_repeatable
+                if renews and self._credentials.invalidate():
                     renewed = True
                     if not isinstance(response, RestResponse):
                         await response.aclose()
@@ -308,7 +309,7 @@ class Transport(Closing):
             request=request.info,
             throttled=None if self._bucket is None or request.verb == "watch" else throttled,
             attempt=number,
-            sent_bytes=len(request.body),
+            sent_bytes=request.sent_bytes,
             received_bytes=len(response.body) if isinstance(response, RestResponse) else None,
             error=error,
         )
