@@ -27,6 +27,7 @@ from opsdk.norman.importing.characters import allowed_characters
 from opsdk.norman.importing.class_fields import ClassField, fields_of, is_structured, unwrap
 from opsdk.norman.importing.field_options import FieldOptions
 from opsdk.norman.importing.names import container_type, lower_title
+from opsdk.norman.importing.openapi import number_limits
 from opsdk.norman.importing.registration import (
     COLLECTION_METHODS,
     RESOURCE_METHODS,
@@ -239,17 +240,15 @@ def _constrained(field: Field, constraint: Any) -> Field:
     """Return a field with the limits of ``msgspec.Meta``, of pydantic's ``Field``, or of annotated_types."""
     read = {name: getattr(constraint, name, None) for name in ("ge", "gt", "le", "lt", "min_length", "max_length")}
     numbers = {name: value for name, value in read.items() if isinstance(value, int | float) and math.isfinite(value)}
-    changes: dict[str, Any] = {}
-    if "ge" in numbers or "gt" in numbers:
-        changes["min"] = math.ceil(numbers["ge"]) if "ge" in numbers else math.floor(numbers["gt"]) + 1
-    if "le" in numbers or "lt" in numbers:
-        changes["max"] = math.floor(numbers["le"]) if "le" in numbers else math.ceil(numbers["lt"]) - 1
-    if field.type == "float":
-        # Limits of a field are integers, rounded so that they accept every valid value.
-        changes = {
-            **({"min": math.floor(numbers.get("ge", numbers.get("gt", 0)))} if "min" in changes else {}),
-            **({"max": math.ceil(numbers.get("le", numbers.get("lt", 0)))} if "max" in changes else {}),
-        }
+    changes: dict[str, Any] = {
+        **number_limits(
+            numbers.get("ge", numbers.get("gt")),
+            numbers.get("le", numbers.get("lt")),
+            excludes_low="ge" not in numbers,
+            excludes_high="le" not in numbers,
+            is_whole=field.type != "float",
+        )
+    }
     if field.type == "string":
         changes |= {name: numbers[name] for name in ("min_length", "max_length") if name in numbers}
         if isinstance(pattern := getattr(constraint, "pattern", None), str):

@@ -66,7 +66,13 @@ class OpenApiImporter:
         default = node.get("default")
         limits: Mapping[str, Any] = {}
         if kind in ("int", "float"):
-            limits = _number_limits(node, is_whole=kind == "int")
+            limits = number_limits(
+                _exact(node.get("minimum")),
+                _exact(node.get("maximum")),
+                excludes_low=bool(node.get("exclusiveMinimum")),
+                excludes_high=bool(node.get("exclusiveMaximum")),
+                is_whole=kind == "int",
+            )
         elif kind == "string":
             limits = {
                 "min_length": node.get("minLength"),
@@ -133,17 +139,24 @@ class OpenApiImporter:
         return finish(self._registry, nested)
 
 
-def _number_limits(node: JsonObject, *, is_whole: bool) -> Mapping[str, int]:
-    """Return the limits of a number as integers that accept every valid value."""
+def number_limits(
+    low: float | None, high: float | None, *, excludes_low: bool = False, excludes_high: bool = False, is_whole: bool
+) -> dict[str, int]:
+    """Return the limits of a number as integers that accept every valid value.
+
+    >>> number_limits(0, 2.5, excludes_low=True, is_whole=True), number_limits(0.5, None, is_whole=False)
+    ({'min': 1, 'max': 2}, {'min': 0})
+    """
     limits: dict[str, int] = {}
-    for name, bound, exclusive, step in (
-        ("min", "minimum", "exclusiveMinimum", 1),
-        ("max", "maximum", "exclusiveMaximum", -1),
-    ):
-        value = node.get(bound)
-        if value is None or not math.isfinite(value) or abs(value) > _EXACT_NUMBERS:
+    for name, value, excludes, step in (("min", low, excludes_low, 1), ("max", high, excludes_high, -1)):
+        if value is None or not math.isfinite(value):
             continue
         up = (name == "min") == is_whole
         limit = math.ceil(value) if up else math.floor(value)
-        limits[name] = limit + step if is_whole and node.get(exclusive) and limit == value else limit
+        limits[name] = limit + step if is_whole and excludes and limit == value else limit
     return limits
+
+
+def _exact(value: float | None) -> float | None:
+    """Return a bound, or None for one that JSON may have rounded."""
+    return None if value is None or abs(value) > _EXACT_NUMBERS else value
