@@ -80,7 +80,9 @@ class WebPage:
             return None
         name = request.path.removeprefix(PREFIX)
         if name == "login" and self._login:
-            return await _sign_in(context) if request.method == "POST" else self._login_form(context)
+            if request.method == "POST":
+                return await _sign_in(context)
+            return await self._html(context, 200, "login.html", back=_return_path(request))
         if name == "logout":
             return _sign_out(context)
         data = _static(name)
@@ -239,18 +241,6 @@ class WebPage:
             if schemas:
                 types.append((version.path, sorted(schemas, key=lambda schema: schema.plural_name.lower())))
         return types
-
-    def _login_form(self, context: ApiContext) -> HttpResponse:
-        template = self._templates.get_template("login.html")
-        text = template.render(
-            urls=context.urls,
-            title=self._title,
-            prefix=PREFIX,
-            csrf=COOKIE,
-            back=_return_path(context.request),
-            types=[],
-        )
-        return HttpResponse(200, list(_PAGE_HEADERS), text.encode())
 
 
 async def _sign_in(context: ApiContext) -> HttpResponse:
