@@ -6,7 +6,7 @@ Upstream: github.com/rancher/steve/pkg/sqlcache/informer/factory/informer_factor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -50,7 +50,7 @@ class OpenList(msgspec.Struct):
 
 
 class KindLists(Closing):
-    """One list for each key, such as a type of the API, opened on first use.
+    """One list for each key, such as the id of a type, opened on first use.
 
     Args:
         cluster: a started cluster, whose user may list and watch the kinds. Close the lists before it.
@@ -60,16 +60,14 @@ class KindLists(Closing):
     def __init__(self, cluster: Cluster, options: IndexedListOptions | None = None) -> None:
         self._cluster = cluster
         self._options = options or IndexedListOptions()
-        self._open_lists: dict[Hashable, OpenList] = {}
-        self._locks: dict[Hashable, asyncio.Lock] = {}
+        self._open_lists: dict[str, OpenList] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
 
-    def get(self, key: Hashable) -> OpenList | None:
+    def get(self, key: str) -> OpenList | None:
         """Return an open list, or None."""
         return self._open_lists.get(key)
 
-    async def open(
-        self, key: Hashable, kind: Kind[Unstructured], source: object, form: Callable[[], ListForm]
-    ) -> OpenList:
+    async def open(self, key: str, kind: Kind[Unstructured], source: object, form: Callable[[], ListForm]) -> OpenList:
         """Return the list of a key, and wait until it is filled. Raises `CacheError` if the cluster denies the kind.
 
         Args:
@@ -91,15 +89,15 @@ class KindLists(Closing):
                 opened = self._open_lists[key] = OpenList(kind, source, objects, rows)
         return opened
 
-    async def retain(self, sources: Mapping[Hashable, object]) -> None:
-        """Close the lists of other keys, with their informers, and lists of other sources."""
+    async def retain(self, sources: Mapping[str, object]) -> None:
+        """Close lists of other sources, and those of other keys, whose informers stop: their kinds are not served."""
         for key, opened in list(self._open_lists.items()):
             if key not in sources or sources[key] != opened.source:
                 await self._close(key)
             if key not in sources:
                 await self._cluster.cache.remove_informer(opened.kind)
 
-    async def _close(self, key: Hashable) -> None:
+    async def _close(self, key: str) -> None:
         if (opened := self._open_lists.pop(key, None)) is not None:
             await opened.objects.aclose()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import msgspec
@@ -120,8 +120,8 @@ class SteveApi(Closing):
 
     def _on_schemas(self, schemas: Mapping[str, SteveSchema]) -> None:
         self._visible.clear()
-        columns: dict[Hashable, object] = {schema.gvk: schema.columns for schema in schemas.values()}
-        self._tasks.start(self._lists.retain(columns), name="close lists")
+        sources = {identity: _form_source(schema) for identity, schema in schemas.items()}
+        self._tasks.start(self._lists.retain(sources), name="close lists")
 
     def schemas_for(self, user: User) -> tuple[AccessSet, Mapping[str, SteveSchema]]:
         """Return the access set of a user, and the schemas that the user sees."""
@@ -223,9 +223,8 @@ class SteveApi(Closing):
     # -------------------------------------------------------------- collections
     async def list_of(self, schema: SteveSchema) -> OpenList:
         """Return the cached list of a type. Raises `CacheError` if the cluster denies it."""
-        return await self._lists.open(
-            schema.gvk, Kind(schema.gvk, Unstructured), schema.columns, lambda: _form_of(decorator(schema))
-        )
+        kind, source = Kind(schema.gvk, Unstructured), _form_source(schema)
+        return await self._lists.open(schema.id, kind, source, lambda: _form_of(decorator(schema)))
 
     async def _on_collection(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
         """Create an object, or list: encode the objects of a page in slices, so that other requests run meanwhile."""
@@ -355,6 +354,11 @@ class SteveApi(Closing):
 
     def __repr__(self) -> str:
         return f"<SteveApi of {len(self.catalog.schemas)} types>"
+
+
+def _form_source(schema: SteveSchema) -> object:
+    """Return what the list of a type depends on: another version or other columns need another list."""
+    return (schema.gvk, tuple(schema.columns))
 
 
 def _form_of(decorate: Decorate) -> ListForm:
