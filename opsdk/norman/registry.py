@@ -97,10 +97,6 @@ class SchemaRegistry(SchemaLookup):
             raise UsageError(f"{version.full_type(schema_id)} already exists: add its mappers before the import")
         self._mappers.setdefault((version.path, schema_id), []).extend(mappers)
 
-    def add_error(self, error: UsageError) -> None:
-        """Add an error for `raise_errors`."""
-        self._errors.append(error)
-
     # ---------------------------------------------------------------- reads
     def mappers(self, version: ApiVersion, schema_id: str) -> Sequence[Mapper]:
         """Return the mappers that were added for a schema."""
