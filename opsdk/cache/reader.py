@@ -59,7 +59,6 @@ class CachedReader:
                 raise UsageError(f"a cached reader cannot {type(operation).__name__.lower()}")
 
     def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
-        """See `opsdk.client.ports.observe_removals`."""
         cached = self.cache.existing(kind)
         if cached is None:
             return False

@@ -257,13 +257,11 @@ class _Estimator:
 
     # -------------------------------------------------------------- Sizes
     def size(self, operand: Operand) -> Range:
-        """See `Sizes`."""
         if operand.size is not None:
             return operand.size
         return (self._hint(operand.path) if operand.path else None) or UNKNOWN
 
     def element(self, operand: Operand) -> Operand | None:
-        """See `Sizes`."""
         if not operand.type.params:
             return None
         path = (*operand.path, "@items") if operand.path else ()

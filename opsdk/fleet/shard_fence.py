@@ -19,7 +19,6 @@ class ShardFence:
         """Rejects all writes, for work that continues after its cancellation while the shard is owned again."""
 
     def check(self, action: str) -> None:
-        """See `opsdk.aio.fence.Fence`."""
         if self.closed:
             raise LeaderElectionLostError(f"{action} was not sent: the work for {self._shard} was cancelled")
         self._elector.check(action)

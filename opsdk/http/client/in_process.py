@@ -244,7 +244,6 @@ class AsgiExchange:
             await self._wait_for_change()
 
     async def read(self) -> bytes:
-        """See `ResponseStream`."""
         while not self._chunks:
             if self._complete:
                 return b""

@@ -48,13 +48,11 @@ class ConnectionExchange:
         self.headers = connection.reader.headers
 
     async def read(self) -> bytes:
-        """See `ResponseStream`."""
         if self._connection is None:
             return b""
         return await self._connection.read()
 
     async def aclose(self) -> None:
-        """See `ResponseStream`."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await self._pool.release(connection)

@@ -18,7 +18,6 @@ class UpgradeParser(ResponseParser):
     switched = False
 
     def feed(self, data: bytes) -> None:
-        """See `ResponseParser`."""
         if self.switched:
             self.on_body(data)
             return
@@ -30,7 +29,6 @@ class UpgradeParser(ResponseParser):
                 self.on_body(data[rest.args[0] :])
 
     def eof(self) -> None:
-        """See `ResponseParser`."""
         super().eof()
         if self.switched:
             self.state = ResponseState.DONE

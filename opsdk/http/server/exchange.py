@@ -135,7 +135,6 @@ class ServerExchange:
         self._event.set()
 
     async def receive(self) -> Message:
-        """See ASGI ``receive``."""
         if self._expects_continue and not self.started and not self._connection.closing:
             self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._expects_continue = False
@@ -157,7 +156,6 @@ class ServerExchange:
 
     # -------------------------------------------------------------- the answer
     async def send(self, message: Message) -> None:
-        """See ASGI ``send``."""
         if self._connection.full:
             await self._connection.drained()
         if self.disconnected:

@@ -241,20 +241,17 @@ class RequestParser:
 
     # -------------------------------------------------------------- heads
     def on_message_begin(self) -> None:
-        """See httptools."""
         if self.state is RequestState.IDLE:  # the request follows another one in the same bytes
             self.state = RequestState.HEAD
             self._head = _UnfinishedHead(is_unchecked=True, raw=bytearray(self._parsed_bytes))
 
     def on_url(self, url: bytes) -> None:
-        """See httptools."""
         self._head.target += url
         self._head.size += len(url)
         if self._head.size > self._limits.head_bytes:
             raise _RefusedError(request_rules.TOO_LARGE)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See httptools."""
         if self.state is RequestState.BODY:
             self._trailer_bytes += len(name) + len(value) + 4
             if self._trailer_bytes > self._limits.trailer_bytes:
@@ -267,7 +264,6 @@ class RequestParser:
             raise _RefusedError(request_rules.TOO_LARGE)
 
     def on_headers_complete(self) -> None:
-        """See httptools."""
         head = self._head
         version = self._parser.get_http_version()
         method = head.method or self._parser.get_method()
@@ -318,12 +314,10 @@ class RequestParser:
 
     # -------------------------------------------------------------- bodies
     def on_body(self, body: bytes) -> None:
-        """See httptools."""
         self._body_gap = 0
         self._events.append(body)
 
     def on_message_complete(self) -> None:
-        """See httptools."""
         if self.state is RequestState.BODY:
             self.state = RequestState.IDLE
             self._events.append(BODY_END)
