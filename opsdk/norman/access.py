@@ -21,23 +21,23 @@ class AllAccess:
 
     async def can_list(self, context: ApiContext, schema: Schema) -> None:
         """Check that the collection has GET."""
-        _check("GET" in schema.collection_methods, "list", schema)
+        self._require("list", schema, allowed="GET" in schema.collection_methods)
 
     async def can_get(self, context: ApiContext, schema: Schema) -> None:
         """Check that the resource has GET."""
-        _check("GET" in schema.resource_methods, "get", schema)
+        self._require("get", schema, allowed="GET" in schema.resource_methods)
 
     async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
         """Check that the collection has POST."""
-        _check("POST" in schema.collection_methods, "create", schema)
+        self._require("create", schema, allowed="POST" in schema.collection_methods)
 
     async def can_update(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
         """Check that the resource has PUT."""
-        _check("PUT" in schema.resource_methods, "update", schema)
+        self._require("update", schema, allowed="PUT" in schema.resource_methods)
 
     async def can_delete(self, context: ApiContext, schema: Schema, data: JsonObject | None) -> None:
         """Check that the resource has DELETE."""
-        _check("DELETE" in schema.resource_methods, "delete", schema)
+        self._require("delete", schema, allowed="DELETE" in schema.resource_methods)
 
     async def can_do(self, context: ApiContext, group: str, resource: str, verb: str, namespace: str = "") -> None:
         """Allow every verb."""
@@ -46,21 +46,21 @@ class AllAccess:
         """Return all objects."""
         return EVERYTHING
 
+    def _require(self, verb: str, schema: Schema, *, allowed: bool) -> None:
+        if not allowed:
+            raise ErrorCode.PERMISSION_DENIED.error(f"can not {verb} {schema.id}")
+
 
 class NoAccess(AllAccess):
     """Allows nothing: for the page that a client sees before it has signed in."""
 
-    async def can_list(self, context: ApiContext, schema: Schema) -> None:
-        """Refuse."""
-        _check(False, "list", schema)
+    def _require(self, verb: str, schema: Schema, *, allowed: bool) -> None:
+        super()._require(verb, schema, allowed=False)
 
-    async def can_get(self, context: ApiContext, schema: Schema) -> None:
-        """Refuse."""
-        _check(False, "get", schema)
 
-    async def can_create(self, context: ApiContext, schema: Schema, data: JsonObject | None = None) -> None:
-        """Refuse."""
-        _check(False, "create", schema)
+async def may_list(context: ApiContext, schema: Schema) -> bool:
+    """Return whether a schema is switched on, and the client may list its objects."""
+    return schema.is_enabled and await is_allowed(context.access.can_list(context, schema))
 
 
 async def is_allowed(check: Awaitable[None]) -> bool:
@@ -75,8 +75,3 @@ async def is_allowed(check: Awaitable[None]) -> bool:
             raise
         return False
     return True
-
-
-def _check(allowed: bool, verb: str, schema: Schema) -> None:
-    if not allowed:
-        raise ErrorCode.PERMISSION_DENIED.error(f"can not {verb} {schema.id}")

@@ -14,7 +14,7 @@ import msgspec
 
 from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.conversion import MAX_DEPTH, check_field, convert_input, to_text
+from opsdk.norman.conversion import MAX_DEPTH, check_value, convert_input, to_text
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.schema_parts import ApiVersion, Field
 from opsdk.norman.type_expression import TypeExpression
@@ -65,6 +65,7 @@ class BodyBuilder:
         return self._build(schema, data, _ValueLocation(create))
 
     def _build(self, schema: Schema, data: JsonObject, position: _ValueLocation) -> JsonObject:
+        """Return the fields of an object that the verb may set; those that do not convert are left out."""
         result: JsonObject = {}
         for name, value in data.items():
             field = schema.resource_fields.get(name)
@@ -81,6 +82,7 @@ class BodyBuilder:
         return result
 
     def _convert(self, expression: TypeExpression, value: JsonValue, position: _ValueLocation) -> JsonValue:
+        """Return a value of a body as its type has it. Raises `NormanError` with the path of the value."""
         if value is None:
             return None
         if position.depth > MAX_DEPTH:
@@ -134,12 +136,12 @@ class _ValueLocation(NamedTuple):
 def _check(field: Field, value: JsonValue, path: str) -> None:
     """Check a value, or each one of a list."""
     if not isinstance(value, list):
-        check_field(path, field, value)
+        check_value(path, field, value)
         return
     for index, item in enumerate(value):
         if item is None:
             raise ErrorCode.NOT_NULLABLE.error("Individual array values can not be null", field_name=f"{path}.{index}")
-        check_field(f"{path}.{index}", field, item)
+        check_value(f"{path}.{index}", field, item)
 
 
 def _complete_input(schema: Schema, result: JsonObject, position: _ValueLocation) -> None:

@@ -70,9 +70,9 @@ async def cluster_api(
 ) -> AsyncIterator[NormanServer]:
     """Yield a server of the kinds of a cluster, with the permissions of each user.
 
-    Clients authenticate with tokens of the cluster. Requests impersonate their user, so RBAC decides, and the cluster's
-    own user needs the verb ``impersonate``, ``create`` on ``tokenreviews``, and ``list`` and ``watch`` on the kinds and
-    on roles and bindings. Lists and watches come from its cache, reduced to what RBAC grants the user.
+    Clients authenticate with tokens of the cluster. Requests impersonate their user, so RBAC decides. The cluster's own
+    user needs ``impersonate``, ``create`` on ``tokenreviews``, and ``list`` and ``watch`` on the kinds, roles and
+    bindings. Lists and watches come from its cache, reduced to what RBAC grants the user.
 
     ::
 

@@ -63,3 +63,13 @@ class ErrorCode(Enum):
         'NotNullable 422: replicas'
         """
         return NormanError(message, status=self.status, code=self.code, field_name=field_name)
+
+
+def not_found(object_id: str) -> NormanError:
+    """Return the error for an object that does not exist, or that the request must not see."""
+    return ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+
+
+def revision_too_old() -> NormanError:
+    """Return the error for a revision that has left the log of a watch: the client lists again."""
+    return ErrorCode.GONE.error("the revision is too old: list again", field_name="resourceVersion")

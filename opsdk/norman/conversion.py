@@ -128,7 +128,7 @@ def convert_output(expression: TypeExpression, value: JsonValue) -> JsonValue:
     return to_text(value).strip() or (None if expression.name == "date" else "")
 
 
-def check_field(name: str, field: Field, value: JsonValue) -> None:
+def check_value(name: str, field: Field, value: JsonValue) -> None:
     """Check a converted value against the rules of its field. Raises `NormanError` with the code and `name`."""
     if value is None and field.default is not None:
         value = field.default

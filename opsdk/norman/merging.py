@@ -40,6 +40,7 @@ def merge_update(
 def _merge(
     schema: Schema | None, schemas: SchemaLookup, existing: JsonObject, changes: JsonObject, *, replace: bool
 ) -> JsonObject:
+    """Merge field by field. Null removes a field, and a value that is replaced as a whole is not merged."""
     fields = schema.resource_fields if schema is not None else {}
     remaining = {k: v for k, v in existing.items() if not (replace and k in fields and fields[k].update)}
     for name, value in changes.items():

@@ -31,12 +31,16 @@ __all__ = [
     "RawResource",
     "RequestResult",
     "Schema",
+    "SchemaLookup",
     "Store",
 ]
 
 
 class Mapper(Protocol):
-    """Maps between the internal form of an object, as Kubernetes stores it, and the external one of clients."""
+    """Maps between the internal form of an object, as Kubernetes stores it, and the external one of clients.
+
+    *Outward* means to the external form (`from_internal`), *inward* to the internal one (`to_internal`).
+    """
 
     def from_internal(self, data: JsonObject) -> None:
         """Change an internal object to its external form, in place."""
@@ -48,26 +52,6 @@ class Mapper(Protocol):
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
         """Change the fields of a schema as the data changes. Raises `UsageError` for a missing field."""
-        ...
-
-
-class SchemaLookup(Protocol):
-    """Finds schemas."""
-
-    def schema(self, version: ApiVersion | None, name: str) -> Schema | None:
-        """Return a schema by id, plural or full path; None if there is none."""
-        ...
-
-    def schemas_for_version(self, version: ApiVersion) -> Sequence[Schema]:
-        """Return all schemas of a version."""
-        ...
-
-    def versions(self) -> Sequence[ApiVersion]:
-        """Return all versions, in the order in which they were added."""
-        ...
-
-    def references(self, schema: Schema) -> Sequence[BackReference]:
-        """Return the fields that refer to a schema."""
         ...
 
 
@@ -189,7 +173,7 @@ class ApiContext:
         method: the HTTP method, after ``_method`` and ``?action=remove``.
         version: of the URL; None at the root.
         type: the name of a type in the URL, or empty.
-        schema: of the URL; None if it names none.
+        schema: of the type in the URL; None without one.
         id: of the URL; empty for a collection.
         link: of the URL, or empty.
         action: of the query, or empty.
@@ -327,6 +311,11 @@ class Schema:
         """The full path, such as ``/v3/schemas/catalog``."""
         return self.version.full_type(self.id)
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether the schema is not switched off now."""
+        return self.enabled is None or self.enabled()
+
     def __repr__(self) -> str:
         return f"<Schema {self.full_type} with {len(self.resource_fields)} fields>"
 
@@ -341,3 +330,45 @@ class BackReference(msgspec.Struct, frozen=True):
 
     field_name: str
     schema: Schema
+
+
+class SchemaLookup:
+    """Finds schemas, by version and id. A `SchemaRegistry` adds them."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, ApiVersion] = {}
+        self._schemas: dict[str, dict[str, Schema]] = {}
+        self._by_plural: dict[str, dict[str, Schema]] = {}
+        self._references: dict[str, list[BackReference]] = {}
+
+    def schema(self, version: ApiVersion | None, name: str) -> Schema | None:
+        """Return a schema by id, plural or full path (``/v3/schemas/catalog``); None if it does not exist.
+
+        Letter case does not matter where no schema has the exact name.
+        """
+        path, slash, schema_id = name.rpartition("/schemas/")
+        if not slash:
+            path, schema_id = (version.path if version is not None else "core"), name
+        schemas = self._schemas.get(path)
+        if not schemas:
+            return None
+        if (schema := schemas.get(schema_id) or self._by_plural[path].get(schema_id)) is not None:
+            return schema
+        lower = schema_id.lower()
+        return next((s for s in schemas.values() if lower in (s.id.lower(), s.plural_name.lower())), None)
+
+    def schemas_for_version(self, version: ApiVersion) -> Sequence[Schema]:
+        """Return all schemas of a version, in the order in which they were added."""
+        return tuple(self._schemas.get(version.path, {}).values())
+
+    def schemas(self) -> Sequence[Schema]:
+        """Return all schemas, by version in the order in which they were added."""
+        return [schema for schemas in self._schemas.values() for schema in schemas.values()]
+
+    def versions(self) -> Sequence[ApiVersion]:
+        """Return all versions, in the order in which they were added."""
+        return tuple(self._versions.values())
+
+    def references(self, schema: Schema) -> Sequence[BackReference]:
+        """Return the fields of other schemas that refer to a schema."""
+        return tuple(self._references.get(schema.full_type, ()))

@@ -48,6 +48,7 @@ class Presenter:
         return self._values(schema, data, 0)
 
     def _values(self, schema: Schema, data: JsonObject, depth: int) -> JsonObject:
+        """Return the displayed fields of an object at a depth. A value that does not convert is left out."""
         result: JsonObject = {}
         for name, value in data.items():
             field = schema.resource_fields.get(name)
@@ -91,6 +92,7 @@ class Presenter:
         }
 
     def _convert(self, expression: TypeExpression, value: JsonValue, depth: int) -> JsonValue:
+        """Return a value as its type shows it; None for one of another container, or deeper than `MAX_DEPTH`."""
         if value is None or depth > MAX_DEPTH:
             return None
         if (element := expression.element) is not None and not expression.is_reference:

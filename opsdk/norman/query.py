@@ -177,6 +177,7 @@ def _limit(text: str, default: int) -> int:
 
 
 def _filters(schema: Schema, query: Query) -> tuple[OrFilter, ...]:
+    """Return the declared filters of a query. Raises `NormanError` InvalidFormat above the limits of `parse_query`."""
     filters: list[OrFilter] = []
     fields = count = 0
     for parameter in query.names():

@@ -46,8 +46,7 @@ class RbacAccess(AllAccess):
         """Check GET of the collection, and ``list``: in the namespace of the query, or anywhere."""
         await super().can_list(context, schema)
         visible, namespace = await self.visible(context, schema), _namespace_of_request(context, schema)
-        if not visible or (namespace and not visible.is_within(namespace)):
-            raise ErrorCode.PERMISSION_DENIED.error(f"can not list {schema.id}")
+        self._require("list", schema, allowed=bool(visible) and (not namespace or visible.is_within(namespace)))
 
     async def can_get(self, context: ApiContext, schema: Schema) -> None:
         """Check GET of the resource, and ``get`` of the object in the URL."""
@@ -59,7 +58,7 @@ class RbacAccess(AllAccess):
         await super().can_create(context, schema, data)
         namespace = _namespace_of_request(context, schema)
         if data is not None and schema.scope is Scope.NAMESPACE:
-            # A field that the schema does not declare says nothing about where the object will be.
+            # A field that the schema does not declare is dropped from the body, so it is no namespace.
             value = data.get("namespaceId" if "namespaceId" in schema.resource_fields else "namespace")
             # The values of a form are lists.
             namespace = to_text(value[0] if isinstance(value, list) and value else value) or namespace
@@ -98,8 +97,8 @@ class RbacAccess(AllAccess):
             return
         if (resource.group, resource.resource) == _NAMESPACES:
             namespace = name  # requests for a Namespace are made in the namespace itself
-        if not self._access_of(context).grants(verb, resource.group, resource.resource, namespace, name):
-            raise ErrorCode.PERMISSION_DENIED.error(f"can not {verb} {schema.id}")
+        granted = self._access_of(context).grants(verb, resource.group, resource.resource, namespace, name)
+        self._require(verb, schema, allowed=granted)
 
     def _access_of(self, context: ApiContext) -> AccessSet:
         if context.user is None:

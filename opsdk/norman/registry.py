@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from opsdk.apimachinery.plurals import guess_plural
 from opsdk.errors import UsageError
-from opsdk.norman.model import BackReference, Mapper, Schema
+from opsdk.norman.model import BackReference, Mapper, Schema, SchemaLookup
 from opsdk.norman.schema_parts import ApiVersion, Field, Filter, Modifier
 from opsdk.norman.type_expression import TypeExpression
 
@@ -20,10 +20,10 @@ SchemaHook = Callable[[Schema], None]
 """Called with each schema before it is added; may change it."""
 
 
-class SchemaRegistry:
+class SchemaRegistry(SchemaLookup):
     """Schemas by version and id.
 
-    Errors are collected, so that a program can add all its schemas first and then see every mistake: `raise_errors`.
+    Errors are collected, so that a program can add all its schemas first and then see every error: `raise_errors`.
 
     ::
 
@@ -38,15 +38,12 @@ class SchemaRegistry:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.hook: SchemaHook | None = None
         self.default_mappers: Callable[[], Sequence[Mapper]] = tuple
         self.default_post_mappers: Callable[[], Sequence[Mapper]] = tuple
-        self._versions: dict[str, ApiVersion] = {}
-        self._schemas: dict[str, dict[str, Schema]] = {}
-        self._by_plural: dict[str, dict[str, Schema]] = {}
         self._embeds: dict[str, dict[str, Schema]] = {}
         self._own_fields: dict[str, dict[str, Field]] = {}
-        self._references: dict[str, list[BackReference]] = {}
         self._mappers: dict[tuple[str, str], list[Mapper]] = {}
         self._errors: list[UsageError] = []
 
@@ -100,49 +97,13 @@ class SchemaRegistry:
             raise UsageError(f"{version.full_type(schema_id)} already exists: add its mappers before the import")
         self._mappers.setdefault((version.path, schema_id), []).extend(mappers)
 
-    def add_error(self, error: UsageError) -> None:
-        """Add an error for `raise_errors`."""
-        self._errors.append(error)
-
     # ---------------------------------------------------------------- reads
-    def schema(self, version: ApiVersion | None, name: str) -> Schema | None:
-        """Return a schema by id, plural or full path (``/v3/schemas/catalog``); None if there is none.
-
-        Letter case does not matter where no schema has the exact name.
-        """
-        path, slash, schema_id = name.rpartition("/schemas/")
-        if not slash:
-            path, schema_id = (version.path if version is not None else "core"), name
-        schemas = self._schemas.get(path)
-        if not schemas:
-            return None
-        if (schema := schemas.get(schema_id) or self._by_plural[path].get(schema_id)) is not None:
-            return schema
-        lower = schema_id.lower()
-        return next((s for s in schemas.values() if lower in (s.id.lower(), s.plural_name.lower())), None)
-
-    def schemas_for_version(self, version: ApiVersion) -> Sequence[Schema]:
-        """Return all schemas of a version, in the order in which they were added."""
-        return tuple(self._schemas.get(version.path, {}).values())
-
-    def schemas(self) -> Sequence[Schema]:
-        """Return all schemas, by version in the order in which they were added."""
-        return [schema for schemas in self._schemas.values() for schema in schemas.values()]
-
-    def versions(self) -> Sequence[ApiVersion]:
-        """Return all versions, in the order in which they were added."""
-        return tuple(self._versions.values())
-
-    def references(self, schema: Schema) -> Sequence[BackReference]:
-        """Return the fields of other schemas that refer to a schema."""
-        return tuple(self._references.get(schema.full_type, ()))
-
     def mappers(self, version: ApiVersion, schema_id: str) -> Sequence[Mapper]:
         """Return the mappers that were added for a schema."""
         return tuple(self._mappers.get((version.path, schema_id), ()))
 
     def raise_errors(self) -> None:
-        """Raise `UsageError` with all mistakes so far: schemas without id or version, field types, missing targets."""
+        """Raise `UsageError` with all errors so far: schemas without id or version, field types, missing targets."""
         errors = [str(error) for error in self._errors]
         for schema in self.schemas():
             for name, field in schema.resource_fields.items():
@@ -178,6 +139,7 @@ class SchemaRegistry:
         return True
 
     def _insert(self, schema: Schema) -> Schema:
+        """Add a checked schema, or replace the one with its id, with its references and the fields that it embeds."""
         path = schema.version.path
         self._versions.setdefault(path, schema.version)
         schemas = self._schemas.setdefault(path, {})

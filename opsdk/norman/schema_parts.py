@@ -63,7 +63,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
 
     Attributes:
         type: see `opsdk.norman.type_expression`.
-        default: set on create where the body has no value; None for none.
+        default: set on create where the body has no value; None for no default.
         nullable: null is a value.
         create: a create may set it.
         update: an update may set it.

@@ -101,11 +101,6 @@ class Session:
             self._reader.cancel()
 
     # -------------------------------------------------------------- watches
-    @property
-    def watches(self) -> tuple[Hashable, ...]:
-        """The keys of the watches."""
-        return tuple(self._watches)
-
     def start(self, key: Hashable, work: Coroutine[None, None, None]) -> None:
         """Run a watch in a task, until `stop` or the end of the session."""
         self._watches[key] = self._group.create_task(work, name=f"subscribe/{key}")

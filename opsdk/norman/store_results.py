@@ -7,9 +7,8 @@ a watch yields `ResourceEvent` instead of maps with the key ``.removed``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from enum import Enum
-from typing import Protocol
 
 import msgspec
 
@@ -67,17 +66,5 @@ class ResourceEvent(msgspec.Struct, frozen=True, kw_only=True):
     revision: str = ""
 
 
-class ResourceEvents(Protocol):
-    """An iterator over the changes of a store, such as an asynchronous generator. Close it to end the watch."""
-
-    def __aiter__(self) -> AsyncIterator[ResourceEvent]:
-        """Return itself."""
-        ...
-
-    def __anext__(self) -> Awaitable[ResourceEvent]:
-        """Return the next change. Raises ``StopAsyncIteration`` at the end."""
-        ...
-
-    def aclose(self) -> Awaitable[object]:
-        """End the watch."""
-        ...
+ResourceEvents = AsyncGenerator[ResourceEvent, None]
+"""The changes of a store, as they happen. Close it to end the watch."""

@@ -75,4 +75,4 @@ class UserTransports(Closing):
             await used.transport.aclose()
 
     def __repr__(self) -> str:
-        return f"<UserTransports of {len(self._transports)} users>"
+        return f"<{type(self).__name__} of {len(self._transports)} users>"

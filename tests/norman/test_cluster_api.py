@@ -59,7 +59,7 @@ DEFINITION = {
 }
 
 
-async def test_every_kind_with_the_rights_of_the_user(k8s_env: Environment, k8s_client: Client) -> None:
+async def test_every_kind_with_the_permissions_of_the_user(k8s_env: Environment, k8s_client: Client) -> None:
     """Built-in kinds and new definitions are served flat; a user sees and does what RBAC lets them."""
     from opsdk.apimachinery.object import Unstructured
 

@@ -29,6 +29,19 @@ def test_a_schema_is_found_by_id_plural_and_full_path() -> None:
     assert registry.schema(None, "networkPolicy") is None
 
 
+def test_the_schemas_and_errors_of_another_registry_are_added() -> None:
+    """A schema whose id is taken stays; the errors of the other registry are raised too."""
+    registry, other = SchemaRegistry(), SchemaRegistry()
+    own = registry.add(schema("cluster", name="string"))
+    other.add(schema("cluster"))
+    node = other.add(schema("node"))
+    other.add(schema(""))
+    registry.add_schemas(other)
+    assert registry.schemas() == [own, node]
+    with pytest.raises(UsageError, match="ID is not set"):
+        registry.raise_errors()
+
+
 def test_the_first_schema_of_an_id_stays_unless_the_add_is_forced() -> None:
     """`add` keeps the first; `force_add` replaces it if the dynamic version differs."""
     registry = SchemaRegistry()

@@ -262,6 +262,22 @@ async def test_a_disabled_schema_is_not_served() -> None:
     assert [item["id"] for item in (await served.get("/v3/schemas")).data] == ["book"]
 
 
+async def test_a_disabled_schema_has_no_links_and_no_watches() -> None:
+    """Other objects do not link to its collection, and neither links nor subscriptions reach its objects."""
+    enabled = True
+    author = schema("author", {"name": Field(type="string")})
+    fields = {"name": Field(type="string"), "authorId": Field(type="reference[author]")}
+    served = kit(author, schema("book", fields, enabled=lambda: enabled))
+    await served.post("/v3/authors", {"name": "ada"})
+    await served.post("/v3/books", {"name": "dune", "authorId": "ada"})
+    assert "books" in (await served.get("/v3/authors/ada")).body["links"]
+    enabled = False
+    assert "books" not in (await served.get("/v3/authors/ada")).body["links"]
+    assert (await served.get("/v3/authors/ada/books")).error == (404, "NotFound", None)
+    subscribed = await served.get("/v3/subscribe?resourceTypes=book")
+    assert (subscribed.status, subscribed.body["message"]) == (404, "no resources types matched")
+
+
 # ---------------------------------------------------------------- handlers
 async def test_a_handler_calls_the_next_one() -> None:
     """A list handler may change the request or the result of the default one."""

@@ -64,7 +64,7 @@ async def test_a_transport_that_a_request_takes_while_another_closes_stays_open(
 
 
 async def test_a_user_without_name_gets_no_connection() -> None:
-    """Without the header of a user, requests would have the rights of the program."""
+    """Without the header of a user, requests would have the permissions of the program."""
     async with UserTransports(Config()) as transports:
         with pytest.raises(UnauthorizedError, match="without name"):
             await transports.transport(User(name="", groups=())).__aenter__()

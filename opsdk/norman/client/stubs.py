@@ -99,6 +99,7 @@ class _Collection(NamedTuple):
 
 
 def _collection(schema: SchemaInfo, names: Mapping[str, str]) -> _Collection:
+    """Return the class with the actions of a type and of its collection, under a name that no type has."""
     name = names[schema.id]
     generic = f"NormanCollection[{name}]"
     taken = set(_COLLECTION_METHODS)

@@ -52,7 +52,7 @@ class AccessIndex:
 
     # -------------------------------------------------------------- changes
     def put_role(self, namespace: str, name: str, rules: Sequence[PolicyRule] | None) -> frozenset[SubjectKey]:
-        """Add, replace or, with None, remove a role. Returns the subjects whose rights may have changed."""
+        """Add, replace or, with None, remove a role. Returns the subjects whose permissions may have changed."""
         key = (namespace, name)
         if self._roles.get(key) == (tuple(rules) if rules is not None else None):
             return frozenset()
@@ -64,7 +64,7 @@ class AccessIndex:
         return self._forget(subject for binding in bindings for subject in _subjects(binding))
 
     def put_binding(self, namespace: str, name: str, binding: RbacBinding | None) -> frozenset[SubjectKey]:
-        """Add, replace or, with None, remove a binding. Returns the subjects whose rights may have changed."""
+        """Add, replace or, with None, remove a binding. Returns the subjects whose permissions may have changed."""
         key = (namespace, name)
         old = self._bindings.pop(key, None)
         if old is not None:

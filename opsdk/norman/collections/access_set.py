@@ -2,7 +2,7 @@
 
 Upstream: github.com/rancher/steve/pkg/accesscontrol/access_set.go, access_control.go
 Deviates: the resource name ``*`` is an ordinary name, as in RBAC; steve takes it for all names. Subresources are
-granted as RBAC grants them. The id is a hash of the rights, so equal rights have equal ids, on every replica.
+granted as RBAC grants them. The id is a hash of the permissions, so equal permissions have equal ids, on every replica.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Grant = tuple[str, PolicyRule]
 
 
 class AccessPlace(NamedTuple):
-    """Where a right holds. None is every namespace, or every name.
+    """Where a permission holds. None is every namespace, or every name.
 
     >>> AccessPlace("default", None).covers("default", "a"), AccessPlace(None, "a").covers("default", "b")
     (True, False)
@@ -33,7 +33,7 @@ class AccessPlace(NamedTuple):
     name: str | None
 
     def covers(self, namespace: str, name: str) -> bool:
-        """Whether the right holds for this object."""
+        """Whether the permission holds for this object."""
         return self.namespace in (None, namespace) and self.name in (None, name)
 
 
@@ -69,7 +69,7 @@ class VisibleObjects(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> Hashable:
-        """A value that is equal for equal rights."""
+        """A value that is equal for equal permissions."""
         return (self.everything, self.namespaces, frozenset(self.names.items()))
 
     def __bool__(self) -> bool:
@@ -84,23 +84,19 @@ Key = tuple[str, str, str]
 
 
 class AccessSet(msgspec.Struct, frozen=True):
-    """All rights of one user.
+    """All permissions of one user on resources. No list or watch reads non-resource URLs, so they are left out.
 
     Attributes:
         resources: where each verb on each resource is granted.
-        paths: verbs and non-resource URLs.
-        id: a hash of the rights. Sets with the same rights have the same id.
+        id: a hash of the permissions. Sets with the same permissions have the same id.
     """
 
     resources: Mapping[Key, frozenset[AccessPlace]]
-    paths: frozenset[tuple[str, str]]
     id: str
 
     @classmethod
     def of(cls, grants: Iterable[Grant]) -> AccessSet:
         """Compute the set of these grants.
-
-        Non-resource URLs count only for the whole cluster, as RBAC authorizes them.
 
         >>> rule = PolicyRule(verbs=("get",), groups=("",), resources=("pods",), names=("a",))
         >>> access = AccessSet.of([("default", rule)])
@@ -108,15 +104,12 @@ class AccessSet(msgspec.Struct, frozen=True):
         (True, False)
         """
         resources: dict[Key, set[AccessPlace]] = {}
-        paths: set[tuple[str, str]] = set()
         for namespace, rule in grants:
             places = [AccessPlace(namespace or None, name) for name in rule.names or (None,)]
             for key in product(rule.verbs, rule.groups, rule.resources):
                 resources.setdefault(key, set()).update(places)
-            if not namespace:
-                paths.update(product(rule.verbs, rule.paths))
         frozen = {key: frozenset(places) for key, places in resources.items()}
-        return cls(frozen, frozenset(paths), _hash(frozen, paths))
+        return cls(frozen, _hash(frozen))
 
     def places(self, verb: str, group: str, resource: str) -> Iterator[AccessPlace]:
         """Iterate over where a verb on a resource is granted. A subresource is written ``pods/log``."""
@@ -137,13 +130,6 @@ class AccessSet(msgspec.Struct, frozen=True):
         """
         return any(access.covers(namespace, name) for access in self.places(verb, group, resource))
 
-    def grants_path(self, verb: str, path: str) -> bool:
-        """Whether a request to a non-resource URL is granted."""
-        return any(
-            own in (ALL, verb) and PolicyRule(verbs=(own,), paths=(url,)).covers(PolicyRule(paths=(path,)))
-            for own, url in self.paths
-        )
-
     def may(self, verb: str, group: str, resource: str, *, namespaced: bool) -> bool:
         """Whether the verb is granted for at least one object of a resource."""
         return bool(self.visible(verb, group, resource, namespaced=namespaced))
@@ -151,7 +137,7 @@ class AccessSet(msgspec.Struct, frozen=True):
     def visible(self, verb: str, group: str, resource: str, *, namespaced: bool) -> VisibleObjects:
         """Return the objects that a verb is granted for.
 
-        An object that a user may get by its name is in the user's lists too. A right of one namespace says nothing
+        An object that a user may get by its name is in the user's lists too. A permission in one namespace says nothing
         about cluster-scoped objects, except about that Namespace itself.
 
         Args:
@@ -179,22 +165,17 @@ class AccessSet(msgspec.Struct, frozen=True):
         frozen = {namespace: frozenset(values) for namespace, values in names.items()}
         return VisibleObjects(namespaces=frozenset(namespaces), names=frozen)
 
-    def namespaces(self) -> frozenset[str]:
-        """Return the namespaces in which the user may get or list something."""
-        readable = [places for (verb, _, _), places in self.resources.items() if verb in (ALL, "get", "list")]
-        return frozenset(access.namespace for places in readable for access in places if access.namespace is not None)
-
     def __repr__(self) -> str:
-        return f"<AccessSet {self.id[:12]} with {len(self.resources)} resource rights>"
+        return f"<AccessSet {self.id[:12]} with {len(self.resources)} resource permissions>"
 
 
 def _of_namespace(access: AccessPlace) -> AccessPlace:
-    """Return the right on a Namespace, whose requests are made in the namespace itself."""
+    """Return the permission on a Namespace, whose requests are made in the namespace itself."""
     if access.namespace is not None and access.name in (None, access.namespace):
         return AccessPlace(None, access.namespace)
     return access
 
 
-def _hash(resources: Mapping[Key, frozenset[AccessPlace]], paths: Iterable[tuple[str, str]]) -> str:
-    rights = [[key, sorted(map(repr, places))] for key, places in sorted(resources.items())]
-    return hashlib.sha256(msgspec.json.encode([rights, sorted(paths)])).hexdigest()
+def _hash(resources: Mapping[Key, frozenset[AccessPlace]]) -> str:
+    permissions = [[key, sorted(map(repr, places))] for key, places in sorted(resources.items())]
+    return hashlib.sha256(msgspec.json.encode(permissions)).hexdigest()

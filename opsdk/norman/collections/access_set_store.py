@@ -1,7 +1,7 @@
 """The access sets of a live cluster: informers of the four RBAC kinds, and listeners of users.
 
 Upstream: github.com/rancher/steve/pkg/accesscontrol/access_store.go, pkg/stores/proxy/watch_refresh.go
-Deviates: a listener is called with the event that changes the rights; steve compares every two seconds.
+Deviates: a listener is called with the event that changes the permissions; steve compares every two seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opsdk.norman.collections.access_set import AccessSet
 __all__ = ["AccessSetStore"]
 
 _AccessListener = Callable[[AccessSet], None]
-"""Called with the new rights of a user, from the event loop. It must not block."""
+"""Called with the new permissions of a user, from the event loop. It must not block."""
 
 
 class _Listened(msgspec.Struct):
@@ -34,7 +34,7 @@ class _Listened(msgspec.Struct):
 
 
 class AccessSetStore(Closing):
-    """The rights of users, kept up to date. An async context manager over a running cache.
+    """The permissions of users, kept up to date. An async context manager over a running cache.
 
     Args:
         cache: of a started cluster, whose user may list and watch roles and bindings.
@@ -81,11 +81,11 @@ class AccessSetStore(Closing):
                     listener(access)
 
     def access_for(self, user: User) -> AccessSet:
-        """Return the present rights of a user."""
+        """Return the present permissions of a user."""
         return self._index.access_for(user)
 
     def listen(self, user: User, listener: _AccessListener) -> Callable[[], None]:
-        """Call a listener with each change of a user's rights. Returns the function that removes it; idempotent."""
+        """Call a listener when the permissions of a user change. Returns the function that removes it; idempotent."""
         key, token = user_key(user), object()
         listened = self._listened.get(key)
         if listened is None:

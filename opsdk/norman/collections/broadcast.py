@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from opsdk.apimachinery.integers import parse_int
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import revision_too_old
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class Broadcaster(Generic[T]):
     def events_after(self, revision: int) -> list[tuple[int, T]]:
         """Return the logged events after a revision. Raises `NormanError` Gone if it is too old."""
         if revision < self._complete_since:
-            raise _too_old()
+            raise revision_too_old()
         return [(number, event) for number, event in self._log if number > revision]
 
     def format_revision(self, revision: int) -> str:
@@ -89,7 +89,7 @@ class Broadcaster(Generic[T]):
             return None
         number = parse_int(text.removeprefix(self._prefix))
         if not text.startswith(self._prefix) or number is None or (self._prefix and number > self.revision):
-            raise _too_old()
+            raise revision_too_old()
         return number
 
     def end(self) -> None:
@@ -150,7 +150,3 @@ class Subscription(Generic[T]):
         """End now. Idempotent."""
         self._events.clear()
         self.end()
-
-
-def _too_old() -> Exception:
-    return ErrorCode.GONE.error("the revision is too old: list again", field_name="resourceVersion")

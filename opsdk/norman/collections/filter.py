@@ -111,6 +111,7 @@ def _test(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[Cell],
 
 
 def _comparison(operator: FilterOperator, values: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return the test of one text. A text that is not a number is neither less nor greater than one."""
     if operator is FilterOperator.EQUALS:
         return values[0].__eq__
     if operator is FilterOperator.IN:

@@ -28,6 +28,9 @@ from opsdk.norman.collections.field_path import FieldPath
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.collections.query import ObjectQuery
 
+# A request waits so long for a revision that the informer has not seen.
+_REVISION_SECONDS = 3.0
+
 
 class Change(msgspec.Struct, frozen=True):
     """One change of an object.
@@ -109,7 +112,6 @@ class KindList(Closing):
         read: returns the reader of a field.
         options: limits of memory.
         history: the number of changes that a watch can resume from.
-        revision_timeout: seconds that a request waits for a revision that the informer has not seen.
 
     Attributes:
         objects: the list.
@@ -123,12 +125,10 @@ class KindList(Closing):
         options: IndexedListOptions | None = None,
         *,
         history: int = 1000,
-        revision_timeout: float = 3.0,
     ) -> None:
         self.objects = IndexedList(read, options)
         self._cached = cached
         self.changes: Broadcaster[Change] = Broadcaster(log_size=history)
-        self._revision_timeout = revision_timeout
         self._registration: KindRegistration | None = None
 
     @classmethod
@@ -196,7 +196,7 @@ class KindList(Closing):
         reached = asyncio.Event()
         remove = self.changes.listen(lambda _, __: reached.set() if holds() else None)
         try:
-            async with asyncio.timeout(self._revision_timeout):
+            async with asyncio.timeout(_REVISION_SECONDS):
                 await reached.wait()
         except TimeoutError:
             return  # `IndexedList.page` names both revisions

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from opsdk.cache.entry import StoreEntry
 from opsdk.norman.collections.column import Column
@@ -25,88 +24,82 @@ _FEW_CHANGES = 8
 _SLICE = 8192
 
 
-class Derived(Protocol):
-    """Data that is computed from the objects of a list, and follows their changes."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether it includes all changes."""
-        ...
-
-    def refresh(self) -> Iterator[None]:
-        """Compute what changed. Yields after each slice, so that other tasks can run."""
-        ...
-
-
-def complete_all(parts: Collection[Derived]) -> Iterator[None]:
+def complete_all(parts: Collection[Column | DerivedSlots]) -> Iterator[None]:
     """Refresh parts until all of them are complete at the same time. Yields between slices, but not at the end."""
     while not all(part.complete for part in parts):
         for part in parts:
             yield from part.refresh()
 
 
-class _ChangedSlots:
-    """The slots that changed since something was computed from them.
-
-    Args:
-        count: the number of slots, all of which count as changed at first.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.slots: set[int] = set(range(count))
-        self._pending_sets: list[set[int]] = []
-
-    def add(self, slot: int) -> None:
-        """Record that the object of a slot changed."""
-        self.slots.add(slot)
-        for later in self._pending_sets:
-            later.add(slot)
-
-    def take(self) -> set[int]:
-        """Return the changed slots, and reset."""
-        slots, self.slots = self.slots, set()
-        return slots
-
-    def are_many(self, count: int) -> bool:
-        """Whether a complete recomputation is faster, for this total number of slots."""
-        return len(self.slots) > min(_MANY_CHANGES, count * _LARGE_SHARE)
-
-    @contextmanager
-    def computing(self) -> Iterator[set[int]]:
-        """Run a block that yields to other tasks, and processes the slots that changed before it.
-
-        Changes during the block remain recorded after it. If the block raises, all its slots remain recorded.
-        Several blocks may run at the same time.
-        """
-        later: set[int] = set()
-        self._pending_sets.append(later)
-        try:
-            yield set(self.slots)
-            self.slots = later
-        finally:
-            self._pending_sets = [other for other in self._pending_sets if other is not later]
-
-
 class DerivedSlots:
     """Slots that are computed from the objects of a list, and follow their changes.
 
     Args:
-        entries: the objects by slot. It may grow, and slots become None.
+        entries: the objects by slot, all of which count as changed at first. It may grow, and slots become None.
     """
 
     def __init__(self, entries: Sequence[StoreEntry | None]) -> None:
         self.slots: list[int] = []
         self._entries = entries
-        self._changed = _ChangedSlots(len(entries))
+        self._changed = set(range(len(entries)))
+        self._later_changes: list[set[int]] = []
 
     def touch(self, slot: int) -> None:
         """Record that the object of a slot changed."""
         self._changed.add(slot)
+        for later in self._later_changes:
+            later.add(slot)
 
     @property
     def complete(self) -> bool:
         """Whether `slots` has every change."""
-        return not self._changed.slots
+        return not self._changed
+
+    def refresh(self) -> Iterator[None]:
+        """Process the changed slots. Yields between slices of a few milliseconds, so that other tasks can run."""
+        yield from complete_all(self._inputs())
+        changed = self._changed
+        if not changed:
+            return
+        if len(changed) > min(_MANY_CHANGES, len(self._entries) * _LARGE_SHARE):
+            with self._tracking_changes():
+                self.slots = yield from self._compute(changed)
+            return
+        self._changed = set()
+        self._read(changed)
+        self.slots = without(self.slots, changed)
+        for slot in changed:
+            self._put(slot)
+
+    @contextmanager
+    def _tracking_changes(self) -> Iterator[None]:
+        """Run a block that computes the changed slots and yields to other tasks, and record the changes meanwhile.
+
+        After the block, only the changes that happened during it are recorded. If the block raises, the slots that it
+        computed remain recorded too. Several blocks may run at the same time.
+        """
+        later: set[int] = set()
+        self._later_changes.append(later)
+        try:
+            yield
+            self._changed = later
+        finally:
+            self._later_changes = [other for other in self._later_changes if other is not later]
+
+    def _inputs(self) -> Collection[Column | DerivedSlots]:
+        """Return what the slots are computed from."""
+        raise NotImplementedError
+
+    def _read(self, changed: Collection[int]) -> None:
+        """Read what the positions of the changed slots depend on."""
+
+    def _compute(self, changed: Collection[int]) -> Generator[None, None, list[int]]:
+        """Return all slots. Yields between slices."""
+        raise NotImplementedError
+
+    def _put(self, slot: int) -> None:
+        """Insert a changed slot, unless its object is gone or not selected."""
+        raise NotImplementedError
 
 
 class ListOrder(DerivedSlots):
@@ -133,35 +126,24 @@ class ListOrder(DerivedSlots):
         self._texts: list[list[str]] = [[] for _ in sort]
 
     def uses(self, columns: Mapping[FieldPath, Column]) -> bool:
-        """Whether it uses exactly these columns, so that both follow the same events."""
+        """Whether the order is sorted by exactly these columns, so that all of them follow the same events."""
         return all(columns.get(key.path) is column for key, column in self._sort)
 
-    def refresh(self) -> Iterator[None]:
-        """Move the changed slots to their positions. Yields after each slice of slots."""
-        yield from complete_all(
-            [*([self._default_order] if self._default_order else ()), *(column for _, column in self._sort)]
-        )
-        if self.complete:
-            return
-        if self._changed.are_many(len(self._entries)):
-            with self._changed.computing() as changed:
-                self.slots = yield from self._sorted(changed)
-            return
-        changed = self._changed.take()
-        self._read_texts(changed)
-        self.slots = without(self.slots, changed)
-        for slot in changed:
-            if self._entries[slot] is not None:
-                self.insert(self.slots, slot)
+    def _inputs(self) -> Collection[Column | DerivedSlots]:
+        return [*([self._default_order] if self._default_order else ()), *(column for _, column in self._sort)]
 
-    def _read_texts(self, changed: Collection[int]) -> None:
+    def _put(self, slot: int) -> None:
+        if self._entries[slot] is not None:
+            self.insert(self.slots, slot)
+
+    def _read(self, changed: Collection[int]) -> None:
         for (key, column), texts in zip(self._sort, self._texts, strict=True):
             texts.extend([""] * (len(self._entries) - len(texts)))
             order, cells = key.order, column.cells
             for slot in changed:
                 texts[slot] = order(cells[slot])
 
-    def _sorted(self, changed: Collection[int]) -> Generator[None, None, list[int]]:
+    def _compute(self, changed: Collection[int]) -> Generator[None, None, list[int]]:
         """Sort all by the least important field first: sorting is stable. Sorted slices are merged fast."""
         if self._default_order is None:
             slots = [slot for slot, entry in enumerate(self._entries) if entry is not None]
@@ -170,7 +152,7 @@ class ListOrder(DerivedSlots):
             slots = list(self._default_order.slots)
             passes = [(texts, key.descending) for (key, _), texts in zip(self._sort, self._texts, strict=True)]
         for part in _slices(list(changed)):
-            self._read_texts(part)
+            self._read(part)
             yield
         for texts, descending in reversed(passes):
             runs = []

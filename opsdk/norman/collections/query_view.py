@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
 from opsdk.norman.collections.column import Column
 from opsdk.norman.collections.field_path import FieldPath
 from opsdk.norman.collections.filter import FilterCondition
-from opsdk.norman.collections.list_order import DerivedSlots, ListOrder, complete_all, without
+from opsdk.norman.collections.list_order import DerivedSlots, ListOrder
 
 _ColumnFilter = Sequence[tuple[FilterCondition, Column]]
 """Alternatives, each with the column of its field."""
@@ -42,28 +42,23 @@ class QueryView(DerivedSlots):
         self._contains = contains
 
     def uses(self, order: ListOrder, columns: Mapping[FieldPath, Column]) -> bool:
-        """Whether it uses exactly this order and these columns, so that all follow the same events."""
+        """Whether the view uses exactly this order and these columns, so that all of them follow the same events."""
         columns_used = [(condition.path, column) for item in self._filters for condition, column in item]
         return order is self._order and all(columns.get(path) is column for path, column in columns_used)
 
-    def refresh(self) -> Iterator[None]:
-        """Process the changed slots. Yields between steps of a few milliseconds."""
-        yield from complete_all([self._order, *(column for item in self._filters for _, column in item)])
-        if self.complete:
-            return
-        if self._changed.are_many(len(self._entries)):
-            with self._changed.computing():
-                slots = list(self._order.slots)
-                for narrow in (self._select_allowed, *(self._selector(item) for item in self._filters)):
-                    slots = narrow(slots)
-                    yield
-                self.slots = slots
-            return
-        changed = self._changed.take()
-        self.slots = without(self.slots, changed)
-        for slot in changed:
-            if self._selects(slot):
-                self._order.insert(self.slots, slot)
+    def _inputs(self) -> Collection[Column | DerivedSlots]:
+        return [self._order, *(column for item in self._filters for _, column in item)]
+
+    def _compute(self, changed: Collection[int]) -> Generator[None, None, list[int]]:  # noqa: ARG002 - selects all
+        slots = list(self._order.slots)
+        for narrow in (self._select_allowed, *(self._selector(item) for item in self._filters)):
+            slots = narrow(slots)
+            yield
+        return slots
+
+    def _put(self, slot: int) -> None:
+        if self._selects(slot):
+            self._order.insert(self.slots, slot)
 
     def _select_allowed(self, slots: list[int]) -> list[int]:
         allowed = self._allowed()

@@ -10,12 +10,12 @@ V = TypeVar("V")
 
 
 class RecentlyUsed(OrderedDict[K, V]):
-    """The most recently used values. Only `use` and `keep` count as use.
+    """The most recently used values. Only `use` and `put` count as use.
 
     `cachetools.LRUCache` takes each step of an iteration for a use, and an event visits all values.
 
     >>> kept = RecentlyUsed(2)
-    >>> kept.keep("a", 1), kept.keep("b", 2), kept.use("a"), kept.keep("c", 3), sorted(kept)
+    >>> kept.put("a", 1), kept.put("b", 2), kept.use("a"), kept.put("c", 3), sorted(kept)
     (1, 2, 1, 3, ['a', 'c'])
 
     Args:
@@ -33,7 +33,7 @@ class RecentlyUsed(OrderedDict[K, V]):
             self.move_to_end(key)
         return value
 
-    def keep(self, key: K, value: V) -> V:
+    def put(self, key: K, value: V) -> V:
         """Set a value, and return it. At the limit, the least recently used value is evicted."""
         self[key] = value
         self.move_to_end(key)

@@ -43,7 +43,7 @@ class ClassField(msgspec.Struct, frozen=True, kw_only=True):
         name: in JSON.
         attribute: in the class.
         annotation: its type, as annotated.
-        default: as JSON; None for none.
+        default: as JSON; None without a default.
         required: the class has no default.
         description: one sentence, or empty.
         metadata: metadata that a library stores outside of the annotation.
@@ -73,8 +73,8 @@ def is_structured(cls: object) -> bool:
 def fields_of(cls: type) -> Sequence[ClassField]:
     """Return the fields of a class, in its order.
 
-    Names are those that the class has in JSON, such as ``rename`` of msgspec or an alias of pydantic. Where it has
-    none, attributes are turned to camelCase, and ``ID`` at the end to ``Id``.
+    Names are those that the class has in JSON, such as ``rename`` of msgspec or an alias of pydantic. Other attributes
+    are turned to camelCase, and ``ID`` at the end to ``Id``.
 
     Raises:
         UsageError: the class is not supported, or an annotation cannot be resolved.
@@ -165,6 +165,7 @@ def _of_typed_dict(cls: type) -> Iterator[ClassField]:
 
 
 def _of_pydantic(cls: Any) -> Iterator[ClassField]:
+    """Yield the fields of a pydantic model; the alias that it writes counts first."""
     fields: Mapping[str, Any] = cls.model_fields
     for name, each in fields.items():
         alias = each.serialization_alias or each.alias

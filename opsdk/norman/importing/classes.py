@@ -27,6 +27,7 @@ from opsdk.norman.importing.characters import allowed_characters
 from opsdk.norman.importing.class_fields import ClassField, fields_of, is_structured, unwrap
 from opsdk.norman.importing.field_options import FieldOptions
 from opsdk.norman.importing.names import container_type, lower_title
+from opsdk.norman.importing.openapi import number_limits
 from opsdk.norman.importing.registration import (
     COLLECTION_METHODS,
     RESOURCE_METHODS,
@@ -41,8 +42,6 @@ from opsdk.norman.rbac_access import RESOURCE
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import ApiVersion, Field, Scope
 from opsdk.norman.type_expression import TypeExpression
-
-__all__ = ["ClassImporter"]
 
 CLASS: Final = "class"
 """The key in `Schema.attributes` of the class that the schema was imported from."""
@@ -103,15 +102,7 @@ class ClassImporter:
     ) -> Schema:
         """Return the schema of a class, and import it and the classes of its fields where that is not done yet.
 
-        Args:
-            version: of the schema.
-            cls: a dataclass, msgspec struct, TypedDict or pydantic model.
-            customize: gets the schema after the import.
-            overrides: classes with fields that the external schema has too, or instead.
-            root: the objects are resources, with GET, POST, PUT and DELETE; the default is True for Kubernetes kinds.
-
-        Raises:
-            UsageError: a type has no schema, another class has the id, or a mapper needs a field that is missing.
+        See `opsdk.norman.schemas.NormanSchemas.import_class`.
         """
         schema_id = self.schema_id(cls)
         full_type = version.full_type(schema_id)
@@ -153,6 +144,7 @@ class ClassImporter:
                 schema.resource_fields[each.name] = self._field(schema, cls, each)
 
     def _field(self, schema: Schema, cls: type, declared: ClassField) -> Field:
+        """Return the declaration of a field: its annotation, then the metadata, of which the outermost counts most."""
         unwrapped = unwrap(declared.annotation)
         metadata = (*declared.metadata, *unwrapped.metadata)
         options = [each for each in metadata if isinstance(each, FieldOptions)]
@@ -248,17 +240,15 @@ def _constrained(field: Field, constraint: Any) -> Field:
     """Return a field with the limits of ``msgspec.Meta``, of pydantic's ``Field``, or of annotated_types."""
     read = {name: getattr(constraint, name, None) for name in ("ge", "gt", "le", "lt", "min_length", "max_length")}
     numbers = {name: value for name, value in read.items() if isinstance(value, int | float) and math.isfinite(value)}
-    changes: dict[str, Any] = {}
-    if "ge" in numbers or "gt" in numbers:
-        changes["min"] = math.ceil(numbers["ge"]) if "ge" in numbers else math.floor(numbers["gt"]) + 1
-    if "le" in numbers or "lt" in numbers:
-        changes["max"] = math.floor(numbers["le"]) if "le" in numbers else math.ceil(numbers["lt"]) - 1
-    if field.type == "float":
-        # Limits of a field are integers, rounded so that they accept every valid value.
-        changes = {
-            **({"min": math.floor(numbers.get("ge", numbers.get("gt", 0)))} if "min" in changes else {}),
-            **({"max": math.ceil(numbers.get("le", numbers.get("lt", 0)))} if "max" in changes else {}),
-        }
+    changes: dict[str, Any] = {
+        **number_limits(
+            numbers.get("ge", numbers.get("gt")),
+            numbers.get("le", numbers.get("lt")),
+            excludes_low="ge" not in numbers,
+            excludes_high="le" not in numbers,
+            is_whole=field.type != "float",
+        )
+    }
     if field.type == "string":
         changes |= {name: numbers[name] for name in ("min_length", "max_length") if name in numbers}
         if isinstance(pattern := getattr(constraint, "pattern", None), str):

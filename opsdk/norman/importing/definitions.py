@@ -106,6 +106,7 @@ def remove_definition(registry: SchemaRegistry, version: ApiVersion, name: str) 
 
 
 def _import(registry: SchemaRegistry, schema: Schema, served: JsonObject, customize: Customize | None) -> Schema:
+    """Read the fields of a served version into a schema, and add it. The metadata has the schema of `ObjectMeta`."""
     node = (served.get("schema") or {}).get("openAPIV3Schema") or {}
     schema.description = node.get("description") or ""
     properties = {

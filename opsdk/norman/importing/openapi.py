@@ -61,11 +61,18 @@ class OpenApiImporter:
             schema.resource_fields[name] = self._field(schema, name, properties[name], required=name in required)
 
     def _field(self, schema: Schema, name: str, node: JsonObject, *, required: bool) -> Field:
+        """Return the declaration of a property, with the limits that its type has."""
         kind = self._type(schema, name, node)
         default = node.get("default")
         limits: Mapping[str, Any] = {}
         if kind in ("int", "float"):
-            limits = _number_limits(node, is_whole=kind == "int")
+            limits = number_limits(
+                _exact(node.get("minimum")),
+                _exact(node.get("maximum")),
+                excludes_low=bool(node.get("exclusiveMinimum")),
+                excludes_high=bool(node.get("exclusiveMaximum")),
+                is_whole=kind == "int",
+            )
         elif kind == "string":
             limits = {
                 "min_length": node.get("minLength"),
@@ -85,6 +92,7 @@ class OpenApiImporter:
         )
 
     def _type(self, schema: Schema, name: str, node: JsonValue) -> str:
+        """Return the type of a node. An object with properties is imported as a schema; an unknown type is json."""
         if not isinstance(node, dict) or node.get(EMBEDDED):
             return "json"
         if node.get(INT_OR_STRING):
@@ -106,6 +114,7 @@ class OpenApiImporter:
         return _TYPES.get(kind or "", "json")
 
     def _nested(self, schema: Schema, name: str, node: JsonObject) -> Schema:
+        """Import an object as a schema of its own. Raises `UsageError` if another schema has its id."""
         stem = nested_id(schema.id, name)
         # Two names may differ only in characters that are not letters or digits.
         schema_id = next(
@@ -130,17 +139,24 @@ class OpenApiImporter:
         return finish(self._registry, nested)
 
 
-def _number_limits(node: JsonObject, *, is_whole: bool) -> Mapping[str, int]:
-    """Return the limits of a number as integers that accept every valid value."""
+def number_limits(
+    low: float | None, high: float | None, *, excludes_low: bool = False, excludes_high: bool = False, is_whole: bool
+) -> dict[str, int]:
+    """Return the limits of a number as integers that accept every valid value.
+
+    >>> number_limits(0, 2.5, excludes_low=True, is_whole=True), number_limits(0.5, None, is_whole=False)
+    ({'min': 1, 'max': 2}, {'min': 0})
+    """
     limits: dict[str, int] = {}
-    for name, bound, exclusive, step in (
-        ("min", "minimum", "exclusiveMinimum", 1),
-        ("max", "maximum", "exclusiveMaximum", -1),
-    ):
-        value = node.get(bound)
-        if value is None or not math.isfinite(value) or abs(value) > _EXACT_NUMBERS:
+    for name, value, excludes, step in (("min", low, excludes_low, 1), ("max", high, excludes_high, -1)):
+        if value is None or not math.isfinite(value):
             continue
         up = (name == "min") == is_whole
         limit = math.ceil(value) if up else math.floor(value)
-        limits[name] = limit + step if is_whole and node.get(exclusive) and limit == value else limit
+        limits[name] = limit + step if is_whole and excludes and limit == value else limit
     return limits
+
+
+def _exact(value: float | None) -> float | None:
+    """Return a bound, or None for one that JSON may have rounded."""
+    return None if value is None or abs(value) > _EXACT_NUMBERS else value

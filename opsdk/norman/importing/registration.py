@@ -38,8 +38,8 @@ def internal_copy(schema: Schema) -> Schema:
 def finish(registry: SchemaRegistry, schema: Schema, customize: Customize | None = None) -> Schema:
     """Run the mappers of a schema that was read, set its filters, customize it, and add it to the registry.
 
-    The mappers are the default ones of the registry (for a schema that can be listed), those that were added for it,
-    and the default post mappers.
+    First the default mappers of the registry run, for a schema that can be listed; then those that were added for it;
+    then the default post mappers.
 
     Raises:
         UsageError: a mapper needs a field or schema that is missing, or the id is taken.

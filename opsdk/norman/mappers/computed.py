@@ -48,8 +48,8 @@ _FIELD_TYPES: Mapping[TypeKind, str] = {
 class FromCel:
     """Adds a read-only field outward, computed by an expression in Kubernetes' CEL. Inward the field is removed.
 
-    The expression sees the fields that the schema has when the mapper changes it, each as a variable of its type, and
-    the whole object as ``self``. A field whose name is a reserved word, such as ``namespace``, is ``self.namespace``.
+    The variables of the expression are the fields that the schema has when the mapper changes it, with their types.
+    ``self`` is the whole object. A field whose name is a reserved word, such as ``namespace``, is ``self.namespace``.
 
     >>> from opsdk.norman.schema_parts import ApiVersion
     >>> site = Schema(id="site", version=ApiVersion(), resource_fields={"replicas": Field(type="int")})

@@ -7,14 +7,14 @@ Deviates: the schema of a `ConditionMapper` declares both forms of the object, b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from opsdk.norman.mappers.pipe import Mappers
 from opsdk.norman.model import Mapper, Schema, SchemaLookup
 from opsdk.norman.schema_parts import Scope
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-__all__ = ["ConditionMapper", "Root", "ScopeMapper"]
+__all__ = ["ConditionMapper", "ListableOnly", "ScopeMapper"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ class ConditionMapper:
             self.mapper.from_internal(data)
 
     def to_internal(self, data: JsonObject) -> None:
-        """Run the mapper if the field has the value. Raises `NormanError` as that one does."""
+        """Run the mapper if the field has the value. Raises the errors of the mapper."""
         if data.get(self.field) == self.value:
             self.mapper.to_internal(data)
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Change the schema, and keep the fields that the mapper removes. Raises `UsageError` as that one does."""
+        """Change the schema, and keep the fields that the mapper removes. Raises the errors of the mapper."""
         before = [(each, dict(each.resource_fields)) for each in (schema, *schemas.schemas_for_version(schema.version))]
         self.mapper.modify_schema(schema, schemas)
         for each, fields in before:
@@ -56,59 +56,61 @@ class ConditionMapper:
                 each.resource_fields.setdefault(name, declared)
 
 
-@dataclass(slots=True, kw_only=True)
-class Root:
-    """Runs a mapper only for schemas whose objects can be listed.
+class _SelectedSchemas(Mappers):
+    """Runs mappers only for the schemas that `selects` chooses; for others, and before `modify_schema`, none.
 
-    Attributes:
+    Args:
+        mappers: in the order of `from_internal`.
+    """
+
+    def __init__(self, *mappers: Mapper) -> None:
+        super().__init__()
+        self._own_mappers = mappers
+
+    def selects(self, schema: Schema) -> bool:
+        """Whether the mappers run for a schema."""
+        raise NotImplementedError
+
+    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
+        """Choose the mappers, and let them change the schema. Raises `UsageError` as they do."""
+        self.mappers = self._own_mappers if self.selects(schema) else ()
+        super().modify_schema(schema, schemas)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self._own_mappers))})"
+
+
+class ListableOnly(_SelectedSchemas):
+    """Runs a mapper only for schemas whose objects can be listed (``Root`` in norman).
+
+    Args:
         mapper: runs for them.
     """
 
-    mapper: Mapper
-    _enabled: bool = field(default=False, init=False, repr=False)
+    def __init__(self, *, mapper: Mapper) -> None:
+        super().__init__(mapper)
 
-    def from_internal(self, data: JsonObject) -> None:
-        """Run the mapper if the schema can be listed."""
-        if self._enabled:
-            self.mapper.from_internal(data)
-
-    def to_internal(self, data: JsonObject) -> None:
-        """Run the mapper if the schema can be listed. Raises `NormanError` as that one does."""
-        if self._enabled:
-            self.mapper.to_internal(data)
-
-    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Learn whether the schema can be listed. Raises `UsageError` as the mapper does."""
-        self._enabled = "GET" in schema.collection_methods
-        if self._enabled:
-            self.mapper.modify_schema(schema, schemas)
+    def selects(self, schema: Schema) -> bool:
+        """Whether the objects can be listed."""
+        return "GET" in schema.collection_methods
 
 
-@dataclass(slots=True, kw_only=True)
-class ScopeMapper:
+class ScopeMapper(_SelectedSchemas):
     """Runs mappers for schemas of one scope (``Scope`` in norman).
 
-    Attributes:
+    Args:
         if_scope: run for schemas of this scope; None for no condition.
         if_not_scope: run for schemas of another scope; None for no condition.
-        mappers: run in this order outward.
+        mappers: in the order of `from_internal`.
     """
 
-    if_scope: Scope | None = None
-    if_not_scope: Scope | None = None
-    mappers: Sequence[Mapper] = ()
-    _active: Mappers = field(default_factory=Mappers, init=False, repr=False)
+    def __init__(
+        self, *, if_scope: Scope | None = None, if_not_scope: Scope | None = None, mappers: Sequence[Mapper] = ()
+    ) -> None:
+        super().__init__(*mappers)
+        self._if_scope = if_scope
+        self._if_not_scope = if_not_scope
 
-    def from_internal(self, data: JsonObject) -> None:
-        """Run the mappers if the scope fits."""
-        self._active.from_internal(data)
-
-    def to_internal(self, data: JsonObject) -> None:
-        """Run the mappers if the scope fits. Raises `NormanError` as they do."""
-        self._active.to_internal(data)
-
-    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Learn whether the scope fits: both conditions must hold. Raises `UsageError` as the mappers do."""
-        fits = self.if_scope in (None, schema.scope) and self.if_not_scope is not schema.scope
-        self._active = Mappers(*self.mappers) if fits else Mappers()
-        self._active.modify_schema(schema, schemas)
+    def selects(self, schema: Schema) -> bool:
+        """Whether the scope of the schema fits."""
+        return self._if_scope in (None, schema.scope) and schema.scope is not self._if_not_scope

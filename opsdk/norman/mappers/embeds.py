@@ -19,7 +19,7 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.mappers.paths import BaseMapper, check_field, claim_nested
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.type_expression import TypeExpression
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["Embed", "SliceToMap", "UnionEmbed", "UnionMapping"]
 
@@ -39,8 +39,8 @@ class Embed:
         read_only: clients neither create nor update the fields.
         ignore: fields that are neither shown nor kept.
         empty_value_ok: inward, set null if there are no fields.
-        unless_clash: leave the nested object where it is if one of its fields has the name of another field of the
-            object, or is ``actions``, ``baseType``, ``id``, ``links`` or ``type``, which all objects of the API have.
+        unless_clash: leave the nested object where it is if another field of the object has the name of one of its
+            fields. All objects have ``actions``, ``baseType``, ``id``, ``links`` and ``type``.
     """
 
     field: str
@@ -86,6 +86,7 @@ class Embed:
         self._embed(schema, schemas, shared)
 
     def _embed(self, schema: Schema, schemas: SchemaLookup, shared: frozenset[str]) -> None:
+        """Replace the declaration of the object by those of its fields, or do nothing where the options say so."""
         self._active, self._embedded = False, ()
         if self.optional and self.field not in schema.resource_fields:
             return
@@ -114,7 +115,8 @@ class UnionMapping(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         field_name: its name.
-        check_fields: an external object belongs there if it has values for all of them; never if this is empty.
+        check_fields: an external object belongs there if none of them is absent, null, false, 0 or empty; never if
+            this is empty.
     """
 
     field_name: str
@@ -143,7 +145,7 @@ class UnionEmbed:
     def to_internal(self, data: JsonObject) -> None:
         """Collect the fields of the first mapping that fits."""
         for mapping in self.fields:
-            if mapping.check_fields and not any(is_empty(data.get(name)) for name in mapping.check_fields):
+            if mapping.check_fields and all(data.get(name) for name in mapping.check_fields):
                 self._embeds[mapping.field_name].to_internal(data)
                 return
 
@@ -162,15 +164,6 @@ class UnionEmbed:
             for name in mapping.check_fields:
                 check_field(name, schema)
             self._embeds[mapping.field_name] = embed
-
-
-def is_empty(value: JsonValue) -> bool:
-    """Return whether a value counts as not set: null, false, 0, or an empty text, list or map.
-
-    >>> is_empty(0), is_empty([]), is_empty("no")
-    (True, True, False)
-    """
-    return not value
 
 
 class SliceToMap(BaseMapper, frozen=True, kw_only=True):

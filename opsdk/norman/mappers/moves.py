@@ -8,8 +8,6 @@ form; a nested source is no longer declared; `Copy` does not overwrite a declare
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from msgspec.structs import replace
 
 from opsdk.errors import UsageError
@@ -82,46 +80,26 @@ class Move(BaseMapper, frozen=True, kw_only=True):
             declare(to.schema, to.name, replace(moved, code_name=name))
 
 
-class BatchMove(BaseMapper, frozen=True, kw_only=True):
+class BatchMove(Mappers):
     """Moves several fields below one destination.
 
-    Attributes:
+    Args:
         source: the internal paths.
         to: the external path that they move below.
         dest_defined: see `Move`.
         no_delete_from_field: see `Move`.
     """
 
-    source: tuple[str, ...]
-    to: str
-    dest_defined: bool = False
-    no_delete_from_field: bool = False
-
-    def moves(self) -> Mappers:
-        """Return one `Move` for each field."""
-        return Mappers(
+    def __init__(
+        self, *, source: tuple[str, ...], to: str, dest_defined: bool = False, no_delete_from_field: bool = False
+    ) -> None:
+        keep = no_delete_from_field
+        super().__init__(
             *(
-                Move(
-                    source=source,
-                    to=f"{self.to.rstrip('/')}/{source}",
-                    dest_defined=self.dest_defined,
-                    no_delete_from_field=self.no_delete_from_field,
-                )
-                for source in self.source
+                Move(source=name, to=f"{to.rstrip('/')}/{name}", dest_defined=dest_defined, no_delete_from_field=keep)
+                for name in source
             )
         )
-
-    def from_internal(self, data: JsonObject) -> None:
-        """Move the values outward."""
-        self.moves().from_internal(data)
-
-    def to_internal(self, data: JsonObject) -> None:
-        """Move the values back. Raises `NormanError` as `Move` does."""
-        self.moves().to_internal(data)
-
-    def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Move the declarations. Raises `UsageError` as `Move` does."""
-        self.moves().modify_schema(schema, schemas)
 
 
 class UntypedMove(BaseMapper, frozen=True, kw_only=True):
@@ -217,25 +195,17 @@ class DisplayName(Mappers):
         )
 
 
-@dataclass(slots=True)
-class RenameReference:
+class RenameReference(Mappers):
     """Renames references: ``clusterName`` to ``clusterId``, ``clusterNames`` to ``clusterIds``.
 
     Only fields of the type ``reference[...]`` and ``array[reference[...]]`` are renamed.
     """
 
-    _moves: Mappers = field(default_factory=Mappers, init=False)
-
-    def from_internal(self, data: JsonObject) -> None:
-        """Rename outward."""
-        self._moves.from_internal(data)
-
-    def to_internal(self, data: JsonObject) -> None:
-        """Rename inward."""
-        self._moves.to_internal(data)
+    def __init__(self) -> None:
+        super().__init__()
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """Learn the references, and rename their fields. Raises `UsageError` if a new name is taken."""
+        """Find the references, and rename their fields. Raises `UsageError` if a new name is taken."""
         moves = []
         for name, declared in schema.resource_fields.items():
             expression = TypeExpression.parse(declared.type)
@@ -248,12 +218,12 @@ class RenameReference:
                     stem = name.removesuffix(suffix)
                     code_name = f"{stem[:1].upper()}{stem[1:]}{new_suffix.replace('Id', 'ID')}"
                     moves.append(Move(source=name, to=f"{stem}{new_suffix}", code_name=code_name))
-        self._moves = Mappers(*moves)
-        self._moves.modify_schema(schema, schemas)
+        self.mappers = tuple(moves)
+        super().modify_schema(schema, schemas)
 
 
 class SliceMerge(BaseMapper, frozen=True, kw_only=True):
-    """Joins several lists into one, outward only: inward it stays one list.
+    """Joins several lists into one in the external form. `to_internal` does not split the list again.
 
     Deviates: the lists that were joined are removed outward; norman leaves them although it drops their declaration.
 

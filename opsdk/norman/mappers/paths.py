@@ -8,7 +8,7 @@ an array is an error, because values are not reached there; a nested schema that
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,12 +26,6 @@ CHANGED_BY: Final = "norman.changed-by"
 
 class _Absent:
     """The type of `ABSENT`."""
-
-    def __copy__(self) -> _Absent:
-        return self
-
-    def __deepcopy__(self, memo: Mapping[int, object]) -> _Absent:
-        return self
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -211,10 +205,10 @@ class BaseMapper(msgspec.Struct, frozen=True, kw_only=True):
     """A mapper that changes nothing; subclasses override what they need."""
 
     def from_internal(self, data: JsonObject) -> None:
-        """See `opsdk.norman.model.Mapper`."""
+        """Leave the object as it is."""
 
     def to_internal(self, data: JsonObject) -> None:
-        """See `opsdk.norman.model.Mapper`."""
+        """Leave the object as it is."""
 
     def modify_schema(self, schema: Schema, schemas: SchemaLookup) -> None:
-        """See `opsdk.norman.model.Mapper`."""
+        """Leave the schema as it is."""

@@ -67,8 +67,8 @@ class AnnotationField(BaseMapper, frozen=True, kw_only=True):
 
     Attributes:
         field: the name.
-        object: the annotation is a JSON object; a text that is none is shown as it is.
-        list: the annotation is a JSON list; a text that is none is shown as it is.
+        object: the annotation is a JSON object; another text is shown as it is.
+        list: the annotation is a JSON list; another text is shown as it is.
         ignore_definition: the schema may lack the field.
     """
 
@@ -185,7 +185,7 @@ class JsonEncode(BaseMapper, frozen=True, kw_only=True):
             put_value(data, path, _decode_json(value, *_STRUCTURED))
 
     def to_internal(self, data: JsonObject) -> None:
-        """Encode the value. A text stays, and null is removed."""
+        """Encode the value as JSON. A string is not encoded again, and null removes the field."""
         path = self.field.split(self.separator)
         value = remove_value(data, path)
         if value is not ABSENT and value is not None:
@@ -244,7 +244,7 @@ class SetValue(BaseMapper, frozen=True, kw_only=True):
 
 
 class PendingStatus(BaseMapper, frozen=True, kw_only=True):
-    """Shows the state ``active`` as ``pending`` while an object has no conditions. Inward the state stays as it is."""
+    """Shows the state ``active`` as ``pending`` while an object has no conditions. `to_internal` changes nothing."""
 
     def from_internal(self, data: JsonObject) -> None:
         """Change the state."""

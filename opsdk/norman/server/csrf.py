@@ -1,9 +1,8 @@
 """CSRF protection: a cookie that only pages of this origin can copy into a header.
 
 Upstream: github.com/rancher/norman/api/validate.go, parse/browser.go
-Deviates: norman checks the requests of browsers, which it knows by their user agent, and any value will do that cookie
-and header share. Here every write is checked unless it has a bearer token or comes from a client that shows no sign of
-a browser, and the token belongs to the session.
+Deviates: norman recognizes browsers by their user agent, and accepts any value that cookie and header share. Here every
+write is checked, unless it has a bearer token or no sign of a browser. The token belongs to the session.
 """
 
 from __future__ import annotations

@@ -112,6 +112,7 @@ async def _read_and_check(context: ApiContext, schema: Schema, *, create: bool) 
 
 
 async def _build(context: ApiContext, schema: Schema, data: JsonObject, *, create: bool) -> JsonObject:
+    """Return the checked body of a schema. Each object that it refers to must exist and be visible to the user."""
     builder = BodyBuilder(context.schemas, schema.version)
     built = builder.build(schema, data, create=create)
     references = {(reference.schema, reference.id): reference for reference in builder.references}
@@ -136,7 +137,7 @@ async def _reference_link(context: ApiContext, schema: Schema, data: JsonObject)
     link = context.link.lower()
     for reference in context.schemas.references(schema):
         owner = reference.schema
-        if link == owner.plural_name.lower():
+        if link == owner.plural_name.lower() and owner.is_enabled:
             await context.access.can_list(context, owner)
             query = parse_query(owner, context.request.query)
             own = condition(reference.field_name, Modifier.EQ, to_text(data.get("id")))

@@ -91,5 +91,5 @@ def _link_collections(context: ApiContext, resource: RawResource) -> None:
         return
     resource.links["self"] = context.urls.version(version)
     for schema in context.schemas.schemas_for_version(version):
-        if "GET" in schema.collection_methods:
+        if "GET" in schema.collection_methods and schema.is_enabled:
             resource.links[schema.plural_name] = context.urls.collection(schema)

@@ -5,7 +5,7 @@ Upstream: github.com/rancher/norman/api/writer/json.go
 
 from __future__ import annotations
 
-from opsdk.norman.access import is_allowed
+from opsdk.norman.access import is_allowed, may_list
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, GenericCollection, RawResource, Schema
@@ -111,6 +111,7 @@ def collection_to_wire(context: ApiContext, collection: GenericCollection) -> Js
 
 
 async def _add_links(context: ApiContext, schema: Schema, data: JsonObject, resource: RawResource) -> None:
+    """Add the object itself, what the client may do with it, and the collections that refer to it."""
     urls, access = context.urls, context.access
     own = urls.resource(schema, resource.id)
     resource.links["self"] = own
@@ -121,7 +122,7 @@ async def _add_links(context: ApiContext, schema: Schema, data: JsonObject, reso
     sub_version = next((v for v in context.schemas.versions() if v.sub_context_schema == schema.full_type), None)
     for reference in context.schemas.references(schema):
         other = reference.schema
-        if not await is_allowed(access.can_list(context, other)):
+        if not await may_list(context, other):
             continue
         if sub_version is None:
             url = urls.collection(other, filters={reference.field_name: resource.id})
@@ -130,11 +131,12 @@ async def _add_links(context: ApiContext, schema: Schema, data: JsonObject, reso
         resource.links[other.plural_name] = url
     if sub_version is not None:
         for other in context.schemas.schemas_for_version(sub_version):
-            if await is_allowed(access.can_list(context, other)):
+            if await may_list(context, other):
                 resource.links[other.plural_name] = urls.link(schema, resource.id, other.plural_name.lower())
 
 
 def _pagination(context: ApiContext, result: ResourceList, query: ObjectQuery) -> JsonObject:
+    """Return the links to other pages; only limit and total if all objects are on one page."""
     markers = result.markers
     if not query.limit or markers is None:
         return {}

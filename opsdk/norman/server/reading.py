@@ -5,11 +5,11 @@ Upstream: github.com/rancher/norman/parse/read_input.go, parse/parse.go
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
 import msgspec
 
+from opsdk.aio.large_work import compute
 from opsdk.apiserver.serializer.documents import SyntaxProblemError
 from opsdk.apiserver.serializer.yaml_documents import parse_yaml
 from opsdk.errors import BadRequestError, TooLargeError
@@ -25,8 +25,6 @@ MAX_YAML_BYTES = 256 << 10
 """The largest body in YAML: parsing 1 MiB of YAML blocks all other requests for seconds."""
 
 _YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml")
-# Larger ones are parsed in a thread: 256 KiB take a second.
-_SMALL_YAML_BYTES = 8 << 10
 _MAX_PART_HEAD_BYTES = 8 << 10
 # What precedes the first boundary, and what follows it.
 _FEWEST_PARTS = 2
@@ -66,9 +64,7 @@ def is_yaml(content_type: str) -> bool:
 
 async def parse_body(raw: bytes, content_type: str) -> JsonValue:
     """Return the value of a body in JSON, YAML or a form. Raises `NormanError` InvalidBodyContent."""
-    if len(raw) > _SMALL_YAML_BYTES and is_yaml(content_type):
-        return await asyncio.to_thread(_parse, raw, content_type)
-    return _parse(raw, content_type)
+    return await compute(len(raw), _parse, raw, content_type)
 
 
 def _media_type(content_type: str) -> str:
@@ -76,6 +72,7 @@ def _media_type(content_type: str) -> str:
 
 
 def _parse(raw: bytes, content_type: str) -> JsonValue:
+    """Parse a body by its media type; JSON is the default. It may run in a thread."""
     media_type = _media_type(content_type)
     if len(raw) > MAX_YAML_BYTES and is_yaml(content_type):
         reason = f"more than {MAX_YAML_BYTES >> 10} KiB of YAML; send JSON"

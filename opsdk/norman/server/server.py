@@ -147,7 +147,7 @@ class NormanServer:
         return replace(context, access=self.access, user=user)
 
     def _parsed(self, context: ApiContext) -> ApiContext:
-        """Add what the URL says. A type that the URL names and that does not exist is no schema."""
+        """Add the parts of the URL, the method and the action. The schema of an unknown type is None."""
         request = context.request
         url = parse_url(self.schemas, request.path)
         method, action = _method_and_action(request)
@@ -186,11 +186,12 @@ class NormanServer:
             raise ErrorCode.NOT_FOUND.error(f"no API version is served at {context.request.path}")
         if schema is None and context.type != "subscribe":
             raise ErrorCode.NOT_FOUND.error(f"failed to find schema {context.type}")
-        if schema is not None and schema.enabled is not None and not schema.enabled():
+        if schema is not None and not schema.is_enabled:
             raise ErrorCode.ACTION_NOT_AVAILABLE.error(f"schema disabled {schema.id}")
 
     # ------------------------------------------------------------- dispatch
     async def _dispatch(self, context: ApiContext) -> RequestResult:
+        """Check the access of the verb, then call the handler of the schema, or the default one."""
         schema = context.schema
         if schema is None:
             return await subscribe_handler(context)
@@ -232,6 +233,7 @@ class NormanServer:
         return response
 
     async def _error(self, context: ApiContext, error: Exception) -> HttpResponse:
+        """Log an unexpected error, and return the response of the schema's error handler, or the default one."""
         request = context.request
         if not isinstance(error, NormanError):
             log.log(logging.ERROR, "%s %s failed: %s", request.method, request.path, error, exc_info=error)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from opsdk.errors import NormanError
 from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
-from opsdk.norman.access import is_allowed
+from opsdk.norman.access import may_list
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import ApiContext, Schema
@@ -104,7 +104,5 @@ async def _matching(context: ApiContext) -> list[Schema]:
     return [
         schema
         for schema in context.schemas.schemas_for_version(context.version)
-        if schema.store is not None
-        and (not names or schema.id in names)
-        and await is_allowed(context.access.can_list(context, schema))
+        if schema.store is not None and (not names or schema.id in names) and await may_list(context, schema)
     ]

@@ -1,4 +1,4 @@
-"""The API without HTTP: maps requests to status and body.
+"""The API: maps the requests of users to responses.
 
 Upstream: github.com/rancher/apiserver/pkg/server/server.go, pkg/parse; github.com/rancher/steve/pkg/server
 """
@@ -16,24 +16,30 @@ from msgspec.structs import replace
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import CacheError, OpsdkError
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.request_rules import query_pairs
+from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import EVERYTHING, AccessSet, VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
+from opsdk.norman.collections.kind_lists import KindLists, ListForm, OpenList
+from opsdk.norman.server.reading import is_yaml, parse_body
 from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
-from opsdk.norman.steve.kind_lists import KindLists
 from opsdk.norman.steve.parameters import ListParameters, parse_parameters
 from opsdk.norman.steve.printer_fields import STATE, decorator
-from opsdk.norman.steve.raw_fields import raw_fields
+from opsdk.norman.steve.raw_fields import Decorate, raw_fields
 from opsdk.norman.steve.resources import (
     FIELD_PARAMETERS,
     ResourceLinks,
@@ -58,6 +64,8 @@ log = logging.getLogger(__name__)
 
 _SINGULAR_NAMES = {"schema": "schemas", "count": "counts", "schemadefinition": "schemadefinitions"}
 _RESOURCE_LENGTH = 2
+_MAX_BODY = 3 << 20
+"""Maximum bytes of a body, as in kube-apiserver."""
 
 
 class SteveOptions(Options, frozen=True, kw_only=True):
@@ -76,40 +84,6 @@ class SteveOptions(Options, frozen=True, kw_only=True):
     project_label: str = "field.cattle.io/projectId"
 
 
-class SteveRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request.
-
-    Attributes:
-        method: of HTTP.
-        path: the decoded segments after the prefix.
-        user: the user of the request.
-        urls: builds the links.
-        query: decoded parameters.
-        content_type: of the body.
-        body: JSON.
-    """
-
-    method: str
-    path: Sequence[str]
-    user: User
-    urls: SteveUrls
-    query: Sequence[tuple[str, str]] = ()
-    content_type: str = ""
-    body: bytes = b""
-
-
-class SteveResponse(msgspec.Struct, frozen=True):
-    """Status and JSON body of a response; the body may be empty."""
-
-    status: int
-    body: bytes = b""
-
-    @classmethod
-    def of(cls, status: int, body: JsonObject) -> SteveResponse:
-        """Return a response with an object."""
-        return cls(status, msgspec.json.encode(body))
-
-
 class SteveApi(Closing):
     """Serves every type of a cluster as a REST API. An async context manager over a started cluster.
 
@@ -123,7 +97,6 @@ class SteveApi(Closing):
     Attributes:
         access: the access sets of users.
         catalog: the schemas for all users.
-        lists: the cached lists.
         transports: connections that impersonate the users.
     """
 
@@ -132,7 +105,7 @@ class SteveApi(Closing):
         self.templates = SchemaTemplates(self.options.templates)
         self.access = AccessSetStore(cluster.cache, max_users=self.options.max_users)
         self.catalog = SchemaCatalog(cluster, self.templates.customize)
-        self.lists = KindLists(cluster, self.options.lists)
+        self._lists = KindLists(cluster, self.options.lists)
         self.transports = UserTransports(cluster.config)
         self._default_store = ClusterStore(self.transports)
         self._tasks = TaskOwner("steve")
@@ -147,7 +120,8 @@ class SteveApi(Closing):
 
     def _on_schemas(self, schemas: Mapping[str, SteveSchema]) -> None:
         self._visible.clear()
-        self._tasks.start(self.lists.retain_types(schemas), name="close lists")
+        sources = {identity: _form_source(schema) for identity, schema in schemas.items()}
+        self._tasks.start(self._lists.retain(sources), name="close lists")
 
     def schemas_for(self, user: User) -> tuple[AccessSet, Mapping[str, SteveSchema]]:
         """Return the access set of a user, and the schemas that the user sees."""
@@ -168,54 +142,53 @@ class SteveApi(Closing):
         return schema
 
     # -------------------------------------------------------------- requests
-    async def handle(self, request: SteveRequest) -> SteveResponse:
-        """Return the response to a request; errors become responses too."""
+    async def handle(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
+        """Return the response to the request of a user; errors become responses too. `urls` builds the links."""
         try:
-            return await self._route(request)
+            return await self._route(request, user, urls)
         except OpsdkError as error:
-            body = error_body(error)
-            return SteveResponse.of(int(body["status"]), body)
+            return error_response(error)
 
-    async def _route(self, request: SteveRequest) -> SteveResponse:
-        path = [segment for segment in request.path if segment]
+    async def _route(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
+        """Call what serves the first segment of the path: a built-in resource, or the type of that name."""
+        path = [segment for segment in request.path.removeprefix(urls.prefix).split("/") if segment]
         if not path:
             _require_get(request)
-            return SteveResponse.of(200, self._root(request))
+            return json_response(self._root(user, urls))
         kind = _SINGULAR_NAMES.get(path[0].lower(), path[0].lower())
         builtin = {"schemas": self._schemas, "counts": self._counts, "schemadefinitions": self._definition}.get(kind)
         if builtin is not None:
             _require_get(request)
-            return SteveResponse.of(200, await builtin(request, "/".join(path[1:])))
-        schema = self.schema_for(request.user, path[0])
+            return json_response(await builtin(user, urls, "/".join(path[1:])))
+        schema = self.schema_for(user, path[0])
         namespace, name = _namespace_and_name(schema, path[1:])
-        target = Target(user=request.user, schema=schema, namespace=namespace, name=name, query=request.query)
-        return await (self._on_resource(request, target) if name else self._on_collection(request, target))
+        query = tuple(query_pairs(request.query.raw))
+        target = Target(user=user, schema=schema, namespace=namespace, name=name, query=query)
+        return await (self._on_resource if name else self._on_collection)(request, target, urls)
 
-    def _root(self, request: SteveRequest) -> JsonObject:
-        base = request.urls.base
-        types = self.schemas_for(request.user)[1].values()
-        links = {schema.plural_name: request.urls.collection(schema) for schema in types}
+    def _root(self, user: User, urls: SteveUrls) -> JsonObject:
+        base, types = urls.base, self.schemas_for(user)[1].values()
+        links = {schema.plural_name: urls.collection(schema) for schema in types}
         links |= {name: f"{base}/{name}" for name in ("schemas", "counts", "subscribe")}
-        return {"id": request.urls.prefix.strip("/"), "type": "apiRoot", "links": {"self": base, **links}}
+        return {"id": urls.prefix.strip("/"), "type": "apiRoot", "links": {"self": base, **links}}
 
-    async def _schemas(self, request: SteveRequest, identity: str) -> JsonObject:
-        base = request.urls.base
+    async def _schemas(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
         if identity:
-            return self.schema_for(request.user, identity).as_json(base)
-        schemas = self.schemas_for(request.user)[1]
-        return plain_collection("schema", [schema.as_json(base) for schema in schemas.values()], request.urls)
+            return self.schema_for(user, identity).as_json(urls.base)
+        schemas = self.schemas_for(user)[1]
+        return plain_collection("schema", [schema.as_json(urls.base) for schema in schemas.values()], urls)
 
-    async def _definition(self, request: SteveRequest, identity: str) -> JsonObject:
-        schema = self.schema_for(request.user, identity)
-        async with self.transports.transport(request.user) as transport:
+    async def _definition(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
+        schema = self.schema_for(user, identity)
+        async with self.transports.transport(user) as transport:
             definition = await definitions_of(transport, schema)
-        links = {"self": f"{request.urls.base}/schemaDefinitions/{schema.id}"}
+        links = {"self": f"{urls.base}/schemaDefinitions/{schema.id}"}
         return {"id": schema.id, "type": "schemaDefinition", "links": links, "actions": {}, **definition}
 
     # -------------------------------------------------------------- counts
-    async def _counts(self, request: SteveRequest, identity: str) -> JsonObject:
-        counts = count_resource(await self.counts(request.user), request.urls)
-        return counts if identity else plain_collection("count", [counts], request.urls)
+    async def _counts(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
+        counts = count_resource(await self.counts(user), urls)
+        return counts if identity else plain_collection("count", [counts], urls)
 
     async def counts(self, user: User, *, of: Sequence[str] | None = None) -> dict[str, Counts]:
         """Return the number of objects that a user may see, by the id of their type.
@@ -236,7 +209,7 @@ class SteveApi(Closing):
 
     async def _count(self, user: User, schema: SteveSchema) -> Counts | None:
         try:
-            opened = await self.lists.of(schema)
+            opened = await self.list_of(schema)
         except CacheError as error:
             log.warning("cannot count the objects of %s: %s", schema.id, error)
             return None
@@ -248,21 +221,27 @@ class SteveApi(Closing):
         return access.visible(verb, schema.group, schema.resource, namespaced=schema.namespaced)
 
     # -------------------------------------------------------------- collections
-    async def _on_collection(self, request: SteveRequest, target: Target) -> SteveResponse:
-        _allowed(request, target.schema.collection_methods)
+    async def list_of(self, schema: SteveSchema) -> OpenList:
+        """Return the cached list of a type. Raises `CacheError` if the cluster denies it."""
+        kind, source = Kind(schema.gvk, Unstructured), _form_source(schema)
+        return await self._lists.open(schema.id, kind, source, lambda: _form_of(decorator(schema)))
+
+    async def _on_collection(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
+        """Create an object, or list: encode the objects of a page in slices, so that other requests run meanwhile."""
+        _check_method(request, target.schema.collection_methods)
         if request.method == "POST":
-            tree = await self._store(target).create(target, from_resource(_body(request)))
-            return SteveResponse.of(201, self.resource(tree, target, request.urls))
-        parameters = parse_parameters(request.query)
+            tree = await self._store(target).create(target, from_resource(await _read_body(request)))
+            return json_response(self.resource(tree, target, urls), status=201)
+        parameters = parse_parameters(target.query)
         page, rows = await self._page(target, parameters)
-        encode = self.encoder(rows, target, request.urls)
+        encode = self.encoder(rows, target, urls)
         data, slicer = [], Slicer()
         for entry in () if parameters.summary_only else page.entries:
             data.append(encode(entry))
             if slicer.add(entry.size):
                 await asyncio.sleep(0)
-        body = collection(target.schema, page, request.urls, parameters)
-        return SteveResponse(200, with_data(body, data))
+        body = with_data(collection(target.schema, page, urls, parameters), data)
+        return HttpResponse(200, [("content-type", "application/json")], body)
 
     def encoder(self, rows: EncodedObjects, target: Target, urls: SteveUrls) -> Callable[[StoreEntry], bytes]:
         """Return the function that encodes cached objects of a type as the user sees them now."""
@@ -284,7 +263,7 @@ class SteveApi(Closing):
             parameters = self._filter_by_namespaces(parameters)
         if not schema.watchable or self.templates.custom_store(schema):
             return await self._uncached_page(target, parameters)
-        opened = await self.lists.of(schema)
+        opened = await self.list_of(schema)
         namespaces = frozenset({target.namespace}) if target.namespace else None
         if (selected := parameters.projects_or_namespaces) is not None:
             project_of = await self._project_of()
@@ -295,13 +274,13 @@ class SteveApi(Closing):
 
     async def _uncached_page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
         """List a type that cannot be watched, as the user."""
-        decorate = decorator(target.schema)
-        objects = IndexedList(raw_fields(decorate), self.options.lists)
+        form = _form_of(decorator(target.schema))
+        objects = IndexedList(form.read, self.options.lists)
         for tree in await self._store(target).list(target):
             metadata = {"resourceVersion": "1", **tree["metadata"]}
             objects.put(make_entry(msgspec.json.encode({**tree, "metadata": metadata}))[0])
         query = replace(parameters.query(EVERYTHING), revision=None)
-        return objects.page(query), EncodedObjects(lambda tree: own_fields(decorate(tree)), 0)
+        return objects.page(query), EncodedObjects(form.show, 0)
 
     def _filter_by_namespaces(self, parameters: ListParameters) -> ListParameters:
         """Return the parameters with projectsornamespaces as name filters, because Namespaces are cluster-scoped."""
@@ -317,7 +296,7 @@ class SteveApi(Closing):
 
     async def _project_of(self) -> Callable[[str], str]:
         schema = self.catalog.schemas.get("namespace")
-        opened = await self.lists.of(schema) if schema is not None else None
+        opened = await self.list_of(schema) if schema is not None else None
 
         def project_of(namespace: str) -> str:
             entry = opened.objects.objects.get(ObjectKey("", namespace)) if opened is not None else None
@@ -326,32 +305,33 @@ class SteveApi(Closing):
         return project_of
 
     # -------------------------------------------------------------- objects
-    async def _on_resource(self, request: SteveRequest, target: Target) -> SteveResponse:
-        action = next((value for name, value in request.query if name == "action"), "")
-        if request.method == "POST" and action:
-            return await self._action(request, target, action)
-        _allowed(request, target.schema.resource_methods)
+    async def _on_resource(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
+        """Run an action of an object, or read, replace, patch or delete it by the store of its type."""
+        if request.method == "POST" and request.query.get("action"):
+            return await self._action(request, target, request.query.get("action"))
+        _check_method(request, target.schema.resource_methods)
         store = self._store(target)
         match request.method:
             case "PUT":
-                tree = await store.update(target, from_resource(_body(request)))
+                tree = await store.update(target, from_resource(await _read_body(request)))
             case "PATCH":
-                tree = await store.patch(target, request.content_type, request.body)
+                tree = await store.patch(target, request.header("content-type"), await request.body(_MAX_BODY))
             case "DELETE":
                 remaining = await store.delete(target)
                 if remaining is None:
-                    return SteveResponse(204)
+                    return HttpResponse(204)
                 tree = remaining
             case _:
                 tree = await store.get(target)
-        return SteveResponse.of(200, self.resource(tree, target, request.urls))
+        return json_response(self.resource(tree, target, urls))
 
-    async def _action(self, request: SteveRequest, target: Target, action: str) -> SteveResponse:
+    async def _action(self, request: HttpRequest, target: Target, action: str) -> HttpResponse:
         handler = self.templates.action(target.schema, action)
         if handler is None:
             raise ErrorCode.INVALID_ACTION.error(f"{target.schema.id} has no action {action!r}")
         await self._store(target).get(target)  # the user must be allowed to see the object
-        return SteveResponse.of(200, await handler(target, _body(request) if request.body else {}))
+        body = await _read_body(request) if await request.body(_MAX_BODY) else {}
+        return json_response(await handler(target, body))
 
     def _store(self, target: Target) -> SteveStore:
         return self.templates.store(target.schema, self._default_store)
@@ -368,7 +348,7 @@ class SteveApi(Closing):
         """Close lists and connections. Idempotent."""
         await self.catalog.aclose()
         await self._tasks.aclose()
-        await self.lists.aclose()
+        await self._lists.aclose()
         await self.access.aclose()
         await self.transports.aclose()
 
@@ -376,11 +356,26 @@ class SteveApi(Closing):
         return f"<SteveApi of {len(self.catalog.schemas)} types>"
 
 
-def _require_get(request: SteveRequest) -> None:
-    _allowed(request, ("GET",))
+def _form_source(schema: SteveSchema) -> object:
+    """Return what the list of a type depends on: another version or other columns need another list."""
+    return (schema.gvk, tuple(schema.columns))
 
 
-def _allowed(request: SteveRequest, methods: Sequence[str]) -> None:
+def _form_of(decorate: Decorate) -> ListForm:
+    return ListForm(raw_fields(decorate), lambda tree: own_fields(decorate(tree)))
+
+
+def error_response(error: OpsdkError) -> HttpResponse:
+    """Return the response for an error."""
+    body = error_body(error)
+    return json_response(body, status=int(body["status"]))
+
+
+def _require_get(request: HttpRequest) -> None:
+    _check_method(request, ("GET",))
+
+
+def _check_method(request: HttpRequest, methods: Sequence[str]) -> None:
     if ("GET" if request.method == "HEAD" else request.method) not in methods:
         listed = ", ".join(methods) or "another resource"
         raise ErrorCode.METHOD_NOT_ALLOWED.error(f"{request.method} is not allowed: use {listed}")
@@ -395,12 +390,11 @@ def _namespace_and_name(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, 
     return "", rest[0] if rest else ""
 
 
-def _body(request: SteveRequest) -> JsonObject:
-    """Decode the body. Raises `NormanError` (422) unless it is an object."""
-    try:
-        tree = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ErrorCode.INVALID_BODY_CONTENT.error(f"the body is not JSON: {error}") from error
+async def _read_body(request: HttpRequest) -> JsonObject:
+    """Decode the body, JSON or YAML. Raises `NormanError` (422) unless it is an object."""
+    content_type = request.header("content-type")
+    # Forms are JSON without its types, so they are not read here.
+    tree = await parse_body(await request.body(_MAX_BODY), content_type if is_yaml(content_type) else "")
     if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("the body is not an object: send one with metadata")
     return tree

@@ -10,8 +10,6 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import quote
 
-import msgspec
-
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.base.version import VERSION
@@ -23,16 +21,16 @@ from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, StreamResponse, json_response
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.origin import check_origin, forwarded_scheme
+from opsdk.norman.origin import check_origin
 from opsdk.norman.server.csrf import check_csrf
-from opsdk.norman.server.reading import is_yaml, parse_body
 from opsdk.norman.server.response_headers import protect, protect_proxied
 from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit
-from opsdk.norman.steve.api import SteveApi, SteveRequest
-from opsdk.norman.steve.resources import SteveUrls, error_body
+from opsdk.norman.steve.api import SteveApi, error_response
+from opsdk.norman.steve.resources import SteveUrls
 from opsdk.norman.steve.subscription import SubscribeSession
 from opsdk.norman.steve.watches import UserWatches
 from opsdk.norman.tokens import Authenticator
+from opsdk.norman.urls import RequestUrls
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JsonObject
 
@@ -89,12 +87,10 @@ class SteveApp:
             cookie = check_csrf(request, request.method)
             response = await self._route(request, user, is_api=is_api)
         except OpsdkError as error:
-            body = error_body(error)
-            return protect(json_response(body, status=int(body["status"])))
+            return protect(error_response(error))
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            body = error_body(ErrorCode.SERVER_ERROR.error("internal error; see the server log"))
-            return protect(json_response(body, status=int(body["status"])))
+            return protect(error_response(ErrorCode.SERVER_ERROR.error("internal error; see the server log")))
         if not is_api:
             return protect_proxied(response)
         if cookie:
@@ -116,38 +112,22 @@ class SteveApp:
 
     # -------------------------------------------------------------- the API
     async def _on_api(self, request: HttpRequest, user: User) -> HttpResponse:
-        path = request.path.removeprefix(self._prefix).strip("/").split("/")
         urls = self._urls(request)
-        if path == ["subscribe"]:
+        if request.path.removeprefix(self._prefix).strip("/") == "subscribe":
             return self._subscribe(request, user, urls)
-        body = await request.body(_MAX_BODY) if request.method in ("POST", "PUT", "PATCH") else b""
-        if request.method != "PATCH" and body and is_yaml(request.header("content-type")):
-            body = msgspec.json.encode(await parse_body(body, request.header("content-type")))
-        response = await self._api.handle(
-            SteveRequest(
-                method=request.method,
-                path=path,
-                user=user,
-                urls=urls,
-                query=_pairs(request),
-                content_type=request.header("content-type"),
-                body=body,
-            )
-        )
-        answer = HttpResponse(response.status, body=response.body)
-        if response.body:
-            answer.add_header("content-type", "application/json")
+        response = await self._api.handle(request, user, urls)
         # Clients discover the types with this header.
-        answer.add_header("x-api-schemas", f"{urls.base}/schemas")
-        return answer
+        response.add_header("x-api-schemas", f"{urls.base}/schemas")
+        return response
 
     def _urls(self, request: HttpRequest) -> SteveUrls:
         """Return the URLs for the host of the request. A forwarded host is ignored: any client can send it."""
-        root = f"{forwarded_scheme(request)}://{request.header('host')}"
+        urls = RequestUrls(request)
         query = f"?{request.query.raw}" if request.query.raw else ""
-        return SteveUrls(root, self._prefix, f"{root}{quote(request.path, safe=_PATH_SAFE)}{query}")
+        return SteveUrls(urls.relative_to_root(""), self._prefix, f"{urls.current()}{query}")
 
     def _subscribe(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
+        """Upgrade to a WebSocket. Raises `NormanError` for another request, and above the limit of the user."""
         if not wants_websocket(request):
             raise ErrorCode.INVALID_ACTION.error("subscribe needs a WebSocket")
         check_origin(request)
@@ -177,7 +157,7 @@ class SteveApp:
         sent = RestRequest(
             request.method,
             quote(request.path, safe=_PATH_SAFE),
-            query=_pairs(request),
+            query=list(query_pairs(request.query.raw)),
             headers={name: request.header(name) for name in _REQUEST_HEADERS if request.header(name)},
             body=await request.body_to_forward(),
         )
@@ -224,10 +204,6 @@ def _is_below(path: str, prefix: str) -> bool:
 def _without_cookies(request: HttpRequest) -> HttpRequest:
     headers = {name: value for name, value in request.headers.items() if name != "cookie"}
     return dataclasses.replace(request, headers=headers)
-
-
-def _pairs(request: HttpRequest) -> list[tuple[str, str]]:
-    return list(query_pairs(request.query.raw))
 
 
 def _headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:

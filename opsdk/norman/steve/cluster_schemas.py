@@ -2,12 +2,11 @@
 
 Upstream: github.com/rancher/steve/pkg/schema/converter/discovery.go, k8stonorman.go, crd.go, pkg/schema/factory.go,
 collection.go
-Deviates: a user without rights on Namespaces sees no synthetic ones.
+Deviates: a user without permissions on Namespaces sees no synthetic ones.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -19,8 +18,15 @@ from opsdk.norman.steve.built_in_columns import built_in_columns
 from opsdk.rest.discovery import ApiResource
 from opsdk.structured_merge.value import JsonObject
 
-_LOWERCASE_LETTERS = re.compile("[a-z]+")
-_READ_VERBS = ("get", "list")
+_READ_VERBS = frozenset({"get", "list"})
+# The verbs of which one permits a method.
+_COLLECTION_METHODS = {"GET": _READ_VERBS, "POST": frozenset({"create"})}
+_RESOURCE_METHODS = {
+    "GET": _READ_VERBS,
+    "PUT": frozenset({"update"}),
+    "PATCH": frozenset({"patch"}),
+    "DELETE": frozenset({"delete"}),
+}
 
 
 class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -35,7 +41,7 @@ class SteveColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: str
     type: str = "string"
-    json_path: str = msgspec.field(default="", name="jsonPath")
+    json_path: str = ""
     field: str = ""
 
 
@@ -125,15 +131,6 @@ def schema_id(group: str, kind: str) -> str:
     return f"{group}.{kind}".lower() if group else kind.lower()
 
 
-def generate_name_prefix(kind: str) -> str:
-    """Return the ``generateName`` of objects that are created without a name: the capitals of the kind.
-
-    >>> generate_name_prefix("GlobalRole"), generate_name_prefix("User")
-    ('gr-', 'u-')
-    """
-    return f"{kind[:1]}{_LOWERCASE_LETTERS.sub('', kind[1:])}".lower() + "-" if kind else ""
-
-
 def cluster_schemas(resources: Iterable[ApiResource], definitions: Iterable[JsonObject] = ()) -> dict[str, SteveSchema]:
     """Return the schemas of a cluster by id.
 
@@ -193,23 +190,17 @@ def visible_schemas(schemas: Mapping[str, SteveSchema], access: AccessSet) -> di
     for identity, schema in schemas.items():
         granted = {verb: places for verb in schema.verbs if (places := _granted_places(schema, access, verb))}
         if granted:
-            collection = [
-                m for m, verbs in (("GET", _READ_VERBS), ("POST", ("create",))) if granted.keys() & set(verbs)
-            ]
-            resource = [
-                method
-                for method, verbs in (
-                    ("GET", _READ_VERBS),
-                    ("PUT", ("update",)),
-                    ("PATCH", ("patch",)),
-                    ("DELETE", ("delete",)),
-                )
-                if granted.keys() & set(verbs)
-            ]
             visible[identity] = replace(
-                schema, access=granted, collection_methods=tuple(collection), resource_methods=tuple(resource)
+                schema,
+                access=granted,
+                collection_methods=_methods(_COLLECTION_METHODS, granted),
+                resource_methods=_methods(_RESOURCE_METHODS, granted),
             )
     return visible
+
+
+def _methods(verbs_of: Mapping[str, frozenset[str]], granted: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(method for method, verbs in verbs_of.items() if granted.keys() & verbs)
 
 
 def _granted_places(schema: SteveSchema, access: AccessSet, verb: str) -> frozenset[AccessPlace]:

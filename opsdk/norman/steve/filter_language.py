@@ -54,7 +54,7 @@ def parse_filter(text: str, *, conditions: int = sys.maxsize, values: int = sys.
 
 
 class _Parser:
-    """Reads one filter from left to right."""
+    """Reads one filter from left to right. Its limits count the conditions and values that are left for the request."""
 
     def __init__(self, text: str, conditions: int, values: int) -> None:
         self._text = text
@@ -73,6 +73,7 @@ class _Parser:
         return OrFilter(conditions)
 
     def _condition(self) -> FilterCondition:
+        """Read one condition: a field, and an operator with its values; without an operator, the field must exist."""
         self._conditions_left -= 1
         if self._conditions_left < 0:
             raise self._error("the filters of the request have too many conditions: use 'in' with several values")

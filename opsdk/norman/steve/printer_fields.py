@@ -26,6 +26,9 @@ Upstream: github.com/rancher/steve/pkg/resources/counts/counts.go (simpleState)
 RESERVED = ("id", "type", "links", "actions")
 """Fields of the API. An object's own field with such a name gets the prefix ``_``."""
 
+VIRTUAL = ("state", "fields", "relationships")
+"""Fields of the metadata that only the API shows."""
+
 _STATES = {
     SummaryState.CURRENT: "active",
     SummaryState.IN_PROGRESS: "in-progress",
@@ -40,7 +43,6 @@ _STEP = re.compile(
     | \[\?\(\s*@\.(?P<key>[A-Za-z0-9_]+)\s*==\s*['"](?P<value>[^'"]*)['"]\s*\)\]""",
     re.VERBOSE,
 )
-_VIRTUAL = ("state", "fields", "relationships")
 
 
 def value_at(tree: JsonObject, json_path: str) -> JsonValue:
@@ -117,4 +119,4 @@ def undecorate(tree: JsonObject) -> JsonObject:
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict):
         return tree
-    return {**tree, "metadata": {name: value for name, value in metadata.items() if name not in _VIRTUAL}}
+    return {**tree, "metadata": {name: value for name, value in metadata.items() if name not in VIRTUAL}}

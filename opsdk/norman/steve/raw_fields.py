@@ -11,7 +11,7 @@ import msgspec
 from opsdk.cache.entry import StoreEntry
 from opsdk.norman.collections.column import Reader, ReaderFor
 from opsdk.norman.collections.field_path import Cell, FieldPath, cell_at
-from opsdk.norman.steve.printer_fields import RESERVED
+from opsdk.norman.steve.printer_fields import RESERVED, VIRTUAL
 from opsdk.structured_merge.value import JsonObject
 
 Decorate = Callable[[JsonObject], JsonObject]
@@ -19,7 +19,6 @@ Decorate = Callable[[JsonObject], JsonObject]
 
 # msgspec accepts only these characters in field names.
 _SAFE_FIELD_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-_VIRTUAL = ("state", "fields", "relationships")
 
 
 def raw_fields(decorate: Decorate) -> ReaderFor:
@@ -28,6 +27,7 @@ def raw_fields(decorate: Decorate) -> ReaderFor:
 
 
 def _reader(path: FieldPath, decorate: Decorate) -> Reader:
+    """Return the reader of a field: from the entry itself, from one decoded part, or from the whole object."""
     if path[0][1:] in RESERVED and path[0].startswith("_"):
         path = (path[0][1:], *path[1:])  # an own field with the name of a field of the API
     match path:
@@ -41,7 +41,7 @@ def _reader(path: FieldPath, decorate: Decorate) -> Reader:
             return lambda entry: entry.labels.get(label)
         case ("metadata", "state", "simple"):
             return lambda entry: _simple_state(decorate(msgspec.json.decode(entry.data)))
-        case ("metadata", name, *_) if name in _VIRTUAL:
+        case ("metadata", name, *_) if name in VIRTUAL:
             return lambda entry: cell_at(decorate(msgspec.json.decode(entry.data)), path)
     if not _SAFE_FIELD_NAME.fullmatch(path[0]):
         return lambda entry: cell_at(msgspec.json.decode(entry.data), path)

@@ -66,7 +66,7 @@ class ResourceLinks:
 
     Args:
         schema: the type.
-        access: the rights of the user.
+        access: the permissions of the user.
         urls: of the request.
     """
 

@@ -13,7 +13,8 @@ import msgspec
 from opsdk.apimachinery.validation import path_segment
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import NormanError
-from opsdk.norman.steve.cluster_schemas import SteveSchema, generate_name_prefix
+from opsdk.norman.steve.cluster_schemas import SteveSchema
+from opsdk.norman.stores.proxy import generate_name_prefix
 from opsdk.norman.user_transports import UserTransports
 from opsdk.rest.request import RestRequest, resource_path
 from opsdk.rest.response import raise_for_status
@@ -78,21 +79,21 @@ class SteveStore(Protocol):
 
 
 class ClusterStore:
-    """The objects of the cluster, through its API server."""
+    """The objects of the cluster, through its API server. All methods raise `ApiError` as the cluster does."""
 
     def __init__(self, transports: UserTransports) -> None:
         self._transports = transports
 
     async def get(self, target: Target) -> JsonObject:
-        """See `SteveStore`. Raises `ApiError` as the cluster does, and so do the others."""
+        """Return an object, as the cluster has it now."""
         return await self._send("GET", "get", target)
 
     async def list(self, target: Target) -> Sequence[JsonObject]:
-        """See `SteveStore`."""
+        """Return the objects of the namespace, or of all namespaces, in one request."""
         return (await self._send("GET", "list", target)).get("items") or ()
 
     async def create(self, target: Target, tree: JsonObject) -> JsonObject:
-        """See `SteveStore`. An object without name gets one from its kind.
+        """Create an object in its namespace, or in that of the target. One without name gets one from its kind.
 
         Raises:
             NormanError: a namespaced object has no namespace.
@@ -110,7 +111,7 @@ class ClusterStore:
         return await self._send("POST", "create", place, msgspec.json.encode(body))
 
     async def update(self, target: Target, tree: JsonObject) -> JsonObject:
-        """See `SteveStore`.
+        """Replace an object; its name and namespace are those of the target.
 
         Raises:
             NormanError: the object has no resource version, so that the update could undo another one.
@@ -124,7 +125,7 @@ class ClusterStore:
         return await self._send("PUT", "update", target, msgspec.json.encode(body))
 
     async def patch(self, target: Target, content_type: str, body: bytes) -> JsonObject:
-        """See `SteveStore`. Raises `NormanError` (415) for a media type that is not a patch."""
+        """Patch an object; JSON is a merge patch. Raises `NormanError` (415) for a media type that is not a patch."""
         kind = content_type.partition(";")[0].strip().lower()
         if kind in ("", "application/json"):
             kind = _PATCHES[0]
@@ -134,13 +135,14 @@ class ClusterStore:
         return await self._send("PATCH", "patch", target, body, content_type=kind)
 
     async def delete(self, target: Target) -> JsonObject | None:
-        """See `SteveStore`."""
+        """Delete an object. Returns it while its finalizers run."""
         result = await self._send("DELETE", "delete", target)
         return None if result.get("kind") == "Status" else result
 
     async def _send(
         self, method: str, verb: str, target: Target, body: bytes = b"", *, content_type: str = "application/json"
     ) -> JsonObject:
+        """Send a request as the user, and return the decoded response. Raises `ApiError`."""
         schema = target.schema
         if path_segment(target.namespace) or path_segment(target.name):
             raise NormanError("a namespace or name that cannot exist", status=404, code="NotFound")

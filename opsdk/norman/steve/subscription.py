@@ -10,86 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Protocol
 
 import msgspec
 
 from opsdk.errors import NormanError, OpsdkError
 from opsdk.norman.sessions import Session
+from opsdk.norman.steve.watches import NOTIFICATIONS, SubscribeFrame, SubscriptionEvent, UserWatches
 from opsdk.structured_merge.value import JsonObject
-
-NOTIFICATIONS = "resource.changes"
-"""The mode that sends the revision of changes without objects."""
 
 _PING_SECONDS = 30.0
 _DEBOUNCE_MS = 5000
 _LEAST_DEBOUNCE_MS = 10
 _MAX_WATCHES = 500
 _MAX_FRAME = 8 << 10
-
-
-class SubscribeFrame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message of the client. All fields but `stop` identify the watch.
-
-    Attributes:
-        resource_type: id or plural name of a type.
-        namespace: only objects of this one.
-        id: only the object with this id.
-        selector: only objects with these labels.
-        resource_version: resume after this revision; empty begins now.
-        mode: empty for objects, ``resource.changes`` for notifications.
-        debounce_ms: least milliseconds between notifications; 0 for 5000.
-        stop: end the watch.
-    """
-
-    resource_type: str = ""
-    namespace: str = ""
-    id: str = ""
-    selector: str = ""
-    resource_version: str = ""
-    mode: str = ""
-    debounce_ms: int = 0
-    stop: bool = False
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The identity of the watch."""
-        return (self.resource_type, self.namespace, self.id, self.selector, self.mode, str(self.debounce_ms))
-
-    def message(
-        self, name: str, *, revision: int | None = None, data: JsonObject | msgspec.Raw | None = None
-    ) -> JsonObject:
-        """Return a message of the server about this watch.
-
-        >>> SubscribeFrame(resource_type="pod").message("resource.start")
-        {'name': 'resource.start', 'resourceType': 'pod'}
-        """
-        fields = {"resourceType": self.resource_type, "namespace": self.namespace, "id": self.id}
-        fields |= {"selector": self.selector, "mode": self.mode}
-        message: JsonObject = {"name": name, **{key: value for key, value in fields.items() if value}}
-        if revision is not None:
-            message["revision"] = str(revision)
-        return message if data is None else {**message, "data": data}
-
-
-class SubscriptionEvent(msgspec.Struct, frozen=True):
-    """One event of a watch: the name of the message, the revision, and the resource, which may be encoded already."""
-
-    name: str
-    revision: int
-    data: JsonObject | msgspec.Raw
-
-
-class WatchSource(Protocol):
-    """The watches of one user."""
-
-    async def watch(self, frame: SubscribeFrame) -> AsyncGenerator[SubscriptionEvent, None]:
-        """Open a watch. Raises `OpsdkError` if the type does not exist or the user may not watch it."""
-        ...
-
-    def on_access_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call a listener when the rights of the user change. Returns the function that removes it."""
-        ...
 
 
 class SubscribeSession:
@@ -101,7 +34,7 @@ class SubscribeSession:
         version: of the server, for the pings.
     """
 
-    def __init__(self, source: WatchSource, send: Callable[[bytes], Awaitable[None]], *, version: str = "") -> None:
+    def __init__(self, source: UserWatches, send: Callable[[bytes], Awaitable[None]], *, version: str = "") -> None:
         self._source = source
         ping: JsonObject = {"name": "ping", "data": {"version": version}}
         self._session = Session(send, ping=ping, ping_seconds=_PING_SECONDS)
@@ -116,6 +49,7 @@ class SubscribeSession:
             remove()
 
     def _on_message(self, message: bytes | str) -> None:
+        """Start or stop the watch of a frame. A frame that is not valid, or one watch too many, is an error message."""
         if len(message) > _MAX_FRAME:
             self._error(SubscribeFrame(), f"a frame has at most {_MAX_FRAME >> 10} KiB")
             return
@@ -141,7 +75,7 @@ class SubscribeSession:
             self._session.control(frame.message("resource.stop"))
 
     def _stop_all(self) -> None:
-        """End every watch: the client starts them again, with its new rights."""
+        """End every watch: the client starts them again, with its new permissions."""
         for key in list(self._frames):
             self._stop(key)
 

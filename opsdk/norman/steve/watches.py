@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -19,13 +20,15 @@ from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import query_error
 from opsdk.norman.collections.indexed_list import Counts
 from opsdk.norman.collections.kind_list import WatchScope
+from opsdk.norman.collections.kind_lists import OpenList
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.cluster_schemas import SteveSchema
-from opsdk.norman.steve.kind_lists import OpenList
 from opsdk.norman.steve.resources import SteveUrls, count_resource
 from opsdk.norman.steve.store import Target
-from opsdk.norman.steve.subscription import NOTIFICATIONS, SubscribeFrame, SubscriptionEvent
 from opsdk.structured_merge.value import JsonObject
+
+NOTIFICATIONS = "resource.changes"
+"""The mode that sends the revision of changes without objects."""
 
 _COUNTS = ("count", "counts")
 _SCHEMAS = ("schema", "schemas")
@@ -34,8 +37,60 @@ _COUNT_SECONDS = 5.0
 _CHANGE = "resource.change"
 
 
+class SubscribeFrame(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A message of the client. All fields but `stop` identify the watch.
+
+    Attributes:
+        resource_type: id or plural name of a type.
+        namespace: only objects of this one.
+        id: only the object with this id.
+        selector: only objects with these labels.
+        resource_version: resume after this revision; empty begins now.
+        mode: empty for objects, ``resource.changes`` for notifications.
+        debounce_ms: least milliseconds between notifications; 0 for 5000.
+        stop: end the watch.
+    """
+
+    resource_type: str = ""
+    namespace: str = ""
+    id: str = ""
+    selector: str = ""
+    resource_version: str = ""
+    mode: str = ""
+    debounce_ms: int = 0
+    stop: bool = False
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The identity of the watch."""
+        return (self.resource_type, self.namespace, self.id, self.selector, self.mode, str(self.debounce_ms))
+
+    def message(
+        self, name: str, *, revision: int | None = None, data: JsonObject | msgspec.Raw | None = None
+    ) -> JsonObject:
+        """Return a message of the server about this watch.
+
+        >>> SubscribeFrame(resource_type="pod").message("resource.start")
+        {'name': 'resource.start', 'resourceType': 'pod'}
+        """
+        fields = {"resourceType": self.resource_type, "namespace": self.namespace, "id": self.id}
+        fields |= {"selector": self.selector, "mode": self.mode}
+        message: JsonObject = {"name": name, **{key: value for key, value in fields.items() if value}}
+        if revision is not None:
+            message["revision"] = str(revision)
+        return message if data is None else {**message, "data": data}
+
+
+class SubscriptionEvent(msgspec.Struct, frozen=True):
+    """One event of a watch: the name of the message, the revision, and the resource, which may be encoded already."""
+
+    name: str
+    revision: int
+    data: JsonObject | msgspec.Raw
+
+
 class UserWatches:
-    """Opens the watches of one user; see `WatchSource`.
+    """Opens the watches of one user.
 
     Args:
         api: a started API.
@@ -49,11 +104,16 @@ class UserWatches:
         self._urls = urls
 
     def on_access_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """See `WatchSource`."""
+        """Call a listener when the permissions of the user change. Returns the function that removes it."""
         return self._api.access.listen(self._user, lambda _: listener())
 
     async def watch(self, frame: SubscribeFrame) -> AsyncGenerator[SubscriptionEvent, None]:
-        """See `WatchSource`. Raises `NormanError` and `CacheError`."""
+        """Open a watch.
+
+        Raises:
+            NormanError: the type does not exist, the user may not watch it, or the frame is not valid.
+            CacheError: the cluster denies the type.
+        """
         kind = frame.resource_type.lower()
         if kind in _COUNTS:
             return await self._counts()
@@ -62,11 +122,11 @@ class UserWatches:
         schema = self._api.schema_for(self._user, frame.resource_type)
         if "watch" not in schema.access:
             raise ErrorCode.PERMISSION_DENIED.error(f"watch not allowed: {self._user.name} may not watch {schema.id}")
-        opened = await self._api.lists.of(schema)
+        opened = await self._api.list_of(schema)
         revision = _revision(frame) if frame.resource_version else opened.objects.objects.revision
         scope = self._scope(frame, schema)
         opened.objects.changes.events_after(revision)
-        return self._events(opened, scope, revision, notify=frame.mode == NOTIFICATIONS)
+        return self._events(schema, opened, scope, revision, notify=frame.mode == NOTIFICATIONS)
 
     def _scope(self, frame: SubscribeFrame, schema: SteveSchema) -> WatchScope:
         namespace, _, name = frame.id.rpartition("/")
@@ -82,10 +142,10 @@ class UserWatches:
         )
 
     async def _events(
-        self, opened: OpenList, scope: WatchScope, revision: int, *, notify: bool
+        self, schema: SteveSchema, opened: OpenList, scope: WatchScope, revision: int, *, notify: bool
     ) -> AsyncGenerator[SubscriptionEvent, None]:
         # Uses the current permissions: the watch ends when they change.
-        encode = self._api.encoder(opened.rows, Target(user=self._user, schema=opened.schema), self._urls)
+        encode = self._api.encoder(opened.rows, Target(user=self._user, schema=schema), self._urls)
         async for event in opened.objects.watch(scope, revision=revision):
             data: JsonObject | msgspec.Raw = {} if notify else msgspec.Raw(encode(event.entry))
             yield SubscriptionEvent(event.type.value, event.revision, data)
@@ -100,19 +160,15 @@ class UserWatches:
         wake = asyncio.Event()
         last = await self._api.counts(self._user)
 
-        def listener(identity: str) -> Callable[[int, object], None]:
-            def mark(_: int, __: object) -> None:
-                changed[identity] = None
-                wake.set()
-
-            return mark
+        def mark(identity: str, *_: object) -> None:
+            changed[identity] = None
+            wake.set()
 
         schemas = self._api.schemas_for(self._user)[1]
         removals = [self._api.catalog.listen(lambda _: wake.set())]
-        removals += [
-            (await self._api.lists.of(schemas[identity])).objects.changes.listen(listener(identity))
-            for identity in last
-        ]
+        for identity in last:
+            opened = await self._api.list_of(schemas[identity])
+            removals.append(opened.objects.changes.listen(partial(mark, identity)))
         return self._count_events(schemas, changed, wake, last, removals)
 
     async def _count_events(
@@ -123,6 +179,7 @@ class UserWatches:
         last: dict[str, Counts],
         removals: list[Callable[[], None]],
     ) -> AsyncGenerator[SubscriptionEvent, None]:
+        """Yield the counts that differ from the ones before, until the schemas of the user change."""
         try:
             while True:
                 await wake.wait()

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, aclosing
 from msgspec.structs import replace
 
 from opsdk.errors import OpsdkError
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, Schema, Store
@@ -64,7 +64,7 @@ class AggregateStore:
         return apply_query(schema, query, items)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
-        """Create an object in the back end that the field names. Raises `NormanError` if it names none."""
+        """Create an object in the back end that the field names. Raises `NormanError` for another value."""
         name = to_text(data.get(self._field))
         store = self.backends.get(name)
         if store is None:
@@ -103,7 +103,7 @@ class AggregateStore:
         name, _, own_id = object_id.partition("~")
         store = self.backends.get(name)
         if store is None or not own_id:
-            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+            raise not_found(object_id)
         return name, store, own_id
 
     def _add_backend(self, name: str, data: JsonObject) -> JsonObject:

@@ -5,7 +5,6 @@ Upstream: github.com/rancher/steve/pkg/stores/sqlproxy (the same task: lists and
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
@@ -21,12 +20,11 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.norman.collections.column import Reader
-from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.field_path import FieldPath, cell_at
-from opsdk.norman.collections.indexed_list import IndexedListOptions
-from opsdk.norman.collections.kind_list import KindEventType, KindList, WatchScope
+from opsdk.norman.collections.kind_list import KindEventType, WatchScope
+from opsdk.norman.collections.kind_lists import KindLists, ListForm, OpenList
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
-from opsdk.norman.model import ApiContext, Mapper, Schema
+from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import format_id
 from opsdk.norman.store_results import PageMarkers, ResourceEvent, ResourceEventType, ResourceList
 from opsdk.norman.stores.proxy import ClientFor, ProxyStore, external_form
@@ -56,9 +54,7 @@ class CachedStore(ProxyStore, Closing):
         self, cluster: Cluster, kind: KindLike[AnyObject], *, client: Client | ClientFor | None = None
     ) -> None:
         super().__init__(client or cluster.uncached, kind)
-        self._cluster = cluster
-        self._lists: dict[str, _OpenList] = {}
-        self._opening = asyncio.Lock()
+        self._lists = KindLists(cluster)
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return one page of the cached objects that match, in order."""
@@ -66,9 +62,7 @@ class CachedStore(ProxyStore, Closing):
         if not query.sort:
             query = replace(query, sort=(SortKey(ID),))
         page = await opened.objects.page(query)
-
-        encoded = opened.encoded
-        items = [msgspec.json.decode(encoded.get(entry)) for entry in page.entries]
+        items = [msgspec.json.decode(opened.rows.get(entry)) for entry in page.entries]
         markers = PageMarkers(
             previous=_id_of(page.previous), next=_id_of(page.next), last=_id_of(page.last), total=page.count
         )
@@ -83,32 +77,22 @@ class CachedStore(ProxyStore, Closing):
                 removed = event.type is KindEventType.REMOVE
                 yield ResourceEvent(
                     type=ResourceEventType.REMOVE if removed else ResourceEventType.CHANGE,
-                    data=msgspec.json.decode(opened.encoded.get(event.entry)),
+                    data=msgspec.json.decode(opened.rows.get(event.entry)),
                     revision=str(event.revision),
                 )
 
     async def aclose(self) -> None:
         """End all watches. Idempotent."""
-        while self._lists:
-            _, opened = self._lists.popitem()
-            await opened.objects.aclose()
+        await self._lists.aclose()
 
-    async def _open(self, schema: Schema) -> _OpenList:
+    async def _open(self, schema: Schema) -> OpenList:
         """Return the list of a schema. One whose mapper was replaced is closed, so that its watches end."""
-        async with self._opening:
-            opened = self._lists.get(schema.full_type)
-            if opened is not None and opened.mapper is not schema.mapper:
-                del self._lists[schema.full_type]
-                await opened.objects.aclose()
-                opened = None
-            if opened is None:
-                self._cluster.cache.check_running()
-                cached = await self._cluster.cache.informer_for(self.kind)
-                options = IndexedListOptions()
-                objects = await KindList.open(cached, _ExternalFields(schema).reader, options)
-                encoded = EncodedObjects(partial(external_form, schema), options.row_bytes)
-                opened = self._lists[schema.full_type] = _OpenList(schema.mapper, objects, encoded)
-        return opened
+        return await self._lists.open(
+            schema.full_type,
+            self.kind,
+            schema.mapper,
+            lambda: ListForm(_ExternalFields(schema).reader, partial(external_form, schema)),
+        )
 
     async def _on_write(self, schema: Schema, key: ObjectKey, version: str | None) -> None:
         if (opened := self._lists.get(schema.full_type)) is not None:
@@ -116,14 +100,6 @@ class CachedStore(ProxyStore, Closing):
 
     def __repr__(self) -> str:
         return f"<CachedStore of {self.kind.gvk}>"
-
-
-class _OpenList(msgspec.Struct):
-    """The list of a schema, and its objects in the external form."""
-
-    mapper: Mapper | None
-    objects: KindList
-    encoded: EncodedObjects
 
 
 class _ExternalFields:

@@ -189,6 +189,7 @@ def _object(schema: Schema, schemas: SchemaLookup, *, root: bool, parents: froze
 
 
 def _field(field: Field, schema: Schema, schemas: SchemaLookup, parents: frozenset[str]) -> JsonObject:
+    """Return a field as a node of a structural schema, with the limits that its type has."""
     node = _type(TypeExpression.parse(field.type), schema, schemas, parents)
     limits: JsonObject = {}
     if node.get("type") in ("integer", "number"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.store_results import ResourceEvent, ResourceList
@@ -22,7 +22,7 @@ class EmptyStore:
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Raise `NormanError` NotFound."""
-        raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        raise not_found(object_id)
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return no objects."""

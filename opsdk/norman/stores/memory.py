@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from opsdk.aio.randomness import loop_random, loop_uuid4
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.broadcast import Broadcaster
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
@@ -76,7 +76,7 @@ class MemoryStore:
 
     def _existing(self, object_id: str) -> JsonObject:
         if (data := self._objects.get(object_id)) is None:
-            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+            raise not_found(object_id)
         stored: JsonObject = msgspec.json.decode(data)
         return stored
 

@@ -9,19 +9,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from opsdk.norman.access import is_allowed
+from opsdk.norman.access import is_allowed, may_list
 from opsdk.norman.body import nested_schemas
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.schema_parts import ApiVersion
 from opsdk.norman.store_results import ResourceList
 from opsdk.norman.stores.empty import EmptyStore
 from opsdk.structured_merge.value import JsonObject
-
-_WIRE_FIELDS = (
-    "resource_fields", "resource_actions", "collection_fields", "collection_actions", "collection_filters",
-)  # fmt: skip
 
 
 class SchemaStore(EmptyStore):
@@ -30,9 +26,7 @@ class SchemaStore(EmptyStore):
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return a schema by its id in any letter case."""
         requested = context.schemas.schema(context.version, object_id)
-        if requested is None or (requested.enabled is not None and not requested.enabled()):
-            raise ErrorCode.NOT_FOUND.error("no such schema")
-        if requested not in await self._visible(context):
+        if requested is None or not requested.is_enabled or requested not in await self._visible(context):
             raise ErrorCode.NOT_FOUND.error("no such schema")
         return await describe(context, requested)
 
@@ -45,10 +39,8 @@ class SchemaStore(EmptyStore):
             return []
         visible: dict[str, Schema] = {}
         for schema in context.schemas.schemas_for_version(context.version):
-            if schema.enabled is not None and not schema.enabled():
-                continue
-            access = context.access
-            if await is_allowed(access.can_list(context, schema)) or await is_allowed(access.can_get(context, schema)):
+            may_get = schema.is_enabled and await is_allowed(context.access.can_get(context, schema))
+            if may_get or await may_list(context, schema):
                 nested = nested_schemas(context.schemas, schema)
                 visible |= {each.full_type: each for each in (*nested, schema)}
         return list(visible.values())
@@ -69,7 +61,7 @@ class ApiRootStore(EmptyStore):
         for version in context.schemas.versions():
             if version.path == object_id:
                 return _root(version)
-        raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        raise not_found(object_id)
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
         """Return all versions."""
@@ -100,13 +92,12 @@ async def describe(context: ApiContext, schema: Schema) -> JsonObject:
         "dynamicSchemaVersion": schema.dynamic_schema_version,
         "resourceMethods": [method for method in schema.resource_methods if method in resource_allowed],
         "collectionMethods": [method for method in schema.collection_methods if method in collection_allowed],
-        **{_camel(name): msgspec.to_builtins(getattr(schema, name)) for name in _WIRE_FIELDS},
+        "resourceFields": msgspec.to_builtins(schema.resource_fields),
+        "resourceActions": msgspec.to_builtins(schema.resource_actions),
+        "collectionFields": msgspec.to_builtins(schema.collection_fields),
+        "collectionActions": msgspec.to_builtins(schema.collection_actions),
+        "collectionFilters": msgspec.to_builtins(schema.collection_filters),
     }
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def _root(version: ApiVersion) -> JsonObject:

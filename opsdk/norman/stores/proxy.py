@@ -19,7 +19,7 @@ from opsdk.apimachinery.validation import path_segment
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.client import Client
 from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError, NotFoundError
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.filter import FilterOperator
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.merging import is_protected, merge_update
@@ -104,7 +104,7 @@ class ProxyStore:
             metadata["annotations"][_CREATOR_ANNOTATION] = context.user.username
         metadata["labels"][_CREATOR_LABEL] = "norman"
         if not metadata.get("name") and not metadata.get("generateName"):
-            metadata["generateName"] = _type_prefix(schema.id)
+            metadata["generateName"] = generate_name_prefix(schema.id)
         created = await self._client_for(context).create(Unstructured.from_tree(tree))
         await self._on_write(schema, _key_of(created), created.metadata.resource_version)
         return self._external(context, schema, to_tree(created))
@@ -206,13 +206,13 @@ class ProxyStore:
         return f"<ProxyStore of {self.kind.gvk}>"
 
 
-def _type_prefix(schema_id: str) -> str:
-    """Return the prefix of generated names: the first letter and all capitals of a type.
+def generate_name_prefix(type_name: str) -> str:
+    """Return the ``generateName`` of objects that are created without a name: the first letter and the capitals.
 
-    >>> _type_prefix("cluster"), _type_prefix("projectRoleTemplateBinding")
+    >>> generate_name_prefix("cluster"), generate_name_prefix("projectRoleTemplateBinding")
     ('c-', 'prtb-')
     """
-    return f"{schema_id[:1]}{re.sub('[a-z]+', '', schema_id[1:])}-".lower()
+    return f"{type_name[:1]}{re.sub('[a-z]+', '', type_name[1:])}-".lower()
 
 
 def external_form(schema: Schema, tree: JsonObject) -> JsonObject:
@@ -250,11 +250,6 @@ def _namespaces_of(schema: Schema, query: ObjectQuery) -> list[str] | None:
 
 def _key_of(obj: Unstructured) -> ObjectKey:
     return ObjectKey(obj.metadata.namespace or "", obj.metadata.name)
-
-
-def not_found(object_id: str) -> NormanError:
-    """Return the error for an object that does not exist."""
-    return ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
 
 
 async def _retry_timeouts(read: Callable[[], Awaitable[T]]) -> T:

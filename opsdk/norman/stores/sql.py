@@ -11,7 +11,7 @@ from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.aio.tasks import TaskOwner
 from opsdk.base.options import Options
 from opsdk.errors import NormanError
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
 from opsdk.norman.model import ApiContext, Schema
@@ -175,6 +175,7 @@ class SqlStore(Closing):
 
     # ------------------------------------------------------------------ helpers
     async def _prepared(self, schema: Schema) -> SqlCollection:
+        """Return the collection, and index the filter fields of a schema that it does not index yet."""
         names = indexed_fields(schema) - {self._options.revision_field}
         if self._collection is not None and names <= self._fields:
             return self._collection
@@ -249,5 +250,5 @@ class SqlStore(Closing):
 
 def _existing(existing: SqlObject | None, object_id: str) -> SqlObject:
     if existing is None:
-        raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+        raise not_found(object_id)
     return existing

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from opsdk.base.extras import RequiredExtra
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, not_found, revision_too_old
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import Schema
 from opsdk.norman.query import apply_query
@@ -80,16 +80,11 @@ class LogPosition(msgspec.Struct, frozen=True):
         """Parse the position that a client sent. Raises `NormanError` Gone for one of another store."""
         epoch, _, revision = since.rpartition("-")
         if not revision.isdecimal() or len(revision) > 18:
-            raise gone()
+            raise revision_too_old()
         return LogPosition(epoch, int(revision))
 
     def __str__(self) -> str:
         return f"{self.epoch}-{self.revision}"
-
-
-def gone() -> Exception:
-    """Return the error for a position that has left the log."""
-    return ErrorCode.GONE.error("the revision is too old: list again")
 
 
 class SqlCollection:
@@ -132,7 +127,7 @@ class SqlCollection:
         """Return an object. Raises `NormanError` NotFound."""
         row = self._row(connection, object_id)
         if row is None:
-            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+            raise not_found(object_id)
         return SqlObject(msgspec.json.decode(row.data), row.revision)
 
     def page(
@@ -189,7 +184,7 @@ class SqlCollection:
         """Return up to 100 changes after a position. Raises `NormanError` Gone if it has left the log."""
         collection = connection.execute(select(collections).where(collections.c.number == self._number)).one()
         if position.epoch != collection.epoch or not collection.pruned <= position.revision <= collection.revision:
-            raise gone()
+            raise revision_too_old()
         rows = connection.execute(
             select(changes)
             .where(changes.c.collection == self._number, changes.c.revision > position.revision)
@@ -246,6 +241,7 @@ class SqlCollection:
         return SqlObject(data, log_revision)
 
     def _log(self, connection: Connection, verb: WriteVerb, revision: int, object_revision: int, raw: bytes) -> None:
+        """Append a change to the log. Every hundredth one deletes those that are older than the log keeps."""
         event = ResourceEventType.REMOVE if verb is WriteVerb.DELETE else ResourceEventType.CHANGE
         connection.execute(
             insert(changes),

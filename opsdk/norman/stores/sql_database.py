@@ -145,6 +145,7 @@ class SqlDatabase(Closing):
                 return work(connection)
 
     def _make_engine(self) -> Engine:
+        """Return the engine of the URL. Raises `ArgumentError` unless it is one of SQLite or PostgreSQL."""
         timeout = self._options.lock_timeout
         if self._is_sqlite:
             arguments: dict[str, Any] = {"timeout": timeout, "check_same_thread": False}

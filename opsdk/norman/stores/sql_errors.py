@@ -36,7 +36,7 @@ _POSTGRESQL = {
     "28": (ErrorCode.SERVER_ERROR, "the database rejected the user: check the credentials in its URL"),
     "3D": (ErrorCode.SERVER_ERROR, "the database does not exist: create it, or check its URL"),
     "40": (ErrorCode.CONFLICT, "a concurrent write was committed first: try again"),
-    "42": (ErrorCode.SERVER_ERROR, "the user of the database may not use or create its tables: grant the rights"),
+    "42": (ErrorCode.SERVER_ERROR, "the user of the database may not use or create its tables: grant the permissions"),
     "53": (ErrorCode.SERVER_ERROR, "the database has no disk space, memory or connections left: nothing was stored"),
     "55": (ErrorCode.CLUSTER_UNAVAILABLE, "another process holds a lock of the database: try again"),
     "57": (

@@ -78,7 +78,7 @@ class SqlSelection:
 
     Args:
         collection: the number of the collection.
-        query: what a client asks for.
+        query: of the client.
         fields: the fields with order keys and digests, and their numbers.
 
     Attributes:
@@ -215,6 +215,7 @@ def _condition(item: OrFilter, fields: Mapping[str, int], identity: Expression) 
 
 
 def _of_field(condition: FilterCondition, fields: Mapping[str, int], identity: Expression) -> _SqlCondition | None:
+    """Return a condition on one field as SQL; None for another operator, and for a field without index."""
     positive = condition.positive()
     negative, exists_value = positive is not condition, positive.operator is FilterOperator.EXISTS
     if not exists_value and positive.operator not in (FilterOperator.EQUALS, FilterOperator.IN):

@@ -1,16 +1,17 @@
 """Stores that change or hide objects of another store.
 
 Upstream: github.com/rancher/norman/store/transform/transform.go, store/subtype/subtype_store.go
+Deviates: one transformer serves objects, lists and changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query
@@ -22,12 +23,6 @@ __all__ = ["SubtypeStore", "TransformStore"]
 Transformer = Callable[[ApiContext, Schema, JsonObject], JsonObject | None]
 """Returns the object that a client sees, or None to hide it. It may change its argument."""
 
-_ListTransformer = Callable[[ApiContext, Schema, Sequence[JsonObject]], Sequence[JsonObject]]
-"""Returns the objects that a client sees."""
-
-_StreamTransformer = Callable[[ApiContext, Schema, ResourceEvent], ResourceEvent | None]
-"""Returns the change that a client sees, or None to hide it."""
-
 
 class TransformStore:
     """Transforms the objects of a store. A hidden object is not found, cannot be changed and is not listed.
@@ -36,23 +31,12 @@ class TransformStore:
 
     Args:
         store: the store.
-        transformer: for single objects, and for lists and changes without a transformer of their own.
-        list_transformer: for lists.
-        stream_transformer: for changes.
+        transformer: for single objects, and for each object of lists and changes.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        transformer: Transformer,
-        *,
-        list_transformer: _ListTransformer | None = None,
-        stream_transformer: _StreamTransformer | None = None,
-    ) -> None:
+    def __init__(self, store: Store, transformer: Transformer) -> None:
         self.store = store
         self._transformer = transformer
-        self._list_transformer = list_transformer
-        self._stream_transformer = stream_transformer
 
     async def by_id(self, context: ApiContext, schema: Schema, object_id: str) -> JsonObject:
         """Return an object. Raises `NormanError` NotFound if it is hidden."""
@@ -62,11 +46,8 @@ class TransformStore:
         """Return the objects that are not hidden."""
         everything = ObjectQuery(namespaces=query.namespaces, visible=query.visible)
         items = (await self.store.list(context, schema, everything)).items
-        if self._list_transformer is not None:
-            visible = list(self._list_transformer(context, schema, items))
-        else:
-            transformed = [self._transformer(context, schema, item) for item in items]
-            visible = [item for item in transformed if item is not None]
+        transformed = [self._transformer(context, schema, item) for item in items]
+        visible = [item for item in transformed if item is not None]
         return apply_query(schema, query, visible)
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
@@ -90,20 +71,14 @@ class TransformStore:
         """Yield the changes of objects that are not hidden."""
         async with aclosing(self.store.watch(context, schema, replace(query, filters=()))) as events:
             async for event in events:
-                visible = self._transform_event(context, schema, event)
-                if visible is not None:
-                    yield visible
-
-    def _transform_event(self, context: ApiContext, schema: Schema, event: ResourceEvent) -> ResourceEvent | None:
-        if self._stream_transformer is not None:
-            return self._stream_transformer(context, schema, event)
-        data = self._transformer(context, schema, event.data)
-        return None if data is None else replace(event, data=data)
+                data = self._transformer(context, schema, event.data)
+                if data is not None:
+                    yield replace(event, data=data)
 
     def _visible(self, context: ApiContext, schema: Schema, data: JsonObject, object_id: str) -> JsonObject:
         visible = self._transformer(context, schema, data)
         if visible is None:
-            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+            raise not_found(object_id)
         return visible
 
 

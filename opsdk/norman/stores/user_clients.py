@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from opsdk.aio.closing import Closing
 from opsdk.api.authentication.v1 import UserInfo
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.apiserver.auth.delegated import user_of_info
@@ -22,7 +21,7 @@ from opsdk.norman.user_transports import UserTransports
 __all__ = ["ImpersonatingClients"]
 
 
-class ImpersonatingClients(Closing):
+class ImpersonatingClients(UserTransports):
     """Creates a client for each request that impersonates the user of the request.
 
     Kubernetes authorizes each request as that user, and names the user in its audit log. Use it as the client of a
@@ -35,8 +34,8 @@ class ImpersonatingClients(Closing):
     """
 
     def __init__(self, cluster: Cluster, *, max_users: int = 100) -> None:
+        super().__init__(cluster.config, max_users=max_users)
         self._cluster = cluster
-        self._transports = UserTransports(cluster.config, max_users=max_users)
 
     def __call__(self, context: ApiContext) -> Client:
         """Return the client of the user of a request. Raises `NormanError` Unauthorized if it has none."""
@@ -46,14 +45,7 @@ class ImpersonatingClients(Closing):
 
     def for_user(self, user: UserInfo) -> Client:
         """Return the client of a user. Its requests raise `UnauthorizedError` for a user without name."""
-        return Client(_UserExecutor(self._cluster, self._transports, user_of_info(user)))
-
-    async def aclose(self) -> None:
-        """Close all connections. Idempotent."""
-        await self._transports.aclose()
-
-    def __repr__(self) -> str:
-        return f"<ImpersonatingClients over {self._transports!r}>"
+        return Client(_UserExecutor(self._cluster, self, user_of_info(user)))
 
 
 class _UserExecutor:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import not_found
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.model import ApiContext, Schema, Store
 from opsdk.norman.query import apply_query, condition, matcher
@@ -36,7 +36,7 @@ class StoreWrapper:
         """Return an object of the sub-context. Raises `NormanError` NotFound."""
         data = await self.store.by_id(context, schema, object_id)
         if not matcher(schema, await _restricted(context, schema, ObjectQuery()))(data):
-            raise ErrorCode.NOT_FOUND.error(f"failed to find {object_id}")
+            raise not_found(object_id)
         return data
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:

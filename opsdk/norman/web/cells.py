@@ -173,6 +173,7 @@ def _outline(schemas: SchemaLookup, schema: Schema, type_: str, parents: frozens
 
 
 def _input(name: str, field: Field, value: JsonValue, placeholder: str) -> Input:
+    """Return the input of a form for a field: lines of a list, YAML of an object, a choice, or a text."""
     expression = TypeExpression.parse(field.type)
     value = field.default if value is None else value
     scalar_list = expression.is_array and expression.element is not None and expression.element.is_simple

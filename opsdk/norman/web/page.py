@@ -14,7 +14,7 @@ import msgspec
 from opsdk.base.extras import RequiredExtra
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
-from opsdk.norman.access import is_allowed
+from opsdk.norman.access import may_list
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.conversion import to_text
@@ -80,7 +80,9 @@ class WebPage:
             return None
         name = request.path.removeprefix(PREFIX)
         if name == "login" and self._login:
-            return await _sign_in(context) if request.method == "POST" else self._login_form(context)
+            if request.method == "POST":
+                return await _sign_in(context)
+            return await self._html(context, 200, "login.html", back=_return_path(request))
         if name == "logout":
             return _sign_out(context)
         data = _static(name)
@@ -122,6 +124,7 @@ class WebPage:
 
     # --------------------------------------------------------------- pieces
     async def _collection(self, context: ApiContext, status: int, collection: GenericCollection) -> HttpResponse:
+        """Return the table of a collection. Its rows are live where the type has a store of objects."""
         schema = collection.schema
         live = schema.store is not None and schema.version.path != META.path
         return await self._html(
@@ -138,6 +141,7 @@ class WebPage:
         )
 
     async def _resource(self, context: ApiContext, status: int, resource: RawResource) -> HttpResponse:
+        """Return the page of an object: its fields, links, actions, and its JSON and YAML."""
         wire = resource_to_wire(context, resource)
         inputs = {name: self._action_inputs(context, resource.schema, name) for name in resource.actions}
         return await self._html(
@@ -155,6 +159,7 @@ class WebPage:
         )
 
     async def _form(self, context: ApiContext, schema: Schema, form: str) -> HttpResponse:
+        """Return the form to create or to edit an object. Raises `NormanError` if the user may not."""
         create = form == "create"
         access = context.access
         if create:
@@ -184,6 +189,7 @@ class WebPage:
         return [] if target is None else list(inputs_of(context.schemas, target, {}, create=True))
 
     def _live(self, context: ApiContext, schema: Schema) -> HttpResponse:
+        """Return the stream of changed rows. A row that no longer matches the filters is sent empty."""
         # Subscribe to all changes of the type: an object that no longer matches the filters must leave the table.
         query = ObjectQuery(since=context.request.header("last-event-id"))
         matches = matcher(schema, parse_query(schema, context.request.query))
@@ -230,26 +236,11 @@ class WebPage:
             if version.sub_context or version.path == META.path:
                 continue
             schemas = [
-                schema
-                for schema in context.schemas.schemas_for_version(version)
-                if schema.enabled is None or schema.enabled()
-                if await is_allowed(context.access.can_list(context, schema))
+                schema for schema in context.schemas.schemas_for_version(version) if await may_list(context, schema)
             ]
             if schemas:
                 types.append((version.path, sorted(schemas, key=lambda schema: schema.plural_name.lower())))
         return types
-
-    def _login_form(self, context: ApiContext) -> HttpResponse:
-        template = self._templates.get_template("login.html")
-        text = template.render(
-            urls=context.urls,
-            title=self._title,
-            prefix=PREFIX,
-            csrf=COOKIE,
-            back=_return_path(context.request),
-            types=[],
-        )
-        return HttpResponse(200, list(_PAGE_HEADERS), text.encode())
 
 
 async def _sign_in(context: ApiContext) -> HttpResponse:

@@ -50,7 +50,7 @@ def binding(name: str, subject: tuple[str, str], role: tuple[str, str], namespac
     )
 
 
-async def test_rights_agree_with_the_authorizer_of_the_server_after_any_history() -> None:
+async def test_permissions_agree_with_the_authorizer_of_the_server_after_any_history() -> None:
     """Random roles and bindings come and go; each request is granted where the server allows it."""
     chance = random.Random(7)
     async with envtest.Environment() as env, store_of(env) as (store, client):
@@ -97,8 +97,8 @@ async def assert_agreement(env: envtest.Environment, store: AccessSetStore) -> N
         assert store.access_for(user).grants(verb, group, resource, namespace, name) == decision.allowed, attributes
 
 
-async def test_only_users_whose_rights_change_hear_of_it() -> None:
-    """A listener is called once for a change, and not for a binding that changes no right."""
+async def test_only_users_whose_permissions_change_hear_of_it() -> None:
+    """A listener is called once for a change, and not for a binding that changes no permission."""
     async with envtest.Environment() as env, store_of(env) as (store, client):
         heard: list[tuple[str, AccessSet]] = []
         removals = [store.listen(user, lambda access, n=user.name: heard.append((n, access))) for user in USERS]
@@ -118,7 +118,7 @@ async def test_only_users_whose_rights_change_hear_of_it() -> None:
 
 
 async def test_an_aggregated_role_grants_what_its_controller_wrote_into_it() -> None:
-    """A ClusterRole that joins an aggregation changes the rights of the users of the aggregated role."""
+    """A ClusterRole that joins an aggregation changes the permissions of the users of the aggregated role."""
     async with envtest.Environment(controllers="cluster") as env, store_of(env) as (store, client):
         selector = LabelSelector(match_labels={"join": "yes"})
         await client.create(

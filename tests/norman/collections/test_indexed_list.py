@@ -169,7 +169,7 @@ def test_a_revision_that_is_not_kept_is_the_least_one() -> None:
 
 
 def test_another_user_does_not_get_the_pages_of_the_first() -> None:
-    """A revision that one user has read is no list of a user with other rights, who gets the newest list."""
+    """A revision that one user has read is no list of a user with other permissions, who gets the newest list."""
     objects = filled()
     first = objects.page(ObjectQuery(limit=4))
     objects.put(entry("new", "n", 99))
@@ -226,7 +226,7 @@ def test_namespaces_select_objects() -> None:
 
 
 def test_a_summary_counts_the_values_of_the_whole_list() -> None:
-    """Pages and limits do not change it; filters and rights do."""
+    """Pages and limits do not change it; filters and permissions do."""
     objects = filled()
     page = objects.page(query_of("summary=spec.size,metadata.namespace&pagesize=1"))
     assert [dict(item.counts) for item in page.summary] == [{"0": 4, "1": 3, "2": 3}, {"m": 5, "n": 5}]
@@ -234,7 +234,7 @@ def test_a_summary_counts_the_values_of_the_whole_list() -> None:
     assert (only.count, dict(only.summary[0].counts)) == (3, {"1": 1, "2": 2})
 
 
-def test_counts_follow_rights_and_states() -> None:
+def test_counts_follow_permissions_and_states() -> None:
     """Counts are by namespace, and by state."""
     objects = IndexedList(raw_fields(plain))
     for name, state in (("a", "current"), ("b", "failed"), ("c", "failed")):

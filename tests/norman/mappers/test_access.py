@@ -10,12 +10,12 @@ from opsdk.norman.model import Mapper
 from tests.norman.mappers.kit import NO_SCHEMAS, registry, schema
 
 
-def test_access_sets_the_rights_of_fields() -> None:
-    """c, u and o set create, update and write-only; a missing letter takes the right away."""
+def test_access_sets_the_permissions_of_fields() -> None:
+    """c, u and o set create, update and write-only; a missing letter takes the permission away."""
     site = schema(name="string", secret="password", size="int")
     Access(fields={"name": "cr", "secret": "cuo", "size": ""}).modify_schema(site, NO_SCHEMAS)
-    rights = {n: (f.create, f.update, f.write_only) for n, f in site.resource_fields.items()}
-    assert rights == {"name": (True, False, False), "secret": (True, True, True), "size": (False, False, False)}
+    permissions = {n: (f.create, f.update, f.write_only) for n, f in site.resource_fields.items()}
+    assert permissions == {"name": (True, False, False), "secret": (True, True, True), "size": (False, False, False)}
 
 
 def test_optional_access_skips_missing_fields() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.norman.mappers.conditional import ConditionMapper, Root, ScopeMapper
+from opsdk.norman.mappers.conditional import ConditionMapper, ListableOnly, ScopeMapper
 from opsdk.norman.mappers.moves import Drop, Move
 from opsdk.norman.schema_parts import Scope
 from tests.norman.mappers.kit import NO_SCHEMAS, inward, outward, registry, schema, types
@@ -24,10 +24,10 @@ def test_a_condition_decides_for_each_object() -> None:
     assert inward(mapper, {"kind": "y", "size": 1}) == {"kind": "y", "size": 1}
 
 
-def test_root_runs_for_schemas_that_are_listed() -> None:
+def test_listable_only_runs_for_schemas_that_are_listed() -> None:
     """A nested schema has no GET, so the mapper does not run for it."""
     for methods, expected in (((), {"a": 1}), (("GET",), {"b": 1})):
-        mapper, site = Root(mapper=Move(source="a", to="b")), schema(methods=methods, a="int")
+        mapper, site = ListableOnly(mapper=Move(source="a", to="b")), schema(methods=methods, a="int")
         mapper.modify_schema(site, NO_SCHEMAS)
         assert outward(mapper, {"a": 1}) == expected
         assert set(types(site)) == set(expected)

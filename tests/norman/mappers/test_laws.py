@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from opsdk.errors import UsageError
 from opsdk.norman.mappers.access import Access, ChangeTypeMapper, EnumMapper, ReadOnly, Required
 from opsdk.norman.mappers.computed import FromCel
-from opsdk.norman.mappers.conditional import ConditionMapper, Root, ScopeMapper
+from opsdk.norman.mappers.conditional import ConditionMapper, ListableOnly, ScopeMapper
 from opsdk.norman.mappers.embeds import Embed, SliceToMap, UnionEmbed, UnionMapping
 from opsdk.norman.mappers.kubernetes import ApiGroupMapper
 from opsdk.norman.mappers.moves import BatchMove, Copy, DisplayName, Move, RenameReference, UntypedMove
@@ -150,7 +150,7 @@ LOSSLESS = {
         {"nodeName": "reference[node]", "userNames": "array[reference[user]]", "hostName": "string"},
     ),
     "Required": Case(lambda: Required(fields=("a",)), objects(a=JSON), {"a": "json"}),
-    "Root": Case(lambda: Root(mapper=Move(source="a", to="b")), objects(a=JSON), {"a": "json"}),
+    "ListableOnly": Case(lambda: ListableOnly(mapper=Move(source="a", to="b")), objects(a=JSON), {"a": "json"}),
     "ScopeMapper": Case(
         lambda: ScopeMapper(if_scope=Scope.CLUSTER, mappers=[Move(source="a", to="b")]), objects(a=JSON), {"a": "json"}
     ),

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
@@ -19,7 +18,9 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
-from opsdk.norman.steve.api import SteveApi, SteveOptions, SteveRequest
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.http.server.response import HttpResponse
+from opsdk.norman.steve.api import SteveApi, SteveOptions
 from opsdk.norman.steve.parameters import parse_parameters
 from opsdk.norman.steve.resources import SteveUrls
 from opsdk.norman.steve.store import Target
@@ -38,18 +39,19 @@ class Caller:
         self.user = user
 
     async def __call__(self, method: str, url: str, body: object = None, kind: str = "") -> tuple[int, Any]:
-        path, _, query = url.partition("?")
-        request = SteveRequest(
-            method=method,
-            path=path.strip("/").split("/")[1:],
-            user=self.user,
-            urls=SteveUrls(HOST, "/v1", f"{HOST}{url}"),
-            query=parse_qsl(query, keep_blank_values=True),
-            content_type=kind,
-            body=b"" if body is None else msgspec.json.encode(body),
-        )
-        response = await self.api.handle(request)
+        data = b"" if body is None else msgspec.json.encode(body)
+        response = await self.send(method, url, data, kind)
         return response.status, msgspec.json.decode(response.body) if response.body else None
+
+    async def send(self, method: str, url: str, body: bytes, kind: str = "") -> HttpResponse:
+        """Return the response to a request with a body."""
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        path, _, query = url.partition("?")
+        request = HttpRequest(method, path, Query(query), {"content-type": kind}, receive)
+        return await self.api.handle(request, self.user, SteveUrls(HOST, "/v1", f"{HOST}{url}"))
 
     async def ids(self, url: str) -> list[str]:
         """The ids of a list."""
@@ -76,7 +78,7 @@ OWN = "filter=metadata.namespace in (n,m)"
 
 
 # ------------------------------------------------------------------ resources
-async def test_every_verb_works_with_the_rights_of_the_user() -> None:
+async def test_every_verb_works_with_the_permissions_of_the_user() -> None:
     """Create, get, update, patch and delete; ann may only read one name."""
     async with steve() as (admin, ann, client):
         status, created = await admin("POST", "/v1/configmaps", {"metadata": {"namespace": "n", "name": "new"}})
@@ -173,11 +175,12 @@ async def test_bad_requests_have_a_code(method: str, url: str, body: object, sta
 
 
 async def test_a_body_of_another_media_type_is_refused() -> None:
-    """A patch of an unknown type is a 415, and bytes that are no JSON a 422."""
+    """A patch of an unknown type is a 415; bytes that are not JSON, and forms, are a 422."""
     async with steve() as (admin, _, _client):
         assert (await admin("PATCH", "/v1/configmaps/n/a", {}, "text/plain"))[0] == 415
-        request = SteveRequest(method="POST", path=["configmaps"], user=ADMIN, urls=SteveUrls(HOST), body=b"\xff{")
-        assert (await admin.api.handle(request)).status == 422
+        assert (await admin.send("POST", "/v1/configmaps", b"\xff{")).status == 422
+        form = await admin.send("POST", "/v1/configmaps/n", b"data=x", "application/x-www-form-urlencoded")
+        assert (form.status, msgspec.json.decode(form.body)["code"]) == (422, "InvalidBodyContent")
 
 
 # ------------------------------------------------------------------ collections
@@ -205,7 +208,7 @@ async def test_projects_select_namespaces_and_their_objects() -> None:
         assert set(await admin.ids("/v1/namespaces?projectsornamespaces!=p-m,n")).isdisjoint({"m", "n"})
 
 
-async def test_a_user_of_two_names_sees_just_these_until_the_rights_are_taken_away() -> None:
+async def test_a_user_of_two_names_sees_just_these_until_the_permissions_are_taken_away() -> None:
     """Lists, counts and schemas follow the role with its event."""
     async with steve() as (_, ann, client):
         assert (await ann("GET", "/v1/configmaps"))[0] == 404
@@ -227,7 +230,7 @@ async def test_a_user_of_two_names_sees_just_these_until_the_rights_are_taken_aw
         assert await ann.ids(f"/v1/configmaps?revision={page['revision']}") == ["n/a"]
 
 
-async def test_types_that_cannot_be_watched_are_listed_with_the_rights_of_the_user() -> None:
+async def test_types_that_cannot_be_watched_are_listed_with_the_permissions_of_the_user() -> None:
     """Such as reviews and component statuses: they have no cache."""
     async with steve() as (admin, _, _client):
         schema = admin.api.schema_for(ADMIN, "configmap")

@@ -100,7 +100,7 @@ async def test_the_api_is_served_with_links_of_its_host() -> None:
             assert (refused.status_code, refused.json()["code"]) == (422, "InvalidBodyContent")
 
 
-async def test_the_api_of_the_cluster_is_served_with_the_rights_of_the_user() -> None:
+async def test_the_api_of_the_cluster_is_served_with_the_permissions_of_the_user() -> None:
     """Status, body and errors are those of the cluster; headers cannot change the user; watches are streams."""
     async with served() as (admin, ann, client):
         await config_map(client, "default", "a")

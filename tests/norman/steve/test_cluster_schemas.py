@@ -37,8 +37,8 @@ def test_each_kind_has_one_schema_of_its_preferred_version() -> None:
     assert names == ["Name", "Ready", "Status", "Restarts", "IP", "Node", "Age"]
 
 
-def test_a_user_sees_the_types_with_a_right_and_the_methods_of_the_rights() -> None:
-    """A right in a namespace shows no cluster-scoped types but that Namespace itself."""
+def test_a_user_sees_the_types_with_a_permission_and_the_methods_of_the_permissions() -> None:
+    """A permission in a namespace shows no cluster-scoped types but that Namespace itself."""
     schemas = cluster_schemas(RESOURCES)
     assert visible_schemas(schemas, AccessSet.of([])) == {}
     seen = visible_schemas(schemas, access("n", "*"))

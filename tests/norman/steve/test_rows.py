@@ -78,8 +78,8 @@ def test_fields_with_names_of_the_api_have_an_underscore() -> None:
     ),
     st.sampled_from(["namespaced", "cluster", "namespace"]),
 )
-def test_links_are_what_the_rights_grant(grants: list[tuple[str, PolicyRule]], scope: str) -> None:
-    """The rights of all objects at once agree with a request for each object."""
+def test_links_are_what_the_permissions_grant(grants: list[tuple[str, PolicyRule]], scope: str) -> None:
+    """The permissions of all objects at once agree with a request for each object."""
     schema = THING
     if scope != "namespaced":
         schema = msgspec.structs.replace(THING, namespaced=False)

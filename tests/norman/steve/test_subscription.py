@@ -20,8 +20,8 @@ from opsdk.norman.sessions import MAX_WAITING
 from opsdk.norman.steve import subscription
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.resources import SteveUrls
-from opsdk.norman.steve.subscription import SubscribeFrame, SubscribeSession, SubscriptionEvent
-from opsdk.norman.steve.watches import UserWatches
+from opsdk.norman.steve.subscription import SubscribeSession
+from opsdk.norman.steve.watches import SubscribeFrame, SubscriptionEvent, UserWatches
 
 ADMIN = User(name="admin", groups=("system:masters",))
 ANN = User(name="ann")
@@ -105,7 +105,7 @@ async def test_a_watch_sends_objects_from_start_to_stop() -> None:
 async def test_a_watch_resumes_at_a_resource_version() -> None:
     """It sends what came since; a version before the cache is an error that says to list again."""
     async with subscribed(ADMIN) as (peer, client, api):
-        await api.lists.of(api.schema_for(ADMIN, "configmap"))
+        await api.list_of(api.schema_for(ADMIN, "configmap"))
         created = await config_map(client, "default", "a")
         await config_map(client, "default", "b")
         peer.say(resourceType="configmaps", resourceVersion=created.metadata.resource_version)
@@ -116,8 +116,8 @@ async def test_a_watch_resumes_at_a_resource_version() -> None:
         await peer.hear("resource.stop")
 
 
-async def test_a_user_whose_rights_are_taken_away_gets_a_stop_and_nothing_more() -> None:
-    """Every watch ends with the change of the rights; starting it again is refused."""
+async def test_a_user_whose_permissions_are_taken_away_gets_a_stop_and_nothing_more() -> None:
+    """Every watch ends with the change of the permissions; starting it again is refused."""
     async with subscribed(ANN) as (peer, client, _):
         await grant(client, "ann", rule("get", "watch", names=["a"]), namespace="default")
         await asyncio.sleep(1)
@@ -136,7 +136,7 @@ async def test_a_user_whose_rights_are_taken_away_gets_a_stop_and_nothing_more()
 
 
 async def test_a_user_who_may_read_but_not_watch_is_refused() -> None:
-    """Watch is a right of its own."""
+    """Watch is a permission of its own."""
     async with subscribed(ANN) as (peer, client, _):
         await grant(client, "ann", rule("list"))
         await asyncio.sleep(1)

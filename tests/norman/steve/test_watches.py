@@ -13,8 +13,7 @@ from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.resources import SteveUrls
-from opsdk.norman.steve.subscription import SubscribeFrame, SubscriptionEvent
-from opsdk.norman.steve.watches import UserWatches
+from opsdk.norman.steve.watches import SubscribeFrame, SubscriptionEvent, UserWatches
 
 ADMIN = User(name="admin", groups=("system:masters",))
 ID = "demo.dev.widget"

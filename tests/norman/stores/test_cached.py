@@ -202,8 +202,8 @@ async def test_a_cluster_that_does_not_run_is_an_error(k8s_cluster: Cluster) -> 
         await CachedStore(k8s_cluster, ConfigMap).list(api_context(), schema(), ObjectQuery())
 
 
-async def test_writes_have_the_rights_of_the_user(k8s_cluster: Cluster) -> None:
-    """Reads come from the cache; a write of a user without rights is refused by Kubernetes."""
+async def test_writes_have_the_permissions_of_the_user(k8s_cluster: Cluster) -> None:
+    """Reads come from the cache; a write of a user without permissions is refused by Kubernetes."""
     async with started(k8s_cluster), ImpersonatingClients(k8s_cluster) as clients:
         store = CachedStore(k8s_cluster, ConfigMap, client=clients)
         context = api_context(user=UserInfo(username="ada"))

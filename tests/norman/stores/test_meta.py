@@ -13,7 +13,7 @@ from opsdk.norman.stores.memory import MemoryStore
 
 
 class NoSecrets(AllAccess):
-    """A user without rights on secrets."""
+    """A user without permissions on secrets."""
 
     async def can_list(self, context: ApiContext, schema: Schema) -> None:
         if schema.id == "secret":
@@ -40,7 +40,7 @@ def served(access: AllAccess) -> NormanKit:
     return NormanKit(NormanServer(schemas, access=access))
 
 
-async def test_a_user_without_rights_does_not_see_a_schema() -> None:
+async def test_a_user_without_permissions_does_not_see_a_schema() -> None:
     """Neither in the list nor by its id."""
     everybody, user = served(AllAccess()), served(NoSecrets())
     assert {"book", "secret"} <= {item["id"] for item in (await everybody.get("/v3/schemas")).data}

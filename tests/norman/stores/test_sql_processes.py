@@ -188,10 +188,10 @@ async def test_a_transaction_that_the_server_ends_stores_nothing(server: Postgre
         assert (await store.update(api_context(), COUNTERS, {"count": 1}, "shared"))["count"] == 1
 
 
-async def test_a_user_without_rights(server: PostgresServer) -> None:
-    """The error says that rights are missing."""
+async def test_a_user_without_permissions(server: PostgresServer) -> None:
+    """The error says that permissions are missing."""
     url = server.new_database()
     server.query("CREATE ROLE reader LOGIN")
     async with SqlDatabase(url.replace("postgres@", "reader@")) as database, SqlStore(database, "counters") as store:
-        with pytest.raises(NormanError, match="grant the rights"):
+        with pytest.raises(NormanError, match="grant the permissions"):
             await store.list(api_context(), COUNTERS, ObjectQuery())
