@@ -13,8 +13,8 @@ from datetime import datetime
 
 from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import conditions_of, deleting, is_true, parse_time, stamp, with_condition, with_status
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import SIGNING_REQUESTS, DeleteWrite, UpdateWrite
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _CLIENT, _KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
@@ -119,9 +119,9 @@ class _Requests(SimulatedController):
         """Watch certificate signing requests."""
         self.informers.add_event_handler(SIGNING_REQUESTS, self._changed)
 
-    def _changed(self, event: StoreEvent) -> None:
-        if event.new is not None and not deleting(event.new):
-            self.queue.add(event.key)
+    def _changed(self, change: StorageChange) -> None:
+        if change.current is not None and not deleting(change.current):
+            self.queue.add(change.key)
 
 
 class SigningController(_Requests):

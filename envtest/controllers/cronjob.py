@@ -16,7 +16,6 @@ from envtest.controllers.job import is_finished
 from envtest.controllers.objects import (
     conditions_of,
     controlled_by,
-    controller_of,
     deleting,
     is_true,
     owner_reference,
@@ -24,10 +23,10 @@ from envtest.controllers.objects import (
     stamp,
     with_status,
 )
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import CRON_JOBS, JOBS, CreateWrite, DeleteWrite, PendingEvent, UpdateWrite, Write
 from envtest.groups.batch.cron_schedule import Schedule, ScheduleError, parse
 from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
@@ -320,11 +319,8 @@ class CronJobController(SimulatedController):
         self.informers.add_event_handler(CRON_JOBS, self.add)
         self.informers.add_event_handler(JOBS, self._job)
 
-    def _job(self, event: StoreEvent) -> None:
-        for obj in (event.old, event.new):
-            owner = None if obj is None else controller_of(obj)
-            if obj is not None and owner is not None and owner.get("kind") == CRON_JOBS.kind:
-                self.queue.add(CRON_JOBS.key(obj["metadata"]["namespace"], owner["name"]))
+    def _job(self, change: StorageChange) -> None:
+        self.add_controller(change, CRON_JOBS)
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""
@@ -346,7 +342,6 @@ class CronJobController(SimulatedController):
                 job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
                 if job is None or not controlled_by(job, owner):
                     raise
-            await self.informers.catch_up()
             now = self.informers.get(key)
             if job is not None and now is not None:
                 await self.write([with_last_schedule_time(now, job, due.scheduled_time)])

@@ -31,7 +31,6 @@ from envtest.controllers.pod_status import (
     state_of,
     status_in,
 )
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import (
     NOT_READY,
     Placement,
@@ -53,6 +52,7 @@ from envtest.controllers.writes import (
     UpdateWrite,
 )
 from opsdk.aio.clock import monotonic
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
@@ -172,25 +172,23 @@ class KubeletController(SimulatedController):
         self.informers.add_event_handler(NODES, self._node)
         self.informers.add_event_handler(CLAIMS, lambda _: self._reschedule())
 
-    def _pod(self, event: StoreEvent) -> None:
-        if event.new is None:
-            self._since.pop(event.key, None)
+    def _pod(self, change: StorageChange) -> None:
+        if change.current is None:
+            self._since.pop(change.key, None)
         else:
-            self.queue.add(event.key)
-        freed = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
-        if freed and event.old is not None and event.old["spec"].get("nodeName") and pod_requests(event.old):
+            self.queue.add(change.key)
+        freed = change.current is None or phase_of(change.current) in ("Succeeded", "Failed")
+        before = change.previous
+        if freed and before is not None and before["spec"].get("nodeName") and pod_requests(before):
             self._reschedule()
 
-    def _node(self, event: StoreEvent) -> None:
-        self.queue.add(event.key)
-        if event.new is None:
+    def _node(self, change: StorageChange) -> None:
+        self.queue.add(change.key)
+        if change.current is None:
             return
         self._reschedule()
-        if event.old is not None and conditions_of(event.old) != conditions_of(event.new):
-            name = event.new["metadata"]["name"]
-            for key, pod in self.informers.all(PODS).items():
-                if pod["spec"].get("nodeName") == name:
-                    self.queue.add(key)
+        if change.previous is not None and conditions_of(change.previous) != conditions_of(change.current):
+            self.add_pods_of_node(change.current["metadata"]["name"])
 
     def _reschedule(self) -> None:
         for key, pod in self.informers.all(PODS).items():
@@ -203,7 +201,6 @@ class KubeletController(SimulatedController):
             await self.context.kubelet.write(CreateWrite(NODES, node_object()))
         except AlreadyExistsError:
             return
-        await self.informers.catch_up()
         await self._register(NODES.key("", NODE))
 
     async def _register(self, key: str) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import conditions_of, deleting, stamp, with_condition, with_status
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import NAMESPACES, PODS, DeleteWrite, Resource, UpdateWrite
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import ConflictError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -91,13 +91,13 @@ class NamespaceController(SimulatedController):
         self.informers.add_event_handler(NAMESPACES, self._namespace)
         self.informers.add_event_handler_for_all(self._content)
 
-    def _namespace(self, event: StoreEvent) -> None:
-        if event.new is not None and deleting(event.new):
-            self.queue.add(event.key)
+    def _namespace(self, change: StorageChange) -> None:
+        if change.current is not None and deleting(change.current):
+            self.queue.add(change.key)
 
-    def _content(self, event: StoreEvent) -> None:
-        name = event.obj["metadata"].get("namespace")
-        if not name or (event.new is not None and not deleting(event.new) and event.old is not None):
+    def _content(self, change: StorageChange) -> None:
+        name = change.latest["metadata"].get("namespace")
+        if not name or (change.current is not None and not deleting(change.current) and change.previous is not None):
             return
         key = NAMESPACES.key("", name)
         namespace = self.informers.get(key)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import deleting, phase_of, with_status
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import (
     CLAIMS,
     PODS,
@@ -26,6 +25,7 @@ from envtest.controllers.writes import (
 )
 from envtest.groups.common.label_selectors import selects
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _CLAIM_IN_USE, _VOLUME_IN_USE = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
@@ -246,18 +246,18 @@ class VolumeController(SimulatedController):
         self.informers.add_event_handler(PODS, self._pod)
         self.informers.add_event_handler(STORAGE_CLASSES, lambda _: self._requeue_claims())
 
-    def _claim(self, event: StoreEvent) -> None:
-        self.queue.add(event.key)
-        name = event.obj["spec"].get("volumeName")
+    def _claim(self, change: StorageChange) -> None:
+        self.queue.add(change.key)
+        name = change.latest["spec"].get("volumeName")
         if name:
             self.queue.add(VOLUMES.key("", name))
 
-    def _volume(self, event: StoreEvent) -> None:
-        self.queue.add(event.key)
-        reference = event.obj["spec"].get("claimRef") or {}
+    def _volume(self, change: StorageChange) -> None:
+        self.queue.add(change.key)
+        reference = change.latest["spec"].get("claimRef") or {}
         if reference:
             self.queue.add(CLAIMS.key(reference.get("namespace", ""), reference.get("name", "")))
-        elif event.new is not None:
+        elif change.current is not None:
             self._requeue_claims()
 
     def _requeue_claims(self) -> None:
@@ -266,11 +266,11 @@ class VolumeController(SimulatedController):
             if not claim["spec"].get("volumeName"):
                 self.queue.add(key)
 
-    def _pod(self, event: StoreEvent) -> None:
-        ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
-        if ended or event.old is None:
-            for name in claims_of(event.obj):
-                self.queue.add(CLAIMS.key(event.obj["metadata"]["namespace"], name))
+    def _pod(self, change: StorageChange) -> None:
+        ended = change.current is None or phase_of(change.current) in ("Succeeded", "Failed")
+        if ended or change.previous is None:
+            for name in claims_of(change.latest):
+                self.queue.add(CLAIMS.key(change.latest["metadata"]["namespace"], name))
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.controller import Certify, ControllerContext, Runner, Sign, SimulatedController, no_authority
+from envtest.controllers.informers import SharedInformers
 from envtest.controllers.ports import NONE
-from envtest.controllers.reflector import SharedInformers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.controllers.writes import Resource
 from opsdk.apiserver.auth.authentication import TokenAuthenticator

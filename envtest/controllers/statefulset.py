@@ -21,7 +21,6 @@ from envtest.controllers.objects import (
     without_zeros,
 )
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled_value
 from envtest.controllers.writes import (
     CLAIMS,
@@ -37,6 +36,7 @@ from envtest.controllers.writes import (
 )
 from opsdk.apimachinery.integers import parse_int
 from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
@@ -353,16 +353,16 @@ class StatefulSetController(PlanningController):
         self.informers.add_event_handler(REVISIONS, self._revision)
         self.informers.add_event_handler(CLAIMS, self._claim)
 
-    def _claim(self, event: StoreEvent) -> None:
-        namespace = event.obj["metadata"]["namespace"]
-        for owner in self.informers.in_namespace(STATEFUL_SETS, namespace) if event.new is None else ():
+    def _claim(self, change: StorageChange) -> None:
+        namespace = change.latest["metadata"]["namespace"]
+        for owner in self.informers.in_namespace(STATEFUL_SETS, namespace) if change.current is None else ():
             if owner["spec"].get("volumeClaimTemplates"):
                 self.queue.add(STATEFUL_SETS.key(namespace, owner["metadata"]["name"]))
 
-    def _revision(self, event: StoreEvent) -> None:
-        for ref in event.obj["metadata"].get("ownerReferences") or ():
-            if ref.get("kind") == self.resource.kind and event.new is None:
-                self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
+    def _revision(self, change: StorageChange) -> None:
+        for ref in change.latest["metadata"].get("ownerReferences") or ():
+            if ref.get("kind") == self.resource.kind and change.current is None:
+                self.queue.add(self.resource.key(change.latest["metadata"]["namespace"], ref["name"]))
 
     def plan(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
