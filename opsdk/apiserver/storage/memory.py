@@ -243,6 +243,10 @@ class MemoryStorage:
         bucket.history.compact(self._revision)
         for watch in tuple(bucket.watches):
             watch.close()
+        if not bucket.objects:
+            # Its resource may never return. A new bucket must not offer changes that were dropped.
+            del self._buckets[bucket_of(prefix)]
+            self._floor = self._revision
 
     def compact(self, revision: int, *, watches: bool = True) -> None:
         """See `LocalStorage.compact`."""

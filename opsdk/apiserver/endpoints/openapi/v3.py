@@ -56,6 +56,7 @@ class OpenApi:
         self._sources = sources
         self._info = {"title": title, "version": version}
         self._made: dict[str, tuple[object, bytes, str]] = {}
+        """The encoded documents that are served, by name; a new one drops those that are not served any more."""
 
     def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
         return (entry for entry in self._all() if entry[2].remote_documents is None)
@@ -123,6 +124,9 @@ class OpenApi:
         cached = self._made.get(name)
         if cached is not None and cached[0] == stamp:
             return cached[1], cached[2]
+        if cached is None:
+            names = {document for document, _, _ in self._documents()}
+            self._made = {document: entry for document, entry in self._made.items() if document in names}
         raw = encode_json(self._document(group, served))
         digest = hashlib.sha512(raw).hexdigest().upper()
         self._made[name] = (stamp, raw, digest)
