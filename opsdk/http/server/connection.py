@@ -391,7 +391,7 @@ class ServerConnection(SharedBufferProtocol):
             length=int(lengths[0]) if lengths else None,
         )
         if self._first_bytes and exchange.keep_alive and not expectations:
-            self._service.heads.learn(self._first_bytes, head.headers)
+            self._service.learn_head(self._first_bytes, head.headers)
         self._first_bytes = b""
         self._incoming = exchange
         self._enqueue(exchange)
