@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from envtest.environment import Environment
-from envtest.external.fake_binaries.etcd import KEEP
-from envtest.external.fake_binaries.flags import Flags
-from envtest.external.fake_binaries.program import FakeProgram
+from envtest.fake_binaries.etcd import KEEP
+from envtest.fake_binaries.flags import Flags
+from envtest.fake_binaries.program import FakeProgram
 from envtest.plane.certificates import Authority
 from envtest.plane.compaction import INTERVAL
 from envtest.plane.control_plane import VERSION

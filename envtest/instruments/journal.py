@@ -14,8 +14,8 @@ from typing import Self
 
 import msgspec
 
-from envtest.testing.differences import Difference, differences
-from envtest.testing.faults import SIMULATED
+from envtest.instruments.differences import Difference, differences
+from envtest.instruments.faults import SIMULATED
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server

@@ -9,8 +9,8 @@ import pytest
 from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
-from envtest.testing.differences import differences
-from envtest.testing.journal import Journal, Ref
+from envtest.instruments.differences import differences
+from envtest.instruments.journal import Journal, Ref
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
@@ -172,7 +172,7 @@ async def test_a_fight_over_a_field_is_found() -> None:
 
 async def test_the_journal_is_bounded() -> None:
     """The oldest entries go; the count stays."""
-    from envtest.testing.journal import Journal
+    from envtest.instruments.journal import Journal
 
     async with Environment() as env:
         journal = Journal(env.server, env.plane.storage, limit=3)

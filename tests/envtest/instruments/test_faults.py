@@ -13,6 +13,7 @@ import pytest
 from server_caller import Caller
 
 from envtest.environment import Environment
+from envtest.instruments.faults import Faults
 from envtest.testing.effects import (
     Conflict,
     Delay,
@@ -26,7 +27,6 @@ from envtest.testing.effects import (
     StaleList,
     Truncate,
 )
-from envtest.testing.faults import Faults
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator

@@ -22,10 +22,10 @@ from etcd_cluster import free_port
 
 from envtest.external import clusters
 from envtest.external.clusters import RealBinaries, apiserver_command, etcd_command
-from envtest.external.fake_binaries import apiserver, etcd
-from envtest.external.fake_binaries.assets import write_assets
-from envtest.external.fake_binaries.flags import parse
 from envtest.external.processes import Process, ProcessOptions
+from envtest.fake_binaries import apiserver, etcd
+from envtest.fake_binaries.assets import write_assets
+from envtest.fake_binaries.flags import parse
 from envtest.plane.certificates import Authority
 from opsdk.errors import ConfigError
 from opsdk.http.server.application import asgi

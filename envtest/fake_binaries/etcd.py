@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from envtest.external.fake_binaries.flags import Flags
-from envtest.external.fake_binaries.program import FakeProgram
+from envtest.fake_binaries.flags import Flags
+from envtest.fake_binaries.program import FakeProgram
 from opsdk.errors import ConfigError
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
