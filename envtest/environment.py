@@ -414,9 +414,7 @@ class Environment(Startable):
     async def _publish_trust(self) -> None:
         clients, proxies = self._trusted_ca_certificates()
         pki = self._pki
-        await publish_trust(
-            self.plane, clients=clients, proxies=proxies, names=pki.proxy_names, headers=pki.proxy_headers
-        )
+        await publish_trust(self.plane, clients=clients, proxies=proxies, names=pki.proxy_names)
 
     def kubeconfig(self, web: WebServer) -> str:
         """Return a kubeconfig for the admin of a served environment."""
