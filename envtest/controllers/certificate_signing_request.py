@@ -167,14 +167,14 @@ class ApprovingController(_Requests):
             ("selfnodeclient", "self kubelet client", own),
             ("nodeclient", "kubelet client", True),
         ):
-            if fits and await self._may(spec, part):
+            if fits and await self._is_allowed(spec, part):
                 message = f"Auto approving {text} certificate after SubjectAccessReview."
                 changed = with_decision(request, "Approved", "AutoApproved", message, self.context.now())
                 await self.write([UpdateWrite(SIGNING_REQUESTS, changed, "approval")])
                 return None
         return None
 
-    async def _may(self, spec: JsonObject, part: str) -> bool:
+    async def _is_allowed(self, spec: JsonObject, part: str) -> bool:
         where = {"group": SIGNING_REQUESTS.group, "resource": SIGNING_REQUESTS.plural, "subresource": part}
         review = {
             "kind": "SubjectAccessReview",

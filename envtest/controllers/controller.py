@@ -146,7 +146,7 @@ class SimulatedController(ABC):
                 raise
             return None
         except ApiError as error:
-            if write.failure_event is not None and not _ending(error):
+            if write.failure_event is not None and not _is_namespace_terminating(error):
                 self.reported_error = error
                 await self.events.record(write.failure_event, error=error.message)
             raise
@@ -204,7 +204,11 @@ class Runner:
                     after = await controller.reconcile(key)
                 except ApiError as error:
                     wait = queue.add_rate_limited(key)
-                    expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.reported_error
+                    expected = (
+                        isinstance(error, _EXPECTED)
+                        or _is_namespace_terminating(error)
+                        or error is controller.reported_error
+                    )
                     level = logging.DEBUG if expected else logging.WARNING
                     _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
                 except Exception:  # noqa: BLE001 - logged and retried; one bad object must not stop the cluster
@@ -220,7 +224,7 @@ class Runner:
             await asyncio.sleep(0)
 
 
-def _ending(error: ApiError) -> bool:
+def _is_namespace_terminating(error: ApiError) -> bool:
     """Whether the write failed because the namespace is terminating."""
     causes = error.details.causes if isinstance(error, ForbiddenError) else ()
     return any(c.reason == "NamespaceTerminating" for c in causes)

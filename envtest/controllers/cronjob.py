@@ -179,7 +179,7 @@ def schedule_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
 # ------------------------------------------------------------------ core
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """Sync a CronJob once: update the active list, apply the history limits, find the job to create."""
-    view = CronJobView(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
+    view = CronJobView(owner, sorted(jobs, key=_start_order), now, copy_tree(owner.get("status") or {}))
     # Keep references to unfinished jobs, and the time of the last success.
     uids = {r.get("uid") for r in view.active}
     gone = {r.get("uid"): r for r in view.active}
@@ -202,7 +202,7 @@ def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPl
     view.remove_active(gone.keys())
     due, again = _due(view) if not deleting(owner) else (None, None)
     if not deleting(owner):
-        _tidy(view)
+        _clean_up_finished_jobs(view)
     if view.status != (owner.get("status") or {}):
         view.writes.append(UpdateWrite(CRON_JOBS, with_status(owner, view.status), "status"))
     return CronPlan(view.writes, again, due)
@@ -230,7 +230,7 @@ def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     return DueJob(job_for(view.owner, latest, times.zone), latest), again
 
 
-def _began(job: JsonObject) -> tuple[str, str]:
+def _start_order(job: JsonObject) -> tuple[str, str]:
     started = (job.get("status") or {}).get("startTime") or job["metadata"].get("creationTimestamp", "")
     return (str(started), job["metadata"]["name"])
 
@@ -276,7 +276,7 @@ def _drop(view: CronJobView, jobs: Sequence[JsonObject]) -> None:
     view.remove_active({j["metadata"]["uid"] for j in jobs})
 
 
-def _tidy(view: CronJobView) -> None:
+def _clean_up_finished_jobs(view: CronJobView) -> None:
     """Delete the oldest finished jobs beyond the history limits."""
     spec = view.owner["spec"]
     for kind, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):

@@ -404,7 +404,7 @@ def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:
 # ------------------------------------------------------------------ core: the status
 def _track(view: JobView, counted: FinishedPods, over: JsonObject | None, held: Collection[str]) -> list[PatchWrite]:
     """Record finished pods in the status. Returns the patches that remove the finalizers of recorded pods."""
-    _settle(view)
+    _count_without_finalizer(view)
     failing = over is not None and over["type"] == "FailureTarget"
     noted: dict[str, list[str]] = {key: view.uncounted(key) for key in ("succeeded", "failed")}
     patches: list[PatchWrite] = []
@@ -442,7 +442,7 @@ def _counter_of(view: JobView, pod: JsonObject, *, failed: bool) -> str | None:
     return None if ignored else "failed"
 
 
-def _settle(view: JobView) -> None:
+def _count_without_finalizer(view: JobView) -> None:
     """Move pods without finalizer from ``uncountedTerminatedPods`` to the counters."""
     there = {p["metadata"]["uid"] for p in view.pods if of_pods.has_tracking_finalizer(p)}
     for key in ("succeeded", "failed"):

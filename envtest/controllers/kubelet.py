@@ -259,7 +259,7 @@ class KubeletController(SimulatedController):
                 pod, PodTransition(to=State.PENDING, now=stamp(self.context.now()), host=self._host(pod))
             )
         elif state is State.READY and needs_refresh(pod):
-            await self._write_status(pod, self._to(pod, State.READY))
+            await self._write_status(pod, self._transition_to(pod, State.READY))
         return wait if stage is not None and 0 < wait < math.inf else None
 
     def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
@@ -303,7 +303,7 @@ class KubeletController(SimulatedController):
     def _host(self, pod: JsonObject) -> str:
         return internal_ip(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
-    def _to(
+    def _transition_to(
         self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None
     ) -> PodTransition:
         host = self._host(pod)
@@ -328,7 +328,7 @@ class KubeletController(SimulatedController):
 
     async def _move(self, pod: JsonObject, stage: Stage) -> None:
         before, to = state_of(pod), resulting_state(pod, stage)
-        await self._write_status(pod, self._to(pod, to, stage))
+        await self._write_status(pod, self._transition_to(pod, to, stage))
         if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):
             for _ in pod["spec"].get("containers") or ():
                 await self.events.record(PendingEvent(pod, "Started", "Container started"))
@@ -356,11 +356,11 @@ class KubeletController(SimulatedController):
         if running:
             if number is not None:
                 self._used[number] += 1
-            move = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
+            move = None if stage is None or stage.to is None else self._transition_to(pod, stage.to, stage)
             to, code = final_state(pod, move, killed=delay > grace > 0)
             for container in pod["spec"].get("containers") or ():
                 await self.events.record(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
-            ended = await self._write_status(pod, self._to(pod, to, stage, code=code))
+            ended = await self._write_status(pod, self._transition_to(pod, to, stage, code=code))
             pod = ended if ended is not None else pod
         if pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"):
             await self.context.kubelet.write(DeleteWrite(PODS, pod, grace_period_seconds=0))

@@ -112,12 +112,12 @@ class NamespaceController(SimulatedController):
         name = namespace["metadata"]["name"]
         # Delete all content, pods first. `pods` then holds the objects that remain.
         await self._delete_all(PODS, name)
-        pods = self._found([PODS], name)
+        pods = self._existing_objects([PODS], name)
         if not pods:
             others = [r for r in self.informers.resources if r.namespaced]
             for resource in others:
                 await self._delete_all(resource, name)
-            pods = self._found(others, name)
+            pods = self._existing_objects(others, name)
         remaining = RemainingContent.of(pods)
         status = {
             **(namespace.get("status") or {}),
@@ -136,5 +136,5 @@ class NamespaceController(SimulatedController):
                 with suppress(NotFoundError, ConflictError):
                     await self.context.api.write(DeleteWrite(resource, obj))
 
-    def _found(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, JsonObject]]:
+    def _existing_objects(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, JsonObject]]:
         return [(r, obj) for r in resources for obj in self.informers.in_namespace(r, namespace)]

@@ -64,7 +64,7 @@ def plan_claim(claim: JsonObject, view: ClaimView) -> Writes:
         return _bind(claim, view)
     if volume is None:
         return _lost_claim(claim) if phase_of(claim) == "Bound" else []
-    if not _takes(volume, claim):
+    if not _is_free_for(volume, claim):
         return []
     if phase_of(claim) == "Bound" and not _grows(claim, volume):
         return []
@@ -93,7 +93,7 @@ def _grows(claim: JsonObject, volume: JsonObject) -> bool:
 def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
     """Copy the capacity of the bound volume into the claim's status."""
     capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
-    if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
+    if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _is_free_for(volume, claim):
         return []
     if capacity == _shape(volume)["capacity"]["storage"]:
         return []
@@ -135,13 +135,15 @@ def _bind(claim: JsonObject, view: ClaimView) -> Writes:
 
 def find_matching_volume(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
     """Return the volume that is pre-bound to a claim, else the smallest available volume that fits."""
-    candidates = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
-    free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
+    candidates = [
+        v for v in volumes if (v["spec"].get("claimRef") or {}) and _is_free_for(v, claim) and not deleting(v)
+    ]
+    free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _matches_claim(claim, v)]
     free.sort(key=lambda v: (Quantity(v["spec"]["capacity"]["storage"]).value, v["metadata"]["name"]))
     return next(iter([*candidates, *free]), None)
 
 
-def _fits(claim: JsonObject, volume: JsonObject) -> bool:
+def _matches_claim(claim: JsonObject, volume: JsonObject) -> bool:
     claim_spec, volume_spec = claim["spec"], volume["spec"]
     if (claim_spec.get("storageClassName") or "") != (volume_spec.get("storageClassName") or ""):
         return False
@@ -154,7 +156,7 @@ def _fits(claim: JsonObject, volume: JsonObject) -> bool:
     return Quantity(_requested_storage(claim)) <= Quantity((volume_spec.get("capacity") or {}).get("storage", "0"))
 
 
-def _takes(volume: JsonObject, claim: JsonObject) -> bool:
+def _is_free_for(volume: JsonObject, claim: JsonObject) -> bool:
     """Whether the claimRef of a volume is empty or names this claim."""
     reference = volume["spec"].get("claimRef") or {}
     meta = claim["metadata"]

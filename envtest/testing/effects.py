@@ -128,7 +128,7 @@ class Truncate:
         response = await handler(call)
         if not isinstance(response, StreamResponse):
             headers = list(response.headers)
-            return StreamResponse(response.status, headers, chunks=_half(response.body))
+            return StreamResponse(response.status, headers, chunks=_first_half(response.body))
         return replace(response, chunks=self._cut(response.chunks))
 
     async def _cut(self, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -142,7 +142,7 @@ class Truncate:
                 yield line
 
 
-async def _half(body: bytes) -> AsyncGenerator[bytes, None]:
+async def _first_half(body: bytes) -> AsyncGenerator[bytes, None]:
     yield body[: len(body) // 2]
     raise CutConnection
 

@@ -146,11 +146,13 @@ class GenericStore:
         if self.codec is not None:
             return await self._list_decoded(self.codec, prefix, query)
         if query.selection.everything:
-            start = _start(prefix, query)
+            start = _first_key(prefix, query)
             page = await self.storage.list(prefix, revision=query.revision, start=start, limit=query.limit)
-            return ListResult([v for _, v in page.items], page.revision, _after(prefix, page), page.remaining)
+            return ListResult(
+                [v for _, v in page.items], page.revision, _start_after_page(prefix, page), page.remaining
+            )
         matching: list[JsonObject] = []
-        start, revision = _start(prefix, query), query.revision
+        start, revision = _first_key(prefix, query), query.revision
         while True:
             page = await self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
             revision = page.revision
@@ -158,25 +160,25 @@ class GenericStore:
                 if self.matches(query.selection, value):
                     matching.append(value)
                     if len(matching) == query.limit:
-                        return ListResult(matching, revision, _rest(prefix, page, index))
+                        return ListResult(matching, revision, _start_after_match(prefix, page, index))
             start = page.next_key
             if not start:
                 return ListResult(matching, revision)
 
     async def _list_decoded(self, codec: StorageCodec, prefix: str, query: ListQuery) -> ListResult:
         objects: list[JsonObject] = []
-        revision, start = query.revision, _start(prefix, query)
+        revision, start = query.revision, _first_key(prefix, query)
         while True:
             page = await self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
             revision, start = page.revision, page.next_key
             decoded = await recall(codec, [value for _, value in page.items])
             if query.selection.everything:
-                return ListResult(decoded, revision, _after(prefix, page), page.remaining)
+                return ListResult(decoded, revision, _start_after_page(prefix, page), page.remaining)
             for index, value in enumerate(decoded):
                 if self.matches(query.selection, value):
                     objects.append(value)
                     if len(objects) == query.limit:
-                        return ListResult(objects, revision, _rest(prefix, page, index))
+                        return ListResult(objects, revision, _start_after_match(prefix, page, index))
             if not start:
                 return ListResult(objects, revision)
 
@@ -552,17 +554,17 @@ def _object_of(outcome: JsonObject | Remove) -> JsonObject:
     return outcome.last if isinstance(outcome, Remove) else outcome
 
 
-def _start(prefix: str, query: ListQuery) -> str:
+def _first_key(prefix: str, query: ListQuery) -> str:
     """Return the key where a list starts."""
     return f"{prefix}{query.start}" if query.start else ""
 
 
-def _after(prefix: str, page: StoragePage) -> str:
+def _start_after_page(prefix: str, page: StoragePage) -> str:
     """Return the start of the next page, right after this page's last key; empty if it is the last page."""
     return f"{page.items[-1][0].removeprefix(prefix)}\0" if page.next_key else ""
 
 
-def _rest(prefix: str, page: StoragePage, index: int) -> str:
+def _start_after_match(prefix: str, page: StoragePage, index: int) -> str:
     """Return the start after a full result; empty at the end. The rest may have no match."""
     at_end = index == len(page.items) - 1 and not page.next_key
     return "" if at_end else f"{page.items[index][0].removeprefix(prefix)}\0"

@@ -16,7 +16,7 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
 def role(name: str, *rules: str, gathers: str = "", **labels: str) -> JsonObject:
-    """A role whose rules are told apart by their verbs."""
+    """Return a role whose rules differ in their verbs."""
     made: JsonObject = {"metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [r]} for r in rules]}
     if gathers:
         made["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {gathers: "true"}}]}
