@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.index import ObjectIndex
 from envtest.controllers.writes import CLUSTER_ROLES, UpdateWrite
@@ -29,13 +31,12 @@ def aggregated_rules(role: JsonObject, others: Iterable[JsonObject]) -> list[Jso
     """Return the aggregated rules: distinct, selector by selector, in the order of the role names."""
     own = role["metadata"]["name"]
     roles = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
-    rules: list[JsonObject] = []
+    rules: dict[bytes, JsonObject] = {}
     for selector in selectors_of(role):
         chosen = (o for o in roles if selects(selector, o["metadata"].get("labels") or {}))
         for rule in (rule for other in chosen for rule in other.get("rules") or ()):
-            if rule not in rules:
-                rules.append(rule)
-    return rules
+            rules.setdefault(msgspec.json.encode(rule, order="deterministic"), rule)
+    return list(rules.values())
 
 
 # ------------------------------------------------------------------ shell

@@ -123,7 +123,7 @@ class SharedInformers:
         return self._existing(self._orphans.keys(f"{resource.prefix}{namespace}/"))
 
     def pod_keys_of_node(self, name: str) -> list[str]:
-        """Return the keys of the pods that are assigned to a node."""
+        """Return the keys of the pods that are assigned to a node; an empty name returns those without a node."""
         return self._by_node.keys(name)
 
     def pods_of_node(self, name: str) -> list[JsonObject]:
@@ -194,9 +194,8 @@ def _orphan_values(key: str, obj: JsonObject | None) -> tuple[str, ...]:
 
 
 def _node_values(pod: JsonObject | None) -> tuple[str, ...]:
-    """Return the name of the pod's node."""
-    name = "" if pod is None else (pod.get("spec") or {}).get("nodeName")
-    return (name,) if name else ()
+    """Return the name of the pod's node, empty for a pod that waits for the scheduler."""
+    return () if pod is None else ((pod.get("spec") or {}).get("nodeName") or "",)
 
 
 def _resource_of_definition(definition: JsonObject) -> Resource:

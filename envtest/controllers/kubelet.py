@@ -191,8 +191,9 @@ class KubeletController(SimulatedController):
             self.add_pods_of_node(change.current["metadata"]["name"])
 
     def _reschedule(self) -> None:
-        for key, pod in self.informers.all(PODS).items():
-            if waits_for_scheduler(pod):
+        for key in self.informers.pod_keys_of_node(""):
+            pod = self.informers.get(key)
+            if pod is not None and waits_for_scheduler(pod):
                 self.queue.add(key)
 
     async def create_initial_objects(self) -> None:

@@ -46,6 +46,27 @@ def test_every_rule_of_the_parts_once(parts: list[JsonObject]) -> None:
     assert aggregated_rules({**whole, "rules": found}, [*reversed(parts), whole]) == found
 
 
+class CountedRule(dict[str, Any]):
+    """A rule that counts its comparisons."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedRule.comparisons += 1
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_many_rules_are_not_compared_with_each_other() -> None:
+    """The comparisons of rules grow with their number, and not with its square."""
+    part = {"metadata": {"name": "a", "labels": {"part": "true"}}}
+    part["rules"] = [CountedRule(verbs=[str(number)]) for number in range(300)]  # type: ignore[assignment]
+    CountedRule.comparisons = 0
+    assert len(aggregated_rules(role("whole", gathers="part"), [part])) == 300
+    assert CountedRule.comparisons <= 300
+
+
 async def test_admin_edit_and_view_are_filled() -> None:
     """The roles for people have what the parts have, through one another; new parts count."""
     async with Environment(controllers="clusterrole-aggregation") as env:
