@@ -12,9 +12,9 @@ import json
 import operator
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from opsdk.base.limits import LIMITS
+from opsdk.base.text_cache import text_cache
 from opsdk.structured_merge.value import JsonValue
 
 _NAME = r"""'(?:\\.|[^'\\])*+'"""
@@ -48,7 +48,7 @@ def valid(path: str) -> bool:
     return path.startswith((".", "[", "$", "@")) and _split(path) is not None
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024, longest=1024)
 def _split(path: str) -> Steps | None:
     matches: list[re.Match[str]] = []
     path = path.removeprefix("$").removeprefix("@")
