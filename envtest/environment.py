@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import secrets
 import tempfile
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, Simulation
@@ -46,7 +46,7 @@ from opsdk.http.asgi_types import App
 from opsdk.http.server.server import ServeOptions, Tls, WebServer
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.eventually import Pause, consistently, eventually
+from opsdk.testing.eventually import Eventually, Pause, consistently
 
 T = TypeVar("T")
 LOCAL = "http://envtest.local"
@@ -322,38 +322,10 @@ class Environment(Startable):
     def _pause(self) -> Pause:
         return functools.partial(wait.pause, storage=self.plane.storage)
 
-    @overload
-    async def eventually(
-        self, probe: Callable[[], Awaitable[T | None]], check: None = ..., *, within: float = ..., interval: float = ...
-    ) -> T: ...
-    @overload
-    async def eventually(
-        self, probe: Callable[[], T | None], check: None = ..., *, within: float = ..., interval: float = ...
-    ) -> T: ...
-    @overload
-    async def eventually(
-        self,
-        probe: Callable[[], Awaitable[T]],
-        check: Callable[[T], object],
-        *,
-        within: float = ...,
-        interval: float = ...,
-    ) -> T: ...
-    @overload
-    async def eventually(
-        self, probe: Callable[[], T], check: Callable[[T], object], *, within: float = ..., interval: float = ...
-    ) -> T: ...
-    async def eventually(
-        self,
-        probe: Callable[[], object],
-        check: Callable[[Any], object] | None = None,
-        *,
-        within: float = 30.0,
-        interval: float = 0.05,
-    ) -> Any:
-        """See `opsdk.testing.eventually.eventually`; checks after each write too."""
-        pause = self._pause()
-        return await eventually(probe, check, within=within, interval=interval, pause=pause)
+    @property
+    def eventually(self) -> Eventually:
+        """`opsdk.testing.eventually.eventually`, with a call after each write too."""
+        return Eventually(self._pause())
 
     async def consistently(
         self,

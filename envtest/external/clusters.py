@@ -34,7 +34,7 @@ from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject, JsonValue
-from opsdk.testing.eventually import consistently, eventually
+from opsdk.testing.eventually import Eventually, consistently, eventually
 
 T = TypeVar("T")
 DEFAULT_ASSETS = "/usr/local/kubebuilder/bin"
@@ -166,13 +166,10 @@ class ClusterTarget(Startable):
                             )
                         await asyncio.sleep(_POLL)
 
-    async def eventually(
-        self, probe: Callable[[], Awaitable[T] | T], check: Callable[[T], object] | None = None, *, within: float = 30.0
-    ) -> T:
+    @property
+    def eventually(self) -> Eventually:
         """See `opsdk.testing.eventually.eventually`."""
-        probe_any: Callable[[], Any] = probe
-        value: T = await eventually(probe_any, check, within=within)
-        return value
+        return eventually
 
     async def consistently(
         self, probe: Callable[[], Awaitable[T] | T], check: Callable[[T], object] | None = None, *, during: float = 1.0

@@ -115,6 +115,7 @@ def _names(kind: type[TypedObject]) -> JsonObject:
 
 
 def _version(kind: type[TypedObject], *, storage: bool) -> JsonObject:
+    """Return a version of a CustomResourceDefinition: schema, subresources, columns, selectable fields."""
     schema = schema_for(kind)
     version: JsonObject = {
         "name": kind.gvk.version,

@@ -65,6 +65,7 @@ def _storage(spec: JsonObject) -> Iterator[str]:
 
 # ------------------------------------------------------------------ paths of a version
 def _paths(version: JsonObject, schema: JsonObject) -> Iterator[str]:
+    """Yield the problems of the JSON paths of columns, selectable fields and the scale subresource."""
     for column in version.get("additionalPrinterColumns", ()):
         where = f" printer column {column['name']!r}:"
         if column["type"] not in _COLUMN_TYPES:
@@ -111,6 +112,7 @@ def _schema(schema: JsonObject, path: str) -> Iterator[str]:
 
 
 def _list_type(schema: JsonObject) -> Iterator[str]:
+    """Yield the problems of list and map types: their keys, and the types of their elements."""
     kind, items = schema.get(LIST_TYPE), schema.get("items", {})
     if kind is not None and schema.get("type") != "array":
         yield f"list_type({kind!r}) needs a list"

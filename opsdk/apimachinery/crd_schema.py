@@ -94,6 +94,7 @@ class Schemas:
 
     # -------------------------------------------------------------- types
     def _scalar(self, info: types.Type) -> JsonObject:
+        """Return the schema of a type without parts. Raises `UsageError` if it has none."""
         limits = {word: v for name, word in _CONSTRAINTS.items() if (v := getattr(info, name, None)) is not None}
         match info:
             case types.StrType():
@@ -120,6 +121,7 @@ class Schemas:
         raise self._error(f"the values {list(values)} have no structural schema: use strings only, or integers only")
 
     def _union(self, info: types.UnionType) -> JsonObject:
+        """Return the schema of ``X | None``, ``int | str`` or ``int | float``. Raises `UsageError` for others."""
         parts = [t for t in info.types if not isinstance(t, types.NoneType)]
         plain = {type(p.type if isinstance(p, types.Metadata) else p) for p in parts}
         if len(parts) == 1:
@@ -152,6 +154,7 @@ class Schemas:
 
     # -------------------------------------------------------------- objects
     def _struct(self, info: types.StructType | types.DataclassType) -> JsonObject:
+        """Return the schema of a class with fields. Raises `UsageError` if it contains itself."""
         cls = info.cls
         if cls is ObjectMeta:
             return {"type": "object"}
@@ -187,6 +190,7 @@ class Schemas:
         return schema
 
     def _property(self, field: types.Field, annotation: Any, text: str) -> JsonObject:
+        """Return the schema of a field, with its description and its default."""
         self._path.append(f".{field.encode_name}")
         schema = self.of(field.type)
         if text and not _is_described(field.type):

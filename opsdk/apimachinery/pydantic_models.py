@@ -100,6 +100,7 @@ class _Converter:
         return schema
 
     def _keyword(self, name: str, value: Any, source: JsonObject, path: str) -> JsonObject:
+        """Return the structural form of a JSON schema keyword. Raises `UsageError` if there is none."""
         match name:
             case "description":
                 return {"description": " ".join(inspect.cleandoc(value).partition("\n\n")[0].split("\n"))}
@@ -132,6 +133,7 @@ class _Converter:
         return schema
 
     def _union(self, source: JsonObject, path: str) -> JsonObject:
+        """Return the schema of ``X | None`` or ``int | str``. Raises `UsageError` for others."""
         parts = [part for part in source["anyOf"] if part != _NULL]
         rest = {key: value for key, value in source.items() if key != "anyOf"}
         if len(parts) == 1:

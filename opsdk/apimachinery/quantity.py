@@ -92,6 +92,7 @@ class Quantity:
 
     @staticmethod
     def _canonical(value: Decimal, family: str) -> str:
+        """Return the number with the largest suffix of its family that leaves an integer."""
         # Integers in units of 1e-9. Upstream rounds smaller fractions away from zero (Quantity.RoundUp).
         nano = int(_EXACT.scaleb(value, 9).to_integral_value("ROUND_UP"))
         whole, rest = divmod(nano, 10**9)

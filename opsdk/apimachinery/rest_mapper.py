@@ -138,6 +138,7 @@ class RestMapper:
         return [mapping.resource for mapping in await self._matches(resource)]
 
     async def _matches(self, resource: GroupResource | GroupVersionResource | str) -> list[RestMapping]:
+        """Return the mappings of all resources that a name may mean. Raises `NoMatchError`."""
         group: str | None
         version: str | None = None
         if isinstance(resource, str):

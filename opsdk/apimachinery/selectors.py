@@ -234,6 +234,7 @@ def _is_word(token: str) -> bool:
 
 
 def _parse_requirement(tokens: _Tokens) -> Requirement:
+    """Parse one requirement of a label selector. Raises `UsageError`."""
     if tokens.peek() == "!":
         tokens.take()
         return Requirement(tokens.expect(_is_word, "a label key"), SelectorOperator.DOES_NOT_EXIST)

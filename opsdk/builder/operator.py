@@ -223,6 +223,7 @@ class Operator:
         controllers: Sequence[ControllerKinds],
         declared: Sequence[RbacRule],
     ) -> RuleSet:
+        """Return the operator's rules: of its controllers, its options, its webhooks, and declared ones."""
         if self._cluster is not None:
             namespace = self._cluster.config.namespace
         return operator_rules(
@@ -550,6 +551,7 @@ class Operator:
         manager.add_readyz_check("webhooks", server.check_started)
 
     def _issue_certificates(self, manager: Manager, server: WebhookServer, options: SelfSigned) -> None:
+        """Let the manager issue the certificates of the webhook server, and serve metrics with them."""
         from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
 
         config = self.cluster.config
@@ -563,7 +565,7 @@ class Operator:
             client_ca_file=self.options.webhook.client_ca_file,
             hook=manager.hook,
         )
-        server.use_certificates(certificates)
+        server.use_certificates(certificates.tls_context)
         manager.use_metrics_certificates(certificates.serving_context)
         manager.add(certificates)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)
@@ -578,6 +580,7 @@ class Operator:
         return str(stall) if recent else ""
 
     def _use_election(self, manager: Manager, config: Config) -> None:
+        """Give the manager a leader election, in a thread of its own where the client can be used there."""
         o = self.options
         options = LeaderElectionOptions(
             name=o.leader_election_id or self.name,

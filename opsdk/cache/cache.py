@@ -257,6 +257,7 @@ class Cache:
         return CachedKind(mapping, informers, metadata_only=metadata_only)
 
     def _build_informer(self, mapping: RestMapping, scope: CacheScope) -> Informer:
+        """Return a new informer for one scope, with the index functions that the kind has."""
         o = self.options
         options = InformerOptions(
             page_size=o.page_size,

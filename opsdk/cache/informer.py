@@ -306,6 +306,7 @@ class Informer(Closing):
             self._watching.reschedule(monotonic())
 
     async def _run(self) -> None:
+        """Carry out what the reflector asks for, one action after the other. It ends only by cancellation."""
         action: Action = self.reflector.start()
         task = asyncio.current_task()
         while True:
@@ -349,6 +350,7 @@ class Informer(Closing):
             return entry.resource_version  # not to be known: the list's resource version has to do
 
     async def _list(self, page: ListPage) -> Action:
+        """Read one page of a list, in slices, so that other tasks run between them."""
         self.counts["list"] += 1
         if not page.continue_token:
             self.reflector.on_list_start()
@@ -367,6 +369,7 @@ class Informer(Closing):
         return await self._next_action(self.reflector.on_page(meta))
 
     async def _watch(self, start: WatchFrom) -> Action:
+        """Open one watch and read it to its end, or to the timeout of a streaming list."""
         self.counts["list" if start.initial_events else "watch"] += 1
         if start.initial_events:
             self.reflector.on_list_start()
@@ -444,6 +447,7 @@ class Informer(Closing):
         return step.next
 
     async def _apply_step(self, step: ReflectorStep) -> None:
+        """Report problems, deliver deltas to the handlers, and wake who waits for the sync."""
         if step.problems:
             self._report_problems(step.problems)
         registrations = tuple(self._registrations)

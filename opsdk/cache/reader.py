@@ -59,7 +59,6 @@ class CachedReader:
                 raise UsageError(f"a cached reader cannot {type(operation).__name__.lower()}")
 
     def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
-        """See `opsdk.client.ports.observe_removals`."""
         cached = self.cache.existing(kind)
         if cached is None:
             return False
@@ -82,6 +81,7 @@ class CachedReader:
         return cached
 
     async def _get(self, operation: Get) -> AnyObject:
+        """Return an object from the cache. A key with an unknown own write is read from the server first."""
         cached = self.cache.synced(operation.kind)
         if cached is None or operation.options.max_staleness is not None:
             cached = await self._synced_kind(operation)
@@ -116,6 +116,7 @@ class CachedReader:
         )
 
     async def _list(self, operation: List) -> ObjectList[AnyObject]:
+        """Return the objects from the cache that match, in slices; undecodable ones are in the list's `undecodable`."""
         options = operation.options
         if options.continue_token:
             raise UsageError("continue list option is not supported by the cache: leave it out, or pass uncached=True")

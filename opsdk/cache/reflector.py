@@ -304,6 +304,7 @@ class Reflector:
         return self._on_object(kind, data, now) if is_object else self._on_bookmark(data, now)
 
     def _on_object(self, kind: str, data: bytes, now: float) -> ReflectorStep:
+        """Handle an event with an object: one of another kind, of a streaming list, undecodable, or a change."""
         meta: HeadMeta | None = None
         try:
             head = decode_head(data)
@@ -365,6 +366,7 @@ class Reflector:
         return ReflectorStep(next=self._wait(now, self.last_error, self._begin_list()))
 
     def _on_bookmark(self, data: bytes, now: float) -> ReflectorStep:
+        """Handle a bookmark: the end of a streaming list, an older server, or a newer resource version."""
         bookmark = _bookmark_of(data)
         if self.state is ReflectorState.LISTING:
             if _INITIAL_EVENTS_END not in (bookmark.annotations or {}):

@@ -259,6 +259,7 @@ class InformerStore:
         *,
         initial: bool,
     ) -> Iterator[tuple[Delta, ...]]:
+        """Yield the deltas between the replaced content and a list: changes first, then objects that are gone."""
         keys = dict.fromkeys(listed)
         for key in keys:
             yield self._deltas(old.get(key), listed[key], initial=initial)

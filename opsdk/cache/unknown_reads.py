@@ -147,6 +147,7 @@ class UnknownReads:
             del self._reads[target]
 
     async def _read_one(self, key: ObjectKey, mark: UnknownMark) -> None:
+        """Read one object from the server. The mark is resolved unless the request fails."""
         store, own = self._store, self._store.own
         start = ReadStart(store.revision, store.get(key, own_writes=False), store.get(key))
         pending = own.pending_write(key)
@@ -165,6 +166,7 @@ class UnknownReads:
             self._record(data, start)
 
     async def _read_all(self, mark: UnknownMark) -> None:
+        """List the server's objects, and resolve the marks and pending writes that were there before the request."""
         store, own = self._store, self._store.own
         visible = {entry.key: entry for entry in store.entries()}
         watched = {entry.key: entry for entry in store.entries(own_writes=False)}

@@ -138,6 +138,7 @@ class WriteRecorder:
         response: bytes,
         sent: _SentWrite,
     ) -> None:
+        """Record a successful write in each informer. A response without the whole object leaves it unknown."""
         namespace = operation.namespace if mapping.namespaced else ""
         # The server makes the name from generateName.
         name = operation.obj.metadata.name or _metadata_of(response).name
@@ -242,6 +243,7 @@ def _is_outdated(entry: StoreEntry | None, request: bytes, error: ApiError) -> b
 def _record_deletion(
     informer: Informer, key: ObjectKey, response: bytes, answer: _BodyFields, *, same_version: bool
 ) -> None:
+    """Record a successful delete: the object is gone, waits for finalizers, or is not known."""
     metadata = answer.metadata
     if answer.kind == "Status" and answer.details is not None and answer.details.uid:
         informer.store.write_deleted(key, answer.details.uid)

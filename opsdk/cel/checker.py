@@ -87,6 +87,7 @@ class _Checker:
         return result_type
 
     def _type(self, expr: Expr) -> Type:
+        """Return the type of an expression; problems become issues."""
         match expr:
             case Literal():
                 return expr.type
@@ -141,6 +142,7 @@ class _Checker:
 
     # -------------------------------------------------------------- names
     def _lookup(self, node: Expr, name: str) -> Type | None:
+        """Return the type of a local variable, a variable, or a type's name; None if there is none."""
         bare = name.removeprefix(".")
         if not name.startswith("."):
             for scope in reversed(self._locals):
@@ -178,6 +180,7 @@ class _Checker:
         return types.optional_of(field_type) if optional else field_type
 
     def _field_of(self, target: Type, name: str, at: int) -> Type:
+        """Return the type of a field or of a map's value."""
         match target.kind:
             case TypeKind.DYN:
                 return types.DYN
@@ -196,6 +199,7 @@ class _Checker:
 
     # -------------------------------------------------------------- calls
     def _call(self, node: CallNode) -> Type:
+        """Return the type of a call: of a function, of a method, or of a qualified function such as ``math.least``."""
         if node.function == "_?._":
             operand, field = node.args
             type_ = self.check(operand)
@@ -230,6 +234,7 @@ class _Checker:
     def _resolve(
         self, node: CallNode, name: str, overloads: Sequence[Overload], arguments: list[Type], *, method: bool
     ) -> Type:
+        """Return the result type of the overloads that fit the arguments, and keep them for the evaluation."""
         result: Type | None = None
         chosen: list[Overload] = []
         for overload in overloads:
@@ -294,6 +299,7 @@ class _Checker:
         return types.map_of(key or self._new_param(), value or self._new_param())
 
     def _struct(self, node: StructNode) -> Type:
+        """Return the type of an object literal, whose fields must exist and fit."""
         type_ = self._scope.types.get(node.name.removeprefix("."))
         if type_ is None:
             return self._undeclared(node.at, node.name)

@@ -112,6 +112,7 @@ class _Estimator:
 
     # -------------------------------------------------------------- calls
     def _call(self, node: CallNode) -> Range:
+        """Return the cost of a call with its arguments, and keep the size of its result."""
         if node.function == "dyn":
             argument = self.visit(node.args[0])
             self._copy(node, node.args[0])
@@ -216,6 +217,7 @@ class _Estimator:
 
     # -------------------------------------------------------------- comprehensions
     def _fold(self, node: Comprehension) -> Range:
+        """Return the cost of a comprehension: its steps, as often as its range may have elements."""
         cost = self.visit(node.range) + self.visit(node.init)
         self._push(node.accumulator, _Local(self._path(node.init), self._size(node.init), self._contained(node.init)))
         names = self._push_variables(node)
@@ -255,13 +257,11 @@ class _Estimator:
 
     # -------------------------------------------------------------- Sizes
     def size(self, operand: Operand) -> Range:
-        """See `Sizes`."""
         if operand.size is not None:
             return operand.size
         return (self._hint(operand.path) if operand.path else None) or UNKNOWN
 
     def element(self, operand: Operand) -> Operand | None:
-        """See `Sizes`."""
         if not operand.type.params:
             return None
         path = (*operand.path, "@items") if operand.path else ()

@@ -144,6 +144,7 @@ class _Compiler:
         return None if variable is None else _variable(variable)
 
     def _select(self, node: Select) -> Code:
+        """Return the code of a field selection, or of ``has()``."""
         constant = self._named(node)
         if constant is not None:
             return constant
@@ -163,6 +164,7 @@ class _Compiler:
 
     # -------------------------------------------------------------- calls
     def _call(self, node: CallNode) -> Code:
+        """Return the code of a call. Conversions and patterns of literals are computed now."""
         name, overloads = self._checked.overloads[node.id]
         arguments = node.args
         if node.target is not None and node.id not in self._checked.statics:
@@ -325,6 +327,7 @@ class _Compiler:
 
     # -------------------------------------------------------------- aggregates
     def _list(self, node: ListOf) -> Code:
+        """Return the code of a list. A list of literals is a constant."""
         if not node.optional and all(isinstance(one, Literal) for one in node.elements):
             return _constant([one.value for one in node.elements if isinstance(one, Literal)])
         codes = [(self.code(one), index in node.optional) for index, one in enumerate(node.elements)]
@@ -343,6 +346,7 @@ class _Compiler:
         return build
 
     def _map(self, node: MapOf) -> Code:
+        """Return the code of a map. A map of literals is a constant."""
         codes = [
             (self.code(entry.key), self.code(entry.value), entry.optional)
             for entry in node.entries
@@ -366,6 +370,7 @@ class _Compiler:
         return build
 
     def _struct(self, node: StructNode) -> Code:
+        """Return the code of an object literal. Raises `CelEvaluationError` where objects cannot be made."""
         type_ = self._checked.structs[node.id]
         codes: list[tuple[str, Code, bool]] = []
         for entry in node.entries:
@@ -408,6 +413,7 @@ class _Compiler:
         return evaluate
 
     def _fold(self, node: Comprehension) -> Code:
+        """Return the code of a comprehension. An error of a step may be absorbed by a later one."""
         over, init = self.code(node.range), self.code(node.init)
         outer: dict[str, int] = {}
         accumulator = self._declare(outer, node.accumulator)

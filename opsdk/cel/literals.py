@@ -159,6 +159,7 @@ def _list(node: ListOf, checked: Checked) -> Iterator[Issue]:
 
 
 def _map(node: MapOf, checked: Checked) -> Iterator[Issue]:
+    """Yield an issue for each key and value of a map literal whose type differs from the first one's."""
     keys: Type | None = None
     values: Type | None = None
     for entry in node.entries:

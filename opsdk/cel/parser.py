@@ -172,6 +172,7 @@ class _Parser:
         return expr
 
     def _expr(self) -> Expr:
+        """Parse an expression with the conditional operator."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             self._issues.append(_too_deep())
@@ -203,6 +204,7 @@ class _Parser:
         return join(0, len(marks) - 1)
 
     def _binary(self, level: int) -> Expr:
+        """Parse the binary operators of this precedence level and above; beyond the last, the unary ones."""
         if level == len(_LEVELS):
             token = self._token
             if token.is_("-") and self._peek().kind in (TokenKind.INT, TokenKind.FLOAT):
@@ -238,6 +240,7 @@ class _Parser:
 
     # -------------------------------------------------------------- members
     def _member(self) -> Expr:
+        """Parse a primary expression with its selections, indices and method calls."""
         operand = self._primary()
         length = 0
         while mark := self._accept(".", "["):
@@ -289,6 +292,7 @@ class _Parser:
         return tuple(args)
 
     def _primary(self) -> Expr:
+        """Parse parentheses, a list, a map, a name or a constant."""
         token = self._token
         if token.is_("("):
             self._advance()
@@ -329,6 +333,7 @@ class _Parser:
         return self._constant()
 
     def _name(self) -> Expr:
+        """Parse an identifier, a call of a function, or an object literal."""
         leading = self._accept(".")
         token = self._advance()
         name = f".{token.text}" if leading else token.text
@@ -364,6 +369,7 @@ class _Parser:
 
     # -------------------------------------------------------------- constants
     def _constant(self) -> Expr:
+        """Parse a literal. An integer that is out of range is an issue."""
         minus = self._accept("-")
         token = self._token
         sign = "-" if minus else ""

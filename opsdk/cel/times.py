@@ -160,6 +160,7 @@ def in_zone(timestamp: Timestamp, zone: str) -> dt.datetime:
 
 
 def _zone(name: str) -> dt.tzinfo:
+    """Return the time zone of a name or an offset. Raises `CelEvaluationError`."""
     if ":" in name:
         match = _OFFSET.fullmatch(name)
         if match is None or len(name) > _LONGEST:

@@ -167,6 +167,7 @@ class Applier:
         return await self._apply(desired, kind_of_object(desired), key_of(desired), owner=owner, force=force)
 
     async def _apply(self, desired: T, kind: Kind[T], key: ObjectKey, *, owner: KubeObject | None, force: bool) -> T:
+        """Apply a child unless the live object is as it was after the last apply."""
         source = _input_digest(desired, owner)
         record = self._apply_records.get((kind.gvk, key))
         live: T | None = None
@@ -258,6 +259,7 @@ class Applier:
         return None if isinstance(decision, Keep) else decision.explanation
 
     def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> Declared:
+        """Return the desired object with its owner, its digest and the fields that it owns. Raises `UsageError`."""
         if isinstance(desired, PartialObjectMetadata):
             raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
         gvk, key = gvk_of(desired), key_of(desired)
@@ -281,6 +283,7 @@ class Applier:
         return Declared(gvk, key, source, tree, digest, resolved, to_own)
 
     async def _write(self, write: Send, kind: Kind[T], *, owner: KubeObject | None, force: bool) -> T:
+        """Send the apply, and remember what remains different. Raises `TerminatingError` for a deleted object."""
         declared = write.declared
         self._report(write.explanation)
         sent = Unstructured.from_tree(declared.tree)
@@ -301,6 +304,7 @@ class Applier:
         return decode_tree(live_tree, kind)
 
     def _remember(self, declared: Declared, kind: Kind[Any], live: KubeObject, outcome: ApplyOutcome) -> None:
+        """Keep the record of a successful apply, to compare with at the next one."""
         meta = live.metadata
         self._observe(kind)
         previous = self._apply_records.get((declared.gvk, declared.key))
@@ -402,6 +406,7 @@ class Applier:
         return [results[index] for index in range(len(desired))]
 
     async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Identity]) -> None:
+        """Delete the owner's children of one kind that are no longer desired."""
         namespace, uid = owner.metadata.namespace, owner.metadata.uid
         # Most objects are desired: without them, nothing is decoded.
         keys = frozenset([key for group_kind, key in desired if group_kind == kind.gvk.group_kind])

@@ -221,6 +221,7 @@ class _Values(msgspec.Struct):
     def _compare_items(
         self, live: list[JsonValue], desired: list[JsonValue], field_type: FieldType, path: Path
     ) -> None:
+        """Compare the items of a keyed list or a set: their order, missing ones, and changed ones."""
         if deep_equal(live, desired):
             return
         schema, item_type = field_type.schema, field_type.item()
@@ -253,6 +254,7 @@ class _Values(msgspec.Struct):
         path: Path,
         parent: tuple[Mapping[str, JsonValue], FieldType, str] | None = None,
     ) -> None:
+        """Compare a value as the server would write it: defaults and other spellings are no differences."""
         if live is not ABSENT and deep_equal(live, desired):
             return
         written = written_form(desired, field_type)

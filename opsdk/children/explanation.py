@@ -158,6 +158,7 @@ def _main_reason(changes: tuple[FieldChange, ...]) -> ApplyReason:
 def _changes(
     comparison: ApplyComparison, gvk: GroupVersionKind, field_owner: str, previous: FieldSet | None
 ) -> Iterator[FieldChange]:
+    """Yield the changes of an apply, each with its reason and the manager that caused it."""
     for difference in comparison.differences:
         path = difference.path
         other = owner_of(comparison.managers, path, besides=field_owner)
@@ -176,6 +177,7 @@ def _changes(
 def _reason(
     difference: ApplyDifference, comparison: ApplyComparison, other: OwnerEntry | None, previous: FieldSet | None
 ) -> ApplyReason:
+    """Return why a field is written."""
     path, own = difference.path, comparison.own
     match difference.kind:
         case DifferenceKind.OWNED_BEFORE:

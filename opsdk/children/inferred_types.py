@@ -74,6 +74,7 @@ def _object(fields: FieldSet, values: Iterable[JsonValue]) -> JsonObject:
 
 
 def _keyed_list(fields: FieldSet, values: Iterable[JsonValue]) -> JsonObject:
+    """Return the schema of a list whose elements managedFields names by keys."""
     keys = [json.loads(element[2:]) for element in sorted(fields.members | fields.children.keys())]
     items = [item for value in values if isinstance(value, list) for item in value if isinstance(item, dict)]
     below = EMPTY

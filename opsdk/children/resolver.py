@@ -70,6 +70,7 @@ class TypeResolver:
             return resolved
 
     def _find(self, gvk: GroupVersionKind, kind: type[Any]) -> ResolvedType | None:
+        """Return the type of a kind: built in, of its CustomResourceDefinition, or of its class. None if unknown."""
         field_type, built_in = built_in_type(gvk), built_in_kind(gvk)
         if field_type is not None and built_in is not None:
             return _resolved(gvk, field_type, namespaced=built_in.namespaced, has_status=built_in.has_status)

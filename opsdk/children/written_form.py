@@ -59,6 +59,7 @@ def zero_form(field_type: FieldType) -> JsonValue:
 
 
 def _decoded(value: JsonValue, field_type: FieldType) -> JsonValue:
+    """Return a value in the form that the server stores."""
     form = field_type.form
     if form in _CANONICAL:
         return _canonical_text(value, field_type)

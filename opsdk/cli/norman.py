@@ -32,10 +32,10 @@ from opsdk.norman.cluster_api import cluster_api
 from opsdk.norman.steve import SteveApi, SteveApp
 from opsdk.norman.tokens import token_review
 from opsdk.norman.web.page import WebPage
+from opsdk.recipes.definitions import apply_definitions
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.definitions import install_definitions
 
 # Steve's API, and the Kubernetes API of the cluster, which steve proxies.
 _STEVE_PATHS = frozenset(["v1", "api", "apis", "openapi", "version"])
@@ -90,6 +90,7 @@ def _serve_options(host: str, port: int, tls_cert: Path | None, tls_key: Path | 
 async def _serve(
     config: Config, options: ServeOptions, documents: list[JsonObject], *, token_file: Path | None = None
 ) -> None:
+    """Serve both APIs of a cluster until a signal comes."""
     stopped = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(stop_on_signals(stopped.set))
@@ -128,7 +129,7 @@ def _documents(path: Path) -> list[JsonObject]:
 
 async def _apply(client: Client, documents: list[JsonObject]) -> None:
     definitions = [each for each in documents if each["kind"] == "CustomResourceDefinition"]
-    await install_definitions(client, definitions)
+    await apply_definitions(client, definitions)
     for document in documents:
         if document not in definitions:
             await client.apply(Unstructured.from_tree(document), field_owner=_ADMIN)

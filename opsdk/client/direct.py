@@ -120,7 +120,8 @@ class DirectClient:
         observer = self._observer
         if observer is None:
             return await self._send(request)
-        body, sent = request.body or b"", observer.sending(operation, mapping)
+        body, sent = request.body, observer.sending(operation, mapping)
+        assert isinstance(body, bytes), "operations have whole bodies"
         try:
             response = await self._send(request)
         except BaseException as error:
@@ -189,6 +190,7 @@ class DirectClient:
 async def _decode_events(
     chunks: AsyncIterator[bytes], kind: Kind[Any], request: RequestInfo
 ) -> AsyncIterator[WatchEvent[Any]]:
+    """Decode the frames of a watch. Raises the error that the server sent as an event."""
     decoder = WatchDecoder(kind.gvk)
     async for chunk in chunks:
         for frame in decoder.feed(chunk):

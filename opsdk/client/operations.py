@@ -16,18 +16,23 @@ from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOp
 from opsdk.client.patch import Patch
 
 
-class Get(msgspec.Struct, frozen=True, kw_only=True):
-    """Read one object or one of its subresources."""
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """A read of objects of one kind, in the representation of `kind`."""
 
     kind: Kind[Any]
-    key: ObjectKey
-    subresource: str = ""
-    options: GetOptions = GetOptions()
 
     @property
     def gvk(self) -> GroupVersionKind:
-        """The kind."""
+        """Group, version and kind."""
         return self.kind.gvk
+
+
+class Get(Read, frozen=True, kw_only=True):
+    """Read one object or one of its subresources."""
+
+    key: ObjectKey
+    subresource: str = ""
+    options: GetOptions = GetOptions()
 
     @property
     def namespace(self) -> str:
@@ -35,16 +40,10 @@ class Get(msgspec.Struct, frozen=True, kw_only=True):
         return self.key.namespace
 
 
-class List(msgspec.Struct, frozen=True, kw_only=True):
+class List(Read, frozen=True, kw_only=True):
     """Read many objects."""
 
-    kind: Kind[Any]
     options: ListOptions = ListOptions()
-
-    @property
-    def gvk(self) -> GroupVersionKind:
-        """The kind."""
-        return self.kind.gvk
 
     @property
     def namespace(self) -> str:
@@ -52,16 +51,10 @@ class List(msgspec.Struct, frozen=True, kw_only=True):
         return self.options.namespace
 
 
-class Watch(msgspec.Struct, frozen=True, kw_only=True):
+class Watch(Read, frozen=True, kw_only=True):
     """Watch changes."""
 
-    kind: Kind[Any]
     options: WatchOptions = WatchOptions()
-
-    @property
-    def gvk(self) -> GroupVersionKind:
-        """The kind."""
-        return self.kind.gvk
 
     @property
     def namespace(self) -> str:

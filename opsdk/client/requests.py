@@ -135,6 +135,7 @@ def selector_query(label_selector: Selector, field_selector: FieldSelector) -> l
 
 # ------------------------------------------------------------------ writing
 def _create(operation: Create, mapping: RestMapping) -> RestRequest:
+    """Return the request of a create. Raises `UsageError` without a namespace for a namespaced kind."""
     namespace, name = key_of(operation.obj)
     if operation.subresource:
         target = RequestTarget(mapping, namespace, name, operation.subresource)
@@ -179,6 +180,7 @@ def _patch(operation: PatchObject, mapping: RestMapping) -> RestRequest:
 
 
 def _apply(operation: Apply, mapping: RestMapping) -> RestRequest:
+    """Return the request of a server-side apply, without the metadata that the server sets."""
     if not operation.options.field_owner:
         raise UsageError("apply needs a field owner: pass field_owner=..., or wrap the client with field_owner()")
     meta = operation.obj.metadata

@@ -185,7 +185,6 @@ class Cluster(Closing):
         return self._appliers[drift, controller]
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
-        """See `opsdk.base.runnable.Debuggable`."""
         return {"informers": lambda: [health.as_json() for health in self.cache.health()]}
 
     # -------------------------------------------------------------- life cycle

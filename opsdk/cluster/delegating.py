@@ -63,7 +63,6 @@ class Delegating:
         return self.direct.watch(operation)
 
     def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
-        """See `opsdk.client.ports.observe_removals`."""
         cached = kind.gvk not in self.disable_cache_for and not self._bypass(kind)
         return cached and observe_removals(self.cached, kind, observer)
 

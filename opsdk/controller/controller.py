@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from opsdk.aio.clock import monotonic, utc_now
-from opsdk.aio.containment import cancellations, is_contained, is_panic
+from opsdk.aio.containment import cancellations, is_contained
 from opsdk.aio.randomness import UuidSequence
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import wait_ended
@@ -25,7 +25,7 @@ from opsdk.controller.context import Context, request_key
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.outcome import ReconcileEnd, is_terminal
+from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
 from opsdk.controller.reconcile import ContextReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
@@ -35,11 +35,9 @@ from opsdk.event.sources import EventSource
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
 from opsdk.telemetry.context import LogContext, log_context
-from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.failures import FunctionFailure
-from opsdk.telemetry.reconcile_log import log_failure, log_result, log_started
+from opsdk.telemetry.reconcile_log import log_result, log_started
 from opsdk.telemetry.records import Hooks, Reconciled, ReconcileStarted, TelemetryHook, Workers
-from opsdk.telemetry.records import ReconcileOutcome as Outcome
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -217,6 +215,7 @@ class Controller:
         return self._sources.failing_functions()
 
     async def _run_workers(self) -> None:
+        """Run the workers until the first of them ends, then stop the others."""
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
@@ -281,6 +280,7 @@ class Controller:
         return await self._reconcile(QueueItem(request, priority=0, waited=0.0, causes=causes), recorded=True)
 
     async def _reconcile(self, queue_item: QueueItem[Any], *, recorded: bool) -> ReconcileRecord:
+        """Reconcile one item, queue it again if needed, and return its record, which the journal keeps."""
         ctx = self._context(queue_item)
         started = self._started_record(ctx)
         began, started_at = monotonic(), utc_now()
@@ -290,12 +290,21 @@ class Controller:
             Activity(enabled=recorded) as activity,
         ):
             log_started(ctx.causes)
-            end = await self._call_reconciler(queue_item, ctx)
+            attempt = await self._call_reconciler(ctx)
+            end = self._queue_again(queue_item, attempt)
             seconds = monotonic() - began
-            if end.error is None:
+            if attempt.error is None:
                 log_result(end, seconds)
             self.hook.record(
-                Reconciled(controller=self.name, result=end.outcome, seconds=seconds, error=end.error, **end.notes)
+                Reconciled(
+                    controller=self.name,
+                    result=end.outcome,
+                    seconds=seconds,
+                    terminal=attempt.terminal,
+                    panicked=attempt.panicked,
+                    timed_out=attempt.timed_out,
+                    error=attempt.error,
+                )
             )
         record = ReconcileRecord(
             controller=self.name,
@@ -332,6 +341,7 @@ class Controller:
         )
 
     def _context(self, queue_item: QueueItem[Any]) -> Context:
+        """Return the context of an item's reconcile."""
         limit = self.options.reconciliation_timeout
         request = queue_item.item
         if self._cluster_name and type(request) is Request:
@@ -347,8 +357,8 @@ class Controller:
             _cluster=self._cluster,
         )
 
-    async def _call_reconciler(self, queue_item: QueueItem[Any], ctx: Context) -> ReconcileEnd:
-        item = queue_item.item
+    async def _call_reconciler(self, ctx: Context) -> ReconcileAttempt:
+        """Call the reconciler within its timeout. Raises only what ends the worker, see `opsdk.aio.containment`."""
         scope: asyncio.Timeout | None = None
         task = asyncio.current_task()
         before = cancellations(task)
@@ -365,15 +375,16 @@ class Controller:
             is_own = task in self._workers and isinstance(error, asyncio.CancelledError) and not self._cancelled_workers
             if not is_own and not is_contained(error, task=task, cancelling=before):
                 raise
-            notes = {"timed_out": scope is not None and scope.expired(), "panicked": is_panic(error)}
-            if is_terminal(error):
-                log_failure(error, wait=None)
-                self.queue.forget(item)
-                notes["terminal"] = True
-                return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {text_of(error)}", notes=notes, error=error)
-            return self._requeue.after_failure(self.queue, queue_item, error, notes)
-        notes = {"timed_out": scope is not None and scope.expired()}
-        return self._requeue.after_success(self.queue, queue_item, result, notes)
+            return ReconcileAttempt.failed(error, timed_out=scope is not None and scope.expired())
+        return ReconcileAttempt(result=result, timed_out=scope is not None and scope.expired())
+
+    def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
+        """Queue the request again, if its attempt needs that."""
+        if attempt.error is None:
+            return self._requeue.after_success(self.queue, queue_item, attempt.result)
+        if attempt.terminal:
+            return self._requeue.after_terminal_error(self.queue, queue_item, attempt.error)
+        return self._requeue.after_failure(self.queue, queue_item, attempt.error)
 
     def _report_slow(self) -> None:
         """Log each reconcile that runs for long, once. One timer for all of them: most reconciles end long before."""

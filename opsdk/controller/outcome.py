@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from opsdk.aio.containment import leaf_errors
+from opsdk.aio.containment import is_panic, leaf_errors
+from opsdk.controller.reconcile import Result
 from opsdk.errors import TerminalError
 from opsdk.telemetry.describe import text_of
 from opsdk.telemetry.records import ReconcileOutcome
@@ -15,20 +14,39 @@ from opsdk.telemetry.records import ReconcileOutcome
 _MAX_ERROR = 200
 
 
+class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of the reconciler: what it returned or raised.
+
+    Attributes:
+        result: what it returned.
+        error: the exception, or None.
+        timed_out: it took longer than ``reconciliation_timeout``.
+        terminal: the error is not retried.
+        panicked: the error is no ``Exception``.
+    """
+
+    result: Result | None = None
+    error: BaseException | None = None
+    timed_out: bool = False
+    terminal: bool = False
+    panicked: bool = False
+
+    @staticmethod
+    def failed(error: BaseException, *, timed_out: bool) -> ReconcileAttempt:
+        """Return the attempt that raised this exception."""
+        return ReconcileAttempt(error=error, timed_out=timed_out, terminal=is_terminal(error), panicked=is_panic(error))
+
+
 class ReconcileEnd(msgspec.Struct, frozen=True):
-    """The result of a reconcile.
+    """The outcome of a reconcile, and when the next one runs.
 
     Attributes:
         outcome: for metrics.
         detail: the delay of the next run, or the error.
-        notes: flags of the `opsdk.telemetry.records.Reconciled` record.
-        error: the exception of the reconciler, or None.
     """
 
     outcome: ReconcileOutcome
     detail: str = ""
-    notes: Mapping[str, bool] = msgspec.field(default_factory=dict)
-    error: BaseException | None = None
 
     def __str__(self) -> str:
         return f"{self.outcome.value} ({self.detail})" if self.detail else self.outcome.value

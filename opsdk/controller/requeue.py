@@ -5,7 +5,6 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from opsdk.base.cause import ReconcileCause
@@ -13,29 +12,30 @@ from opsdk.controller.outcome import ReconcileEnd, shorten_error
 from opsdk.controller.reconcile import Result
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.telemetry.describe import repr_of
+from opsdk.telemetry.describe import repr_of, text_of
 from opsdk.telemetry.reconcile_log import log_failure
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 
 class RequeuePolicy:
-    """Queues a request again after its reconcile, as the result or the rate limiter says.
+    """Queues a request again after its reconcile, as the result or the rate limiter says."""
 
-    Both methods get the flags of the `Reconciled` record as `notes`, and return the result of the reconcile.
-    """
-
-    def after_failure(
-        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, notes: Mapping[str, bool]
-    ) -> ReconcileEnd:
+    def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
         """Queue the request with the rate limiter's delay."""
         cause = ReconcileCause("retry", detail=shorten_error(error))
         wait = queue.add_rate_limited(queue_item.item, priority=queue_item.priority, cause=cause)
         log_failure(error, wait=wait)
-        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {repr_of(error)}", notes=notes, error=error)
+        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {repr_of(error)}")
 
-    def after_success(
-        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None, notes: Mapping[str, bool]
+    def after_terminal_error(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException
     ) -> ReconcileEnd:
+        """Queue nothing: the next event of the object does."""
+        log_failure(error, wait=None)
+        queue.forget(queue_item.item)
+        return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {text_of(error)}")
+
+    def after_success(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None) -> ReconcileEnd:
         """Queue the request if the result asks for it. Only ``Result(requeue=True)`` keeps the count of failures."""
         item, priority = queue_item.item, queue_item.priority
         if result is not None and result.priority is not None:
@@ -45,12 +45,12 @@ class RequeuePolicy:
             queue.forget(item)
             cause = ReconcileCause("requeue_after", detail=delay)
             queue.add(item, after=result.requeue_seconds, priority=priority, cause=cause, timer=True)
-            return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay, notes=notes)
+            return ReconcileEnd(Outcome.REQUEUE_AFTER, detail=delay)
         if result is not None and result.requeue:
             queue.add_rate_limited(item, priority=priority, cause=ReconcileCause("requeue"))
-            return ReconcileEnd(Outcome.REQUEUE, notes=notes)
+            return ReconcileEnd(Outcome.REQUEUE)
         queue.forget(item)
-        return ReconcileEnd(Outcome.SUCCESS, notes=notes)
+        return ReconcileEnd(Outcome.SUCCESS)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

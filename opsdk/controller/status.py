@@ -132,6 +132,7 @@ class StatusPatch(Generic[S]):
         return get_condition(self._conditions(), type)
 
     def _conditions(self) -> list[Condition]:
+        """Return a copy of the status's conditions. Raises `UsageError` if the status has none of opsdk's."""
         if isinstance(self._object, Unstructured):
             return msgspec.convert(self._object.get("status", "conditions") or [], list[Condition])
         conditions = getattr(self.status, "conditions", None)

@@ -148,6 +148,7 @@ class EventDispatcher:
             self._start_drainer()
 
     def _passes(self, event: AnyEvent) -> bool:
+        """Whether all predicates pass an event. One that raises passes it."""
         passes = True
         try:
             for test in self.predicates:
@@ -249,6 +250,7 @@ class EventDispatcher:
 
     # -------------------------------------------------------------- failed events
     def _schedule_retry(self, event: AnyEvent, error: BaseException) -> None:
+        """Keep a failed event, and call the function again later. Deleted objects wait without a task."""
         self._report_failure(event, error)
         if self._closed:
             return
@@ -317,6 +319,7 @@ class EventDispatcher:
             self._deleted_task = self._tasks.start(self._retry_deleted(), name="retry deleted objects")
 
     async def _retry_deleted(self) -> None:
+        """Call the function again for the deleted objects that are due, one after the other."""
         while self._due:
             key = self._due.popleft()
             retries = self._pending_retries.get(key)

@@ -218,6 +218,7 @@ class KindSource(EventSource):
             self._expiry = None
 
     async def _add_to_informer(self) -> None:
+        """Add the handler to the kind's informer, with retries until the server serves the kind."""
         reported = False
         waits = _RETRY_KIND.start()
         while True:

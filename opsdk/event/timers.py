@@ -59,6 +59,7 @@ class _Periodic(EventSource):
         self._tasks.start(self._run(queue), name="run")
 
     async def _run(self, queue: WorkQueue[Any]) -> None:
+        """Call the function at each interval. A failure is retried with a backoff."""
         retries = Backoff(base=min(1.0, self.interval), cap=self.interval, jitter=0.1, reset_after=0).start()
         task = asyncio.current_task()
         while True:

@@ -172,6 +172,7 @@ class Fleet:
 
     # -------------------------------------------------------------- setup
     def _add_to(self, operator: Operator) -> None:
+        """Add the fleet's runner, metrics and debug page to the operator's manager."""
         if not self._declared:
             raise UsageError("the fleet has nothing to run: declare a reconciler with @fleet.reconciler(Kind)")
         o = self.options

@@ -70,7 +70,6 @@ class ObjectClusters(ClusterProvider, Generic[T]):
         return ""
 
     async def start(self, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
-        """See `ClusterProvider`."""
         namespaces = [self._namespace] if self._namespace else None
         by_object = ByObject(namespaces=namespaces, label_selector=self._selector)
         cache = management.new_cache(CacheOptions(by_kind={self._kind.gvk: by_object}))
@@ -170,7 +169,6 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         self.rules = (RbacRule("get list watch patch", Secret, namespaces=[namespace or ALL_NAMESPACES]),)
 
     async def config_of(self, obj: Secret, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature
-        """See `ObjectClusters`."""
         source = f"Secret {obj.metadata.namespace}/{obj.metadata.name}"
         if not (kubeconfig := obj.data.get(self._key)):
             present = ", ".join(sorted(obj.data)) or "none"
@@ -178,7 +176,6 @@ class KubeconfigSecrets(ObjectClusters[Secret]):
         return config_from_text(kubeconfig, source=f"{source}, key {self._key}")
 
     async def report(self, management: Cluster, name: str, condition: Condition) -> None:
-        """See `ClusterProvider`."""
         secret = await self.key_object(management, name)
         text = msgspec.json.encode(condition).decode()
         if secret is None or secret.metadata.annotations.get(CONDITION_ANNOTATION) == text:
@@ -221,7 +218,6 @@ class ResourceClusters(ObjectClusters[T]):
         )
 
     async def config_of(self, obj: T, management: Cluster) -> Config:
-        """See `ObjectClusters`."""
         task = asyncio.current_task()
         before = cancellations(task)
         try:
@@ -234,7 +230,6 @@ class ResourceClusters(ObjectClusters[T]):
             raise UsageError(f"the config function of the fleet raised {repr_of(error)}") from error
 
     async def report(self, management: Cluster, name: str, condition: Condition) -> None:
-        """See `ClusterProvider`."""
         obj = await self.key_object(management, name)
         if not self._condition or not isinstance(obj, TypedObject | Unstructured):
             return

@@ -7,9 +7,8 @@ changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import Protocol
 
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.tasks import TaskOwner
@@ -31,6 +30,7 @@ from opsdk.errors import (
 )
 from opsdk.fleet.lease_list import LeaseList
 from opsdk.fleet.ownership_rules import OwnershipOptions, OwnershipRules, OwnershipStep, ShardState, StepKind
+from opsdk.fleet.shard_fence import ShardFence
 from opsdk.fleet.shard_lease import (
     FLEET_LABEL,
     ROLE_LABEL,
@@ -58,34 +58,8 @@ _CLOSE_SECONDS = 5.0
 _PARALLEL_WRITES = 16
 
 
-class MakeRunnable(Protocol):
-    """Creates the runnable of an owned shard. It is called for each ownership, and after each failure."""
-
-    def __call__(self, shard: str, /) -> ShardRunnable:
-        """Return a new runnable."""
-        ...
-
-
-class ShardFence:
-    """Allows the writes of one shard while this replica owns it. See `opsdk.aio.fence.Fence`."""
-
-    def __init__(self, shard: str, elector: LeaderElector, rules: OwnershipRules) -> None:
-        self._shard = shard
-        self._elector = elector
-        self._rules = rules
-        self.closed = False
-        """Rejects all writes, for work that continues after its cancellation while the shard is owned again."""
-
-    def check(self, action: str) -> None:
-        """See `opsdk.aio.fence.Fence`."""
-        if self.closed:
-            raise LeaderElectionLostError(f"{action} was not sent: the work for {self._shard} was cancelled")
-        self._elector.check(action)
-        if refusal := self._rules.refusal(self._shard, monotonic()):
-            raise LeaderElectionLostError(f"{action} was not sent: {refusal}")
-
-    def __repr__(self) -> str:
-        return f"<ShardFence {self._shard}>"
+MakeRunnable = Callable[[str], ShardRunnable]
+"""Creates the runnable of an owned shard. It is called for each ownership, and after each failure."""
 
 
 class Ownership:
@@ -138,7 +112,7 @@ class Ownership:
         if shard in self._runners:
             self._runners[shard].restart()
 
-    def reached(self, shard: str, *, is_reachable: bool) -> None:
+    def report_reachability(self, shard: str, *, is_reachable: bool) -> None:
         """Report whether this replica can reach the target of a shard, such as a cluster.
 
         An owner invites other replicas to take the shard over after `OwnershipOptions.unreachable_timeout` without
@@ -146,7 +120,7 @@ class Ownership:
         Without a report, it counts as reachable. A report for a shard that this replica does not own has no effect.
         """
         if self._rules is not None:
-            self._rules.reached(shard, is_reachable=is_reachable, now=monotonic())
+            self._rules.report_reachability(shard, is_reachable=is_reachable, now=monotonic())
 
     def states(self) -> Mapping[str, ShardState]:
         """Return the state of each shard that this replica owns, warms up or drains."""
@@ -303,6 +277,7 @@ class Ownership:
         return all(await asyncio.gather(*map(write, steps)))
 
     async def _write(self, step: OwnershipStep, rules: OwnershipRules) -> bool:
+        """Write or delete the lease of a step. Return whether this replica's write was the next one."""
         assert step.lease is not None
         requested_at = monotonic()
         try:
@@ -329,7 +304,7 @@ class Ownership:
             self._runner(step.shard, elector, rules)
         elif step.kind is StepKind.OWN:
             log.info("%s owns %s", rules.identity, step.shard)
-            self._runner(step.shard, elector, rules).own()
+            self._runner(step.shard, elector, rules).activate()
         elif step.kind is StepKind.DRAIN:
             log.info("%s drains %s for the handover", rules.identity, step.shard)
             self._runners[step.shard].drain()

@@ -40,10 +40,10 @@ from opsdk.fleet.shard_lease import (
     new_shard_lease,
     preferred_by,
     preferred_holder_of,
-    settled,
     shard_of,
     stand_in_of,
     with_invitation,
+    with_no_former_holder,
 )
 
 # Leases of dead members and of removed shards are deleted after this many lease durations.
@@ -248,7 +248,7 @@ class OwnershipRules:
         if shard is not None and shard.state is ShardState.DRAINING:
             shard.state = ShardState.DRAINED
 
-    def reached(self, name: str, *, is_reachable: bool, now: float) -> None:
+    def report_reachability(self, name: str, *, is_reachable: bool, now: float) -> None:
         """Report whether this member can reach a shard that it owns, at the time `now`. Default: reachable."""
         shard = self._shards.get(name)
         if shard is None or shard.state is not ShardState.OWNED:
@@ -307,6 +307,7 @@ class OwnershipRules:
         return steps + self._delete_stale_leases()
 
     def _decide_shard(self, shard: _Shard, target: str, wall: datetime) -> Iterable[OwnershipStep]:
+        """Return the steps for one shard, from its holder, its state here, and its target."""
         holder, state = holder_of(shard.lease), shard.state
         if holder == self.identity:
             return self._decide_held(shard, target, wall)
@@ -371,7 +372,7 @@ class OwnershipRules:
             return self._set_state(shard, ShardState.DRAINING, StepKind.DRAIN)
         assert shard.lease is not None
         if is_unsettled(shard.lease) and self._read_at >= shard.settles_at:
-            return [OwnershipStep(StepKind.WRITE, shard.name, settled(shard.lease))]
+            return [OwnershipStep(StepKind.WRITE, shard.name, with_no_former_holder(shard.lease))]
         invited = ""
         if shard.outage is not None:
             invited = shard.outage.stand_in(self._read_at, self._members() - {self.identity})

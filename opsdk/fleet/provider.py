@@ -109,7 +109,6 @@ class StaticClusters(ClusterProvider):
         management: Cluster,  # noqa: ARG002 - the protocol's signature
         on_change: Callable[[Clusters], None],
     ) -> None:
-        """See `ClusterProvider`."""
         self._listeners.append(on_change)
         try:
             on_change(dict(self._clusters))
@@ -139,7 +138,6 @@ class KubeconfigDirectory(ClusterProvider):
         management: Cluster,  # noqa: ARG002 - the protocol's signature
         on_change: Callable[[Clusters], None],
     ) -> None:
-        """See `ClusterProvider`."""
         before: Clusters | None = None
         while True:
             # Read in the event loop: the files are small, and a thread does not follow virtual time.
@@ -150,6 +148,7 @@ class KubeconfigDirectory(ClusterProvider):
             await asyncio.sleep(self._interval)
 
     def _read(self) -> Clusters:
+        """Return the clusters of the directory. A file that cannot be used is an entry with its problem."""
         try:
             files = sorted(file for file in self._path.iterdir() if not file.name.startswith("."))
         except FileNotFoundError:

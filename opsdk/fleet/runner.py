@@ -117,7 +117,7 @@ class FleetRunner:
     # -------------------------------------------------------------- conditions
     def _on_condition(self, name: str, condition: Condition) -> None:
         # Other errors of the server also occur on other replicas, so only an unreachable cluster moves.
-        self.ownership.reached(name, is_reachable=condition.reason != ClusterReason.UNREACHABLE.value)
+        self.ownership.report_reachability(name, is_reachable=condition.reason != ClusterReason.UNREACHABLE.value)
         self._pending_conditions[name] = condition
         self._report_wanted.set()
 

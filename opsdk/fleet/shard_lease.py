@@ -91,7 +91,7 @@ def is_unsettled(lease: Lease | None) -> bool:
     return lease is not None and UNSETTLED_ANNOTATION in lease.metadata.annotations
 
 
-def settled(lease: Lease) -> Lease:
+def with_no_former_holder(lease: Lease) -> Lease:
     """Return the lease as settled: no holder of an earlier lease is active."""
     changed = deep_copy(lease)
     changed.metadata.annotations.pop(UNSETTLED_ANNOTATION, None)

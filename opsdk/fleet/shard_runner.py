@@ -10,8 +10,9 @@ from typing import Protocol
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
-from opsdk.aio.fence import FENCE, Fence
+from opsdk.aio.fence import FENCE
 from opsdk.aio.waiting import finish, wait_ended
+from opsdk.fleet.shard_fence import ShardFence
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -38,14 +39,8 @@ class ShardRunnable(Protocol):
         ...
 
 
-class ClosableFence(Fence, Protocol):
-    """A fence that can be closed: it then rejects every write."""
-
-    closed: bool
-
-
 class ShardRunner:
-    """Runs the runnable of one shard in a task of its own, from `warm` or `own` to `drain` or `kill`.
+    """Runs the runnable of one shard in a task of its own, from `warm` or `activate` to `drain` or `kill`.
 
     Args:
         shard: the shard.
@@ -62,7 +57,7 @@ class ShardRunner:
         shard: str,
         make: Callable[[str], ShardRunnable],
         *,
-        fence: ClosableFence,
+        fence: ShardFence,
         drain_timeout: float,
         after: ShardRunner | None = None,
         on_warm: Callable[[], None],
@@ -83,7 +78,7 @@ class ShardRunner:
         self._task = asyncio.get_running_loop().create_task(self._supervise(), name=f"shard {shard}", context=context)
         self._task.add_done_callback(lambda _: on_end(self))
 
-    def own(self) -> None:
+    def activate(self) -> None:
         """Start the runnable; cancels a running warm-up."""
         self._owned.set()
 
@@ -109,6 +104,7 @@ class ShardRunner:
 
     # -------------------------------------------------------------- the task
     async def _supervise(self) -> None:
+        """Run the shard's runnable, and restart it with a backoff when it fails, until it is drained."""
         waits = _RESTART_BACKOFF.start()
         if self._predecessor is not None:
             await self._predecessor.wait_ended()

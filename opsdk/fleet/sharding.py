@@ -34,7 +34,6 @@ class HashShards(ClusterProvider):
         self.ranges = split_ranges(count, field)
 
     async def start(self, management: Cluster, on_change: Callable[[Clusters], None]) -> None:
-        """See `ClusterProvider`."""
         names = [f"shard-{number}-of-{len(self.ranges)}" for number in range(len(self.ranges))]
         on_change(
             {
@@ -62,9 +61,7 @@ class NamespaceShards(ObjectClusters[Namespace]):
         self.rules = (RbacRule("get list watch", Namespace),)
 
     async def config_of(self, obj: Namespace, management: Cluster) -> Config:  # noqa: ARG002 - the protocol's signature
-        """See `ObjectClusters`."""
         return management.config
 
     def namespace_of(self, obj: Namespace) -> str:
-        """See `ObjectClusters`."""
         return obj.metadata.name

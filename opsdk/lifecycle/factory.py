@@ -126,6 +126,7 @@ class SharedControllerFactory:
         return self.for_kind(unstructured(gvk.api_version, gvk.kind))
 
     def _new_controller(self, kind: KindLike[T], predicates: Sequence[PredicateFunc]) -> GenericController[T]:
+        """Return a new controller of a kind, which the manager runs and whose problems make it not ready."""
         token = kind_of(kind)
         controller = GenericController(
             self.cluster,

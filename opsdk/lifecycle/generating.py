@@ -218,6 +218,7 @@ class GeneratingHandler:
         desired: set[tuple[Any, Any]],
         ctx: Context,
     ) -> None:
+        """Delete the objects with the set's label that are no longer desired, and that this program applied."""
         selector = {SET_LABEL: self.set_id(gvk_of(owner), request)}
         applier = ctx.cluster.applier(controller=ctx.controller)
         for kind in kinds.values():

@@ -8,7 +8,7 @@ failed handler do not reach the next one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
@@ -74,11 +74,9 @@ class _RequeueHandlers(RequeuePolicy):
         self._retry = retry
         self.scheduled: dict[HandlerRequest, float] = {}
 
-    def after_failure(
-        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, notes: Mapping[str, bool]
-    ) -> ReconcileEnd:
+    def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
         if self._retry is RetryPolicy.ALL or not isinstance(error, HandlersFailedError):
-            return super().after_failure(queue, queue_item, error, notes)
+            return super().after_failure(queue, queue_item, error)
         now = monotonic()
         waits = []
         for name, reason in zip(error.names, error.exceptions, strict=True):
@@ -91,14 +89,12 @@ class _RequeueHandlers(RequeuePolicy):
                 waits.append(max(self.scheduled[item] - now, 0.0))
         log_failure(error, wait=min(waits))
         detail = f"retry {', '.join(error.names)} in {min(waits):.3g} s: {error}"
-        return ReconcileEnd(Outcome.ERROR, detail=detail, notes=notes, error=error)
+        return ReconcileEnd(Outcome.ERROR, detail=detail)
 
-    def after_success(
-        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None, notes: Mapping[str, bool]
-    ) -> ReconcileEnd:
+    def after_success(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], result: Result | None) -> ReconcileEnd:
         if result is _DEFERRED:
-            return ReconcileEnd(Outcome.SUCCESS, detail="deferred, or already done", notes=notes)
-        return super().after_success(queue, queue_item, result, notes)
+            return ReconcileEnd(Outcome.SUCCESS, detail="deferred, or already done")
+        return super().after_success(queue, queue_item, result)
 
 
 class _RecordDeletions(EnqueueRequestForObject):
@@ -392,6 +388,7 @@ class GenericController(Generic[T]):
             self.controller.queue.add(item, cause=ReconcileCause("deferred"))
 
     async def _run(self, item: AnyRequest, ctx: Context) -> Result | None:
+        """Call the handlers of an item in order. Raises `HandlersFailedError` with the errors of those that failed."""
         key = request_of(item)
         obj = await ctx.client.get_or_none(self.kind, key.key)
         if obj is not None and self._deletions.is_stale(

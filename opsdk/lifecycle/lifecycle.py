@@ -151,6 +151,7 @@ class LifecycleHandler(Generic[T]):
         return remaining
 
     async def _remove_finalizer(self, client: Client, obj: T, request: Request) -> T:
+        """Remove the handler's finalizer; a conflict is retried with the object of the server."""
         uid = obj.metadata.uid
         for attempt in range(_FINALIZER_ATTEMPTS):
             remaining = without_finalizer(obj.metadata, self.names)

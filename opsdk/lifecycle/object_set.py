@@ -269,6 +269,7 @@ class ObjectSet:
         return pending
 
     async def _send(self, child: Child, live: Child | None) -> None:
+        """Write one child: by apply, create, or three-way patch. Raises `TerminatingError` for a deleted one."""
         if self.options.mode is SetMode.SERVER_SIDE_APPLY:
             patch = adoption_patch(self._tree(child), _server_tree(live)) if live is not None else None
             if patch is not None:

@@ -163,6 +163,7 @@ async def _drain_object(
     *,
     dry_run: bool,
 ) -> DrainedFinalizer | None:
+    """Remove the finalizers from one object, and return what was removed; None if there was nothing."""
     current: PartialObjectMetadata | None = obj
     key, uid = key_of(obj), obj.metadata.uid
     for _ in range(_MAX_ATTEMPTS):

@@ -61,6 +61,7 @@ class Checks:
         return self._checks or {"ping": ping}
 
     async def _run_all(self, request: HttpRequest) -> HttpResponse:
+        """Run all checks and return their report, in the form of the API server's ``/healthz``."""
         excluded = set(request.query.all("exclude"))
         lines, failed = [], False
         for name in self._named_checks():

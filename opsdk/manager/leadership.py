@@ -65,7 +65,6 @@ class ManagerLeadership:
         return self._leads.is_set()
 
     def check(self, action: str) -> None:
-        """See `Fence`."""
         if self._election_fence is not None:
             self._election_fence.check(action)
         if not self._leads.is_set():

@@ -101,6 +101,7 @@ class RunnableGroup:
                     group.create_task(self._wait_one(runnable), name=f"{self.name}/ready {runnable!r}")
 
     async def _wait_one(self, runnable: Runnable) -> None:
+        """Return when a runnable is ready or has ended. Its error goes to `on_error`."""
         assert isinstance(runnable, Ready)
         running = [task for task, owner in self._tasks.items() if owner is runnable]
         if not running:

@@ -218,9 +218,7 @@ class QueueCore(Generic[K]):
         heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
         if len(self._ready) > _SMALL_HEAP:
             self._compact_heaps()
-        # As `_change_depth`, without a call for each item.
-        self._depth[entry.priority] = self._depth.get(entry.priority, 0) + 1
-        self._ready_count += 1
+        self._change_depth(entry.priority, 1)
 
     def _change_depth(self, priority: int, change: int) -> None:
         depth = self._depth[priority] = self._depth.get(priority, 0) + change

@@ -169,39 +169,41 @@ class WorkQueue(Generic[K]):
             self.hooks.finished(worked)
         self._wake(now)
         if self.core.ended:
-            self._wake_all()
+            self._wake_workers(len(self._getters))
         self._notify_idle()
 
-    def _wake_all(self) -> None:
-        while self._getters:
+    def _wake(self, now: float) -> None:
+        """Make due items ready, wake one waiting worker for each ready item, and set the timer for the next one."""
+        if self.core.delayed:
+            # Due items become ready also while no worker waits: else the timer below would be due again and again.
+            self.core.advance(now)
+        if self._getters and self.core.has_ready(now):
+            self._wake_workers(len(self.core))
+        if self.core.delayed or self._timer is not None:
+            self._arm_timer(now)
+
+    def _wake_workers(self, count: int) -> None:
+        """Wake `count` of the waiting workers, or all if there are fewer."""
+        while count and self._getters:
             waiter = self._getters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                count -= 1
 
-    def _wake(self, now: float) -> None:
-        """Wake one waiting worker for each ready item, and set the timer for the next delayed item."""
-        core = self.core
-        if core.delayed:
-            # Due items become ready also while no worker waits: else the timer below would be due again and again.
-            core.advance(now)
-        if self._getters:
-            ready = len(core) if core.has_ready(now) else 0
-            while ready and self._getters:
-                waiter = self._getters.popleft()
-                if not waiter.done():
-                    waiter.set_result(None)
-                    ready -= 1
-        if not core.delayed and self._timer is None:
-            return
-        next_time = core.next_ready_at()
+    def _arm_timer(self, now: float) -> None:
+        """Set the timer to the time of the next delayed item; remove it if there is none."""
+        next_time = self.core.next_ready_at()
         if next_time == self._timer_at and self._timer is not None:
             return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = self._timer_at = None
+        self._stop_timer()
         if next_time is not None:
             self._timer = asyncio.get_running_loop().call_later(max(next_time - now, 0.0), self._on_timer)
             self._timer_at = next_time
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._timer_at = None
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
@@ -211,10 +213,8 @@ class WorkQueue(Generic[K]):
     def shut_down(self, *, drain: bool = False) -> None:
         """Accept no more items and wake all waiting workers. With `drain`, return the ready items first. Idempotent."""
         self.core.shut_down(drain=drain)
-        self._wake_all()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = self._timer_at = None
+        self._wake_workers(len(self._getters))
+        self._stop_timer()
         self._notify_idle()
 
     async def wait_idle(self) -> None:

@@ -89,7 +89,6 @@ class RuleRecorder(TelemetryHook):
         self._names: Counter[tuple[str, str, str]] = Counter()
 
     def record(self, record: Record) -> None:
-        """See `TelemetryHook`."""
         if not isinstance(record, Requested) or record.request is None:
             return
         verbs = {"PUT": ("create",), "PATCH": ("create",)}.get(record.method, ()) if record.status == 201 else ()

@@ -92,6 +92,7 @@ class PermissionReviewer:
         return RuleSet.from_review(status, namespace)
 
     async def _is_allowed(self, permission: Permission) -> bool:
+        """Whether the client may do this, by a SelfSubjectAccessReview."""
         if permission.path:
             path = NonResourceAttributes(path=permission.path, verb=permission.verb)
             spec = SelfSubjectAccessReviewSpec(non_resource_attributes=path)

@@ -124,6 +124,7 @@ class _ObjectParts(msgspec.Struct, frozen=True):
 
 # ------------------------------------------------------------------ kinds
 def _deployment(parts: _ObjectParts) -> Summary:
+    """Return the state of a Deployment, by the rules of kstatus."""
     progressing = _condition(parts.status, "Progressing")
     if progressing.get("reason") == "ProgressDeadlineExceeded":
         return Summary(SummaryState.FAILED, progressing.get("message") or "the progress deadline is exceeded")
@@ -147,6 +148,7 @@ def _deployment(parts: _ObjectParts) -> Summary:
 
 
 def _stateful_set(parts: _ObjectParts) -> Summary:
+    """Return the state of a StatefulSet, by the rules of kstatus."""
     strategy = _map(parts.spec.get("updateStrategy"))
     if strategy.get("type") == "OnDelete":
         return _CURRENT
@@ -205,6 +207,7 @@ def _job(parts: _ObjectParts) -> Summary:
 
 
 def _pod(parts: _ObjectParts) -> Summary:
+    """Return the state of a Pod, by the rules of kstatus."""
     phase = parts.status.get("phase")
     if phase == "Succeeded":
         return _CURRENT

@@ -45,7 +45,6 @@ class StaticCredentials:
         self._headers = {"Authorization": authorization} if authorization else {}
 
     async def headers(self) -> dict[str, str]:
-        """See `Credentials`."""
         return self._headers
 
     def invalidate(self) -> bool:
@@ -71,7 +70,6 @@ class TokenFileCredentials:
         self._read_at: float | None = None
 
     async def headers(self) -> dict[str, str]:
-        """See `Credentials`."""
         now = monotonic()
         if self._read_at is None or now - self._read_at >= TOKEN_FILE_PERIOD:
             try:

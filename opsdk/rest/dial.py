@@ -55,6 +55,7 @@ class Dialer:
             raise translate(error, sent=False, where=where) from error
 
     async def _dial_direct(self, where: str) -> ClientConnection:
+        """Connect to the API server, and resume its last TLS session."""
         endpoint, make = self._endpoint, partial(ClientConnection, where)
         if endpoint.scheme == "http":
             return await connect(endpoint.host, endpoint.port, None, "", make)
@@ -73,6 +74,7 @@ class Dialer:
         return connection
 
     async def _dial_proxy(self, proxy: ProxyServer, where: str) -> ClientConnection:
+        """Connect through a proxy: with CONNECT for https, else with absolute targets."""
         # The proxy's own certificate is verified against the system, not against the cluster's CA.
         context = _proxy_context() if proxy.scheme == "https" else None
         connection = await connect(proxy.host, proxy.port, context, "", partial(ClientConnection, where))

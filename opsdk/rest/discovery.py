@@ -185,6 +185,7 @@ def from_aggregated(response: RestResponse, path: str) -> DiscoveredGroups:
 
 
 def _resource_of(group: str, version: str, found: _ResourceDiscovery) -> ApiResource:
+    """Return a resource of an aggregated discovery document."""
     subresources = {}
     for sub in found.subresources or ():
         gvk = sub.response_kind or _GroupVersionKind()

@@ -145,6 +145,7 @@ class ExecCredentials:
         return True
 
     async def _run(self) -> bytes:
+        """Run the plugin and return its output. Raises `UnauthorizedError` for a failure."""
         plugin = self._plugin
         interactive = _is_interactive(plugin)
         env = {**os.environ, **plugin.env}

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator
 
 import httpx
 
+from opsdk.apimachinery.integers import parse_int
 from opsdk.errors import UsageError
+from opsdk.http.body_stream import Body, BodyStream
 from opsdk.http.client.request import ResponseStream
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -50,10 +52,18 @@ class HttpxTransport(httpx.AsyncBaseTransport):
             request.method,
             raw.removeprefix(ours.base_path),
             headers={name: value for name, value in request.headers.items() if name.lower() not in _TRANSPORT_HEADERS},
-            body=await request.aread(),
+            body=_body(request),
         )
         exchange = await self._transport.exchange(plain)
         return httpx.Response(exchange.status, headers=exchange.headers, stream=_ExchangeStream(exchange))
+
+
+def _body(request: httpx.Request) -> Body:
+    stream = request.stream
+    if isinstance(stream, httpx.ByteStream):
+        return b"".join(stream)
+    assert isinstance(stream, httpx.AsyncByteStream), "an AsyncClient has asynchronous streams only"
+    return BodyStream(stream, length=parse_int(request.headers.get("Content-Length", "")))
 
 
 class _ExchangeStream(httpx.AsyncByteStream):

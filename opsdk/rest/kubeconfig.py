@@ -240,6 +240,7 @@ def _cluster_settings(cluster: KubeconfigEntry) -> JsonObject:
 
 
 def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObject:
+    """Return the fields of `Config` that a kubeconfig's user sets."""
     if user.data.get("auth-provider"):
         raise user.fail("auth-provider is not supported; use an exec plugin")
     cert_data, key_data = user.data_of("client-certificate-data"), user.data_of("client-key-data")
@@ -267,6 +268,7 @@ def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObjec
 
 
 def _exec_config(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:
+    """Return the credential plugin of a kubeconfig's user, or None. Raises `ConfigError`."""
     data = user.data.get("exec")
     if not data:
         return None

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from opsdk.errors import RequestInfo, UsageError
+from opsdk.http.body_stream import Body
 
 # RFC 3986 allows these in a path segment, besides letters, digits and "-._~".
 _SEGMENT_SAFE = "!$&'()*+,;=:@"
@@ -28,7 +29,7 @@ class RestRequest(msgspec.Struct, frozen=True):
         path: escaped, starts with ``/``, relative to the host's base path.
         query: unescaped pairs in the order to send them.
         headers: added to the transport's headers; a name here takes precedence.
-        body: the bytes to send; a retry sends the same bytes.
+        body: the bytes to send; a retry sends the same bytes. A `BodyStream` is sent as it arrives, and once.
         verb: ``get``, ``list``, ``watch``, ``create`` and so on. Only for messages and telemetry, like the rest.
         group: API group, empty for the core group.
         version: API version.
@@ -43,7 +44,7 @@ class RestRequest(msgspec.Struct, frozen=True):
     path: str
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    body: bytes = b""
+    body: Body = b""
     verb: str = ""
     group: str = ""
     resource: str = ""
@@ -64,6 +65,16 @@ class RestRequest(msgspec.Struct, frozen=True):
         '/api/v1/pods?labelSelector=a+in+%28b%2Cc%29'
         """
         return f"{self.path}?{_encode_query(tuple(self.query))}" if self.query else self.path
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the request can be sent, or sent again: not after its `BodyStream` was started."""
+        return isinstance(self.body, bytes) or not self.body.started
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of the body, or how many of a `BodyStream` were sent."""
+        return len(self.body) if isinstance(self.body, bytes) else self.body.sent
 
     @property
     def info(self) -> RequestInfo:

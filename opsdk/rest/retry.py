@@ -24,7 +24,7 @@ def retry_delay(
     """Return the seconds before `request` is sent again, or None to return `outcome` to the caller.
 
     Any request is repeated if the server certainly did not process it: it says so, or no connection was made. After a
-    connection breaks, only reads are repeated.
+    connection breaks, only reads are repeated. A `BodyStream` that was started is never sent again.
 
     Args:
         request: the request.
@@ -35,7 +35,7 @@ def retry_delay(
     >>> retry_delay(RestRequest("POST", "/x"), RestResponse(429, {"retry-after": "3"}), 0)
     3.0
     """
-    if attempt >= MAX_RETRIES:
+    if attempt >= MAX_RETRIES or not request.is_repeatable:
         return None
     if isinstance(outcome, RestResponse):
         delay = retry_after(outcome, now=now)

@@ -112,6 +112,7 @@ def _read_file(path: str, what: str) -> bytes:
 
 
 def _build_context(config: Config, material: _Material) -> ssl.SSLContext:
+    """Return a client's TLS context. Raises `ConfigError` for certificates that do not load."""
     # Not create_default_context: its strict flag (Python 3.13) rejects cluster CAs that other clients accept.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

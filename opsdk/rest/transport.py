@@ -16,6 +16,7 @@ from typing import TypeVar
 from opsdk.aio.clock import monotonic, utc_now
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import FENCE
+from opsdk.aio.idle_timeout import IdleTimeout
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
@@ -45,12 +46,12 @@ ReadResponse = Callable[[RestRequest, ResponseStream], Awaitable[R]]
 class Stream:
     """A response whose body is still arriving. Iterate over it to get the bytes."""
 
-    def __init__(self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None) -> None:
+    def __init__(self, exchange: ResponseStream, request: RestRequest, idle: IdleTimeout) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self._exchange = exchange
         self._request = request
-        self._idle_timeout = idle_timeout
+        self._idle = idle
         self._decoder = decoder_for(exchange.headers)
         self._slices: Iterator[bytes] = iter(())
 
@@ -81,16 +82,14 @@ class Stream:
 
     async def _read(self) -> bytes:
         try:
-            if self._idle_timeout is None:
-                return await self._exchange.read()
-            async with asyncio.timeout(self._idle_timeout):
+            with self._idle:
                 return await self._exchange.read()
         except TransportError as error:
             _with_request(self._request, error)
             raise
         except TimeoutError as error:
             raise _with_request(
-                self._request, DeadlineError(f"no data received within {self._idle_timeout:g} s")
+                self._request, DeadlineError(f"no data received within {self._idle.seconds:g} s")
             ) from error
 
     def __repr__(self) -> str:
@@ -134,6 +133,7 @@ class Transport(Closing):
         self._backend = self._make_backend()
 
     def _make_backend(self) -> ConnectionBackend:
+        """Return the application in this process, or a connection pool with TLS and proxy."""
         if self.config.app is not None:
             return AsgiBackend(self.config.app, self.endpoint, check_factory=_fence_check)
         tls = TlsContexts(
@@ -201,9 +201,11 @@ class Transport(Closing):
         if isinstance(response, RestResponse):
             raise_for_status(response, request, now=utc_now())
             raise _with_request(request, TransportError(f"HTTP {response.status}: the response is not a stream"))
+        idle = IdleTimeout(idle_timeout)
         try:
-            yield Stream(response, request, idle_timeout=idle_timeout)
+            yield Stream(response, request, idle)
         finally:
+            idle.close()
             await response.aclose()
 
     # -- one attempt after the other
@@ -223,7 +225,8 @@ class Transport(Closing):
                 if delay is None or _is_late(delay, until):
                     raise
             else:
-                if response.status == 401 and not renewed and self._credentials.invalidate():
+                renews = response.status == 401 and not renewed and request.is_repeatable
+                if renews and self._credentials.invalidate():
                     renewed = True
                     if not isinstance(response, RestResponse):
                         await response.aclose()
@@ -306,7 +309,7 @@ class Transport(Closing):
             request=request.info,
             throttled=None if self._bucket is None or request.verb == "watch" else throttled,
             attempt=number,
-            sent_bytes=len(request.body),
+            sent_bytes=request.sent_bytes,
             received_bytes=len(response.body) if isinstance(response, RestResponse) else None,
             error=error,
         )

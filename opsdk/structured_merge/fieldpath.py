@@ -199,6 +199,7 @@ class FieldSet:
 
     @classmethod
     def _decode(cls, fields: Mapping[str, JsonValue]) -> FieldSet:
+        """Return the set of a fieldsV1 document. Raises `DecodeError`."""
         members: set[str] = set()
         children: dict[str, FieldSet] = {}
         for raw, below in fields.items():

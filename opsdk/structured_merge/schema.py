@@ -207,6 +207,7 @@ _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 
 
 def _topology(schema: Mapping[str, JsonValue], site: Mapping[str, JsonValue]) -> Topology:
+    """Return how values of the schema are merged. `site` is where the schema is used, with its own topology."""
     kind = schema.get("type")
     if schema.get("x-kubernetes-int-or-string"):
         return Topology.UNKNOWN  # a CRD schema: validation checks the two types

@@ -92,6 +92,7 @@ Fault = tuple[tuple[str, ...], str]
 
 
 def _faults(value: JsonValue, schema: Schema, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
+    """Yield what does not fit the schema, with paths."""
     topology = topology_for(schema, value)
     if value is None:
         return
@@ -142,6 +143,7 @@ def _scalar_fault(value: JsonValue, schema: Schema) -> Iterator[str]:
 def _list_faults(
     value: list[JsonValue], schema: Schema, path: tuple[str, ...], *, allow_duplicates: bool
 ) -> Iterator[Fault]:
+    """Yield what does not fit in a list: items without keys, duplicates, faults of the items."""
     elements: set[str] = set()
     for index, item in enumerate(value):
         element = f"i:{index}"
@@ -309,6 +311,7 @@ def _compare_below(old: JsonValue, new: JsonValue, schema: Schema) -> tuple[bool
 
 
 def _compare_as(topology: Topology, old: JsonValue, new: JsonValue, schema: Schema) -> tuple[bool, Comparison]:
+    """Return whether both values are empty, and their difference in the parts that this topology has."""
     if topology not in _GRANULAR:
         return True, _SAME
     differences: _Differences = []
@@ -487,6 +490,7 @@ def _select(value: JsonValue, fields: FieldSet, schema: Schema, *, extract: bool
 def _selected(
     items: Iterator[tuple[str, JsonValue, Schema]], fields: FieldSet, *, extract: bool
 ) -> Iterator[tuple[str, JsonValue]]:
+    """Yield the items with the fields of the set: what is extracted, or what remains without them."""
     for element, item, schema in items:
         below = fields.with_prefix(element)
         if element in fields.members:

@@ -133,6 +133,7 @@ class PrometheusHook(TelemetryHook):
         return registry
 
     def _create_reconcile_metrics(self) -> None:
+        """Create the metrics of controllers, with controller-runtime's names."""
         name, labels = "controller_runtime", ["controller"]
         self._total = Counters(f"{name}_reconcile", "Reconciles by result.", [*labels, "result"])
         self._errors = Counters(f"{name}_reconcile_errors", "Reconciles that failed.", labels)
@@ -155,6 +156,7 @@ class PrometheusHook(TelemetryHook):
         self._active = Gauges(f"{name}_active_workers", "Workers that run a reconcile now.", labels)
 
     def _create_request_metrics(self) -> None:
+        """Create the metrics of requests to API servers, with client-go's names."""
         # client-go's label `verb` is the HTTP method, as `method` is.
         name, labels = "rest_client", ["verb", "host"]
         self._requests = Counters(f"{name}_requests", "Requests to API servers.", ["code", "method", "host"])
@@ -174,6 +176,7 @@ class PrometheusHook(TelemetryHook):
         self._retried = Counters(f"{name}_request_retries", "Retries of requests.", ["code", *labels])
 
     def _create_webhook_metrics(self) -> None:
+        """Create the metrics of webhooks and of their certificates, with controller-runtime's names."""
         name, labels = "controller_runtime", ["webhook"]
         self._webhook_seconds = Histograms(
             f"{name}_webhook_latency_seconds",
@@ -198,6 +201,7 @@ class PrometheusHook(TelemetryHook):
         )
 
     def _create_queue_metrics(self) -> None:
+        """Create the metrics of work queues, with controller-runtime's names."""
         labels = ["name", "controller"]
         self._depth = Gauges("workqueue_depth", "Ready items.", [*labels, "priority"])
         self._adds = Counters("workqueue_adds", "Items added to the queue.", labels)
@@ -259,6 +263,7 @@ class PrometheusHook(TelemetryHook):
                 hooks.finished(record.seconds)
 
     def _record_other(self, record: Record) -> None:
+        """Count a record that comes less often than once for each reconcile or request."""
         match record:
             case Workers():
                 self._record_workers(record)

@@ -57,7 +57,6 @@ class _Values(Collector):
         """Return the metric without samples."""
 
     def collect(self) -> Iterator[Metric]:
-        """See `prometheus_client.registry.Collector`."""
         family = self._family()
         for labels, series in tuple(self._series.items()):
             family.add_metric(labels, series.value)
@@ -169,7 +168,6 @@ class Histograms(Collector):
         self.series(*labels).observe(value)
 
     def collect(self) -> Iterator[Metric]:
-        """See `prometheus_client.registry.Collector`."""
         family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         names = [floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
         for labels, series in tuple(self._series.items()):

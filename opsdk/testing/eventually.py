@@ -18,7 +18,7 @@ from opsdk.client.client import Client
 from opsdk.errors import ApiError
 from opsdk.recipes.conditions import get_condition
 
-__all__ = ["assert_condition", "consistently", "events_of", "eventually"]
+__all__ = ["Eventually", "assert_condition", "consistently", "events_of", "eventually"]
 
 T = TypeVar("T")
 
@@ -51,6 +51,7 @@ async def _call(function: Callable[..., object], *arguments: object) -> tuple[bo
 
 
 async def _evaluate(probe: Callable[[], object], check: Callable[[Any], object] | None) -> _Passed[Any] | Exception:
+    """Call probe and check once. Return the value that passed, or the error to raise at the timeout."""
     try:
         passed, value = await _call(probe)
         result = value
@@ -71,84 +72,81 @@ async def _evaluate(probe: Callable[[], object], check: Callable[[Any], object] 
     return AssertionError(f"{name} returned {result!r}" + (f" for {value!r}" if check is not None else ""))
 
 
-# Four signatures: mypy infers no type for a lambda that may return a value or an awaitable, and None passes only with a
-# check.
-@overload
-async def eventually(
-    probe: Callable[[], Awaitable[T | None]],
-    check: None = ...,
-    *,
-    within: float = ...,
-    interval: float = ...,
-    pause: Pause | None = ...,
-) -> T: ...
-@overload
-async def eventually(
-    probe: Callable[[], T | None],
-    check: None = ...,
-    *,
-    within: float = ...,
-    interval: float = ...,
-    pause: Pause | None = ...,
-) -> T: ...
-@overload
-async def eventually(
-    probe: Callable[[], Awaitable[T]],
-    check: Callable[[T], object],
-    *,
-    within: float = ...,
-    interval: float = ...,
-    pause: Pause | None = ...,
-) -> T: ...
-@overload
-async def eventually(
-    probe: Callable[[], T],
-    check: Callable[[T], object],
-    *,
-    within: float = ...,
-    interval: float = ...,
-    pause: Pause | None = ...,
-) -> T: ...
-async def eventually(
-    probe: Callable[[], object],
-    check: Callable[[Any], object] | None = None,
-    *,
-    within: float = 30.0,
-    interval: float = 0.05,
-    pause: Pause | None = None,
-) -> Any:
-    """Call `probe` until it passes, and return its value.
+class Eventually:
+    """The type of `eventually`, and of the methods of this name. `pause` waits between two calls."""
 
-    It passes with a true value. A function that is declared to return None (``-> None``) asserts: it passes unless it
-    raises. False, None, 0, empty values, an AssertionError, and API errors that may pass (404, 409, 429, 5xx) are
-    retried. Other exceptions are raised immediately. In virtual time the waits take no time.
+    def __init__(self, pause: Pause = asyncio.sleep) -> None:
+        self._pause = pause
 
-    Args:
-        probe: a function or a coroutine function without arguments.
-        check: gets the value of `probe`, and must pass instead of it.
-        within: seconds.
-        interval: seconds between two calls.
-        pause: waits between two calls instead of ``asyncio.sleep``.
+    def __repr__(self) -> str:
+        return f"Eventually({self._pause!r})"
 
-    Raises:
-        AssertionError: nothing passed in time; the cause is the last failure.
+    # Four signatures: mypy infers no type for a lambda that may return a value or an awaitable, and None passes only
+    # with a check.
+    @overload
+    async def __call__(
+        self, probe: Callable[[], Awaitable[T | None]], check: None = ..., *, within: float = ..., interval: float = ...
+    ) -> T: ...
+    @overload
+    async def __call__(
+        self, probe: Callable[[], T | None], check: None = ..., *, within: float = ..., interval: float = ...
+    ) -> T: ...
+    @overload
+    async def __call__(
+        self,
+        probe: Callable[[], Awaitable[T]],
+        check: Callable[[T], object],
+        *,
+        within: float = ...,
+        interval: float = ...,
+    ) -> T: ...
+    @overload
+    async def __call__(
+        self, probe: Callable[[], T], check: Callable[[T], object], *, within: float = ..., interval: float = ...
+    ) -> T: ...
+    async def __call__(
+        self,
+        probe: Callable[[], object],
+        check: Callable[[Any], object] | None = None,
+        *,
+        within: float = 30.0,
+        interval: float = 0.05,
+    ) -> Any:
+        """Call `probe` until it passes, and return its value.
 
-    >>> import asyncio
-    >>> numbers = iter([0, None, 7])
-    >>> asyncio.run(eventually(lambda: next(numbers), interval=0))
-    7
-    """
-    deadline, attempts = monotonic() + within, 0
-    while True:
-        attempts += 1
-        outcome = await _evaluate(probe, check)
-        if isinstance(outcome, _Passed):
-            return outcome.value
-        remaining = deadline - monotonic()
-        if remaining <= 0:
-            reason = str(outcome) or type(outcome).__name__
-            raise AssertionError(f"not within {within:g} s ({attempts} attempts): {reason}") from outcome
-        await (pause or asyncio.sleep)(min(interval, remaining))
+        It passes with a true value. A function that is declared to return None (``-> None``) asserts: it passes unless
+        it raises. False, None, 0, empty values, an AssertionError, and API errors that may pass (404, 409, 429, 5xx)
+        are retried. Other exceptions are raised immediately. In virtual time the waits take no time.
+
+        Args:
+            probe: a function or a coroutine function without arguments.
+            check: gets the value of `probe`, and must pass instead of it.
+            within: seconds.
+            interval: seconds between two calls.
+
+        Raises:
+            AssertionError: nothing passed in time; the cause is the last failure.
+
+        >>> import asyncio
+        >>> numbers = iter([0, None, 7])
+        >>> asyncio.run(eventually(lambda: next(numbers), interval=0))
+        7
+        """
+        deadline, attempts = monotonic() + within, 0
+        while True:
+            attempts += 1
+            outcome = await _evaluate(probe, check)
+            if isinstance(outcome, _Passed):
+                return outcome.value
+            remaining = deadline - monotonic()
+            if remaining <= 0:
+                reason = str(outcome) or type(outcome).__name__
+                raise AssertionError(f"not within {within:g} s ({attempts} attempts): {reason}") from outcome
+            await self._pause(min(interval, remaining))
+
+
+eventually = Eventually()
+"""Calls a probe until it passes, and returns its value: see `Eventually.__call__`. It waits with ``asyncio.sleep``."""
 
 
 async def consistently(
@@ -157,9 +155,9 @@ async def consistently(
     *,
     during: float = 1.0,
     interval: float = 0.05,
-    pause: Pause | None = None,
+    pause: Pause = asyncio.sleep,
 ) -> None:
-    """Call `probe` repeatedly for `during` seconds; each call must pass. Arguments as for `eventually`.
+    """Call `probe` repeatedly for `during` seconds; each call must pass. `pause` waits between two calls.
 
     Raises:
         AssertionError: a call did not pass; the message says after how many seconds.
@@ -174,7 +172,7 @@ async def consistently(
             ) from outcome
         if passed >= during:
             return
-        await (pause or asyncio.sleep)(min(interval, during - passed))
+        await pause(min(interval, during - passed))
 
 
 def assert_condition(obj: Any, type: str, status: bool | str = True, *, reason: str | None = None) -> None:  # noqa: A002 - the field's name

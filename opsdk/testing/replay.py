@@ -140,6 +140,7 @@ async def replay(record: ReconcileRecord, operator: Operator, config: Config) ->
 
 
 async def _restore(record: ReconcileRecord, operator: Operator, client: Client) -> None:
+    """Create the objects that the reconcile read, with their owners, managed fields and deletions."""
     for kind in operator.custom_kinds():
         await _create(client, crd_for(kind))
     uids: dict[str, str] = {}

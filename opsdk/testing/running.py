@@ -120,6 +120,7 @@ async def _install(operator: Operator, config: Config, *, definitions: bool) -> 
 
 
 async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float) -> None:
+    """Wait until the readiness checks pass. Raises `OperatorTimeoutError` with those that fail."""
     await asyncio.sleep(0)  # the operator creates its manager
     reason = "the caches are not started"
     limit = asyncio.timeout(seconds)

@@ -142,6 +142,7 @@ class WebhookBuilder(Generic[T]):
         *,
         mutating: bool,
     ) -> None:
+        """Add a webhook to the server, with its registration for the configurations."""
         assert self._kind is not None  # checked by `complete`
         kind = kind_of(self._kind)
         gvk, rule = kind.gvk, self._rules[mutating]

@@ -167,6 +167,7 @@ def webhook_configurations(
 
 
 def _webhook(registration: WebhookRegistration, client_config: WebhookClientConfig) -> JsonObject:
+    """Return the entry of a webhook configuration."""
     r, rule = registration, registration.rule
     webhook: JsonObject = {
         "name": r.name,

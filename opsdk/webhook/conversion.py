@@ -95,7 +95,6 @@ class HubSpokeConverter(Generic[H]):
 
     @property
     def group_kind(self) -> GroupKind:
-        """The kind."""
         return self._hub.gvk.group_kind
 
     @property
@@ -109,7 +108,6 @@ class HubSpokeConverter(Generic[H]):
         return [self._hub.gvk.api_version, *self._spokes]
 
     def convert(self, tree: JsonObject, api_version: str) -> JsonObject:
-        """See `Converter`."""
         source = str(tree.get("apiVersion") or "")
         if source == api_version:
             raise ConversionError(f"conversion is not allowed between same type {source}, Kind={self.group_kind.kind}")

@@ -168,7 +168,6 @@ class DefaulterHandler(Generic[T]):
         self._default = default
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """See `Handler`."""
         if request.operation in ("DELETE", "CONNECT"):
             return allowed()
         ctx = AdmissionContext(request)
@@ -226,7 +225,6 @@ class ValidatorHandler(Generic[T]):
         return tuple(operation for operation, function in self._functions.items() if function is not None)
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """See `Handler`."""
         if request.operation == "CONNECT":
             return allowed()
         if request.operation not in self._functions:
@@ -313,7 +311,6 @@ class MultiMutatingHandler:
         self._handlers = handlers
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """See `Handler`."""
         patches: list[JsonObject] = []
         warnings: list[str] = []
         for handler in self._handlers:
@@ -332,7 +329,6 @@ class MultiValidatingHandler:
         self._handlers = handlers
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """See `Handler`."""
         warnings: list[str] = []
         for handler in self._handlers:
             response = await handler.handle(request)

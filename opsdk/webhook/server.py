@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from opsdk.aio.clock import monotonic
 from opsdk.aio.containment import cancellations, contain
@@ -41,12 +40,8 @@ _PATH = re.compile(r"((/[a-zA-Z0-9-_]+)+|/)\Z")
 _DIAL_TIMEOUT = 10.0
 
 
-class TlsContextSource(Protocol):
-    """Provides the TLS context of a webhook server; see `opsdk.webhook.certificates.manager.CertificateManager`."""
-
-    async def tls_context(self) -> ssl.SSLContext:
-        """Return the context when the first certificate is available. Later certificates use the same context."""
-        ...
+IssuedContext = Callable[[], Awaitable[ssl.SSLContext]]
+"""Returns the TLS context when the first certificate is available. Later certificates use the same context."""
 
 
 class WebhookServer:
@@ -76,7 +71,7 @@ class WebhookServer:
         self.app: App = asgi(self._serve)
         self.registrations: list[WebhookRegistration] = []
         self.converted_definitions: list[str] = []
-        self._certificates: TlsContextSource | None = None
+        self._issued: IssuedContext | None = None
         self._hook = hook or TelemetryHook()
         self._webhooks: dict[str, Webhook] = {}
         self._in_flight: dict[str, int] = {}
@@ -108,21 +103,22 @@ class WebhookServer:
             self._conversion = conversion
         self._conversion.add(converter)
 
-    def use_certificates(self, source: TlsContextSource) -> None:
-        """Serve with the certificates of `source` instead of files. `start` waits for the first one.
+    def use_certificates(self, issued: IssuedContext) -> None:
+        """Serve with issued certificates instead of files: pass `CertificateManager.tls_context`. `start` waits for it.
 
         Raises:
             UsageError: the server runs.
         """
         if self._started.is_set():
             raise UsageError("the webhook server is already started: call use_certificates before start")
-        self._certificates = source
+        self._issued = issued
 
     def webhook_paths(self) -> Sequence[str]:
         """Return the registered paths."""
         return tuple(self._webhooks)
 
     async def _serve(self, request: HttpRequest) -> HttpResponse:
+        """Serve one request. An exception of the handler is a 500, and is logged."""
         webhook = self._webhooks.get(request.path)
         if webhook is None:
             return text_response("404 page not found\n", status=404)
@@ -163,7 +159,7 @@ class WebhookServer:
         if not self.options.listen:
             self._started.set()
             await asyncio.get_running_loop().create_future()
-        context = self._context() if self._certificates is None else await self._certificates.tls_context()
+        context = self._context() if self._issued is None else await self._issued()
         self._server.options = replace(self._server.options, tls=context)
         try:
             await self._server.start()

@@ -210,6 +210,6 @@ def test_telemetry_hooks_contain_errors(error: BaseException) -> None:
         def record(self, record: Record) -> None:
             self.records.append(record)
 
-    kept = Kept()
-    Hooks([Broken(), kept]).record(Workers(controller="c", limit=1, queue=WorkQueue[str]().core))
-    assert len(kept.records) == 1
+    recorder = Kept()
+    Hooks([Broken(), recorder]).record(Workers(controller="c", limit=1, queue=WorkQueue[str]().core))
+    assert len(recorder.records) == 1

@@ -69,10 +69,10 @@ async def test_ages_begin_at_the_creation() -> None:
 
 async def test_a_factory_of_the_program_is_kept() -> None:
     """Ours calls theirs, with all arguments; uninstalling restores theirs, and never removes a newer one."""
-    made: list[object] = []
+    created: list[object] = []
 
     def theirs(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
-        made.append(coro)
+        created.append(coro)
         return asyncio.Task(coro, loop=loop, **kwargs)
 
     loop = asyncio.get_running_loop()
@@ -82,7 +82,7 @@ async def test_a_factory_of_the_program_is_kept() -> None:
     ages.install()
     task = asyncio.create_task(_outer(), name="named")
     await asyncio.sleep(2)
-    assert (len(made), task.get_name(), state_of(ages, "named").age) == (1, "named", 2)
+    assert (len(created), task.get_name(), state_of(ages, "named").age) == (1, "named", 2)
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.sleep(0))
     await _end(task)

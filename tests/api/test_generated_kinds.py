@@ -41,8 +41,8 @@ from opsdk.errors import UsageError
 def load(where: str) -> type[TypedObject]:
     """The class behind ``module:Class``."""
     module, _, name = where.partition(":")
-    found: type[TypedObject] = getattr(importlib.import_module(module), name)
-    return found
+    result: type[TypedObject] = getattr(importlib.import_module(module), name)
+    return result
 
 
 @pytest.mark.parametrize(("gvk", "where"), BUILT_IN.items(), ids=lambda v: v.kind if isinstance(v, tuple) else "")
@@ -163,8 +163,8 @@ def test_assigning_makes_equal_in_place() -> None:
 
 def test_lists_are_sequences() -> None:
     """Length, iteration, index; the representation says what was set aside."""
-    found = ObjectList([Pod(metadata=ObjectMeta(name=n)) for n in "abc"])
-    assert len(found) == 3
-    assert [o.metadata.name for o in found] == ["a", "b", "c"]
-    assert found[1].metadata.name == "b"
-    assert "3" in repr(found)
+    result = ObjectList([Pod(metadata=ObjectMeta(name=n)) for n in "abc"])
+    assert len(result) == 3
+    assert [o.metadata.name for o in result] == ["a", "b", "c"]
+    assert result[1].metadata.name == "b"
+    assert "3" in repr(result)

@@ -78,21 +78,21 @@ def test_nulls_where_lists_and_maps_should_be() -> None:
     tree = pod(spec={"containers": None, "nodeSelector": None, "volumes": [{"name": "v", "configMap": None}]})
     tree["metadata"] |= {"labels": None, "finalizers": None, "creationTimestamp": None}
     for kind in (POD, ANY, metadata_only(Pod)):
-        found = decode(raw(tree), kind)
-        assert found.metadata.labels == {}
+        decoded = decode(raw(tree), kind)
+        assert decoded.metadata.labels == {}
         if kind is not ANY and kind.representation is not PartialObjectMetadata:
-            assert found.spec.containers == []
-            assert msgspec.json.decode(encode(found)) == tree
+            assert decoded.spec.containers == []
+            assert msgspec.json.decode(encode(decoded)) == tree
 
 
 def test_one_bad_item_is_set_aside() -> None:
     """The rest of the list is returned; the bad one's key and error with it."""
     items = [pod(), pod(metadata={"name": "bad", "namespace": "ns"}, spec={"containers": {}}), 5, pod()]
-    found = decode_list(raw({"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": items}), POD)
-    assert len(found) == 2
-    assert [str(u.key) for u in found.undecodable] == ["ns/bad", ""]
-    assert "spec.containers" in found.undecodable[0].error
-    assert found.metadata.resource_version == "9"
+    decoded = decode_list(raw({"kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": items}), POD)
+    assert len(decoded) == 2
+    assert [str(u.key) for u in decoded.undecodable] == ["ns/bad", ""]
+    assert "spec.containers" in decoded.undecodable[0].error
+    assert decoded.metadata.resource_version == "9"
 
 
 def test_what_is_no_list() -> None:
@@ -205,7 +205,7 @@ names = st.lists(st.sampled_from("abcdef"), max_size=4, unique=True)
 @st.composite
 def things(draw: st.DrawFn) -> JsonObject:
     """A tree that decodes as a Thing, with unknown fields anywhere."""
-    known = draw(
+    known_fields = draw(
         st.fixed_dictionaries(
             {},
             optional={
@@ -219,7 +219,7 @@ def things(draw: st.DrawFn) -> JsonObject:
     )
     parts = [{"name": n, **draw(unknown), **({"size": draw(st.integers(0, 3))} if draw(st.booleans()) else {})}
              for n in draw(names)]  # fmt: skip
-    spec = {**draw(unknown), **known, **({"parts": parts} if parts or draw(st.booleans()) else {})}
+    spec = {**draw(unknown), **known_fields, **({"parts": parts} if parts or draw(st.booleans()) else {})}
     meta = {**draw(unknown), "name": "t", "namespace": "ns"}
     return {"apiVersion": "demo.opsdk.dev/v1", "kind": "Thing", "metadata": meta, "spec": spec, **draw(unknown)}
 
@@ -243,8 +243,8 @@ def test_a_typed_change_changes_nothing_else(tree: JsonObject, data: st.DataObje
         thing.spec.words = data.draw(st.lists(st.text(max_size=2), max_size=3))
     if data.draw(st.booleans()):
         thing.metadata.labels["new"] = "label"
-    kept = data.draw(st.permutations(thing.spec.parts))[: data.draw(st.integers(0, 4))]
-    thing.spec.parts = [*kept, Part(name="zz", size=1)] if data.draw(st.booleans()) else list(kept)
+    kept_parts = data.draw(st.permutations(thing.spec.parts))[: data.draw(st.integers(0, 4))]
+    thing.spec.parts = [*kept_parts, Part(name="zz", size=1)] if data.draw(st.booleans()) else list(kept_parts)
     for part in thing.spec.parts:
         if data.draw(st.booleans()):
             part.size = data.draw(st.integers(0, 3))

@@ -80,8 +80,8 @@ class Site(Object[Spec, Status]):
 
 def spec_of(kind: type[Object[Any, Any]] = Site) -> JsonObject:
     """The schemas of the spec's fields."""
-    found: JsonObject = schema_for(kind)["properties"]["spec"]["properties"]
-    return found
+    tree: JsonObject = schema_for(kind)["properties"]["spec"]["properties"]
+    return tree
 
 
 def test_the_definition_of_a_kind() -> None:
@@ -134,10 +134,10 @@ def test_the_definition_of_a_kind() -> None:
 )
 def test_field_types_become_a_structural_schema(field: str, schema: JsonObject) -> None:
     """Types, constraints and defaults of fields become a structural schema."""
-    found = spec_of()[field]
-    if "enum" in found:
-        found = {**found, "enum": sorted(found["enum"])} if field != "size" else found
-    assert found == schema
+    result = spec_of()[field]
+    if "enum" in result:
+        result = {**result, "enum": sorted(result["enum"])} if field != "size" else result
+    assert result == schema
 
 
 def test_nested_objects_and_lists() -> None:

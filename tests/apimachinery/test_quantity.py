@@ -56,7 +56,7 @@ def test_arithmetic_is_that_of_integers(a: tuple[Quantity, int], b: tuple[Quanti
 @example((Quantity("1000Ki"), 1_024_000 * 10**9), (Quantity("-1023k"), -1_023_000 * 10**9))
 def test_results_are_canonical(a: tuple[Quantity, int], b: tuple[Quantity, int]) -> None:
     """No fraction, the largest suffix that allows it, in the family of the first that is not zero; it reads back."""
-    left = a[0] if a[1] else b[0]
+    first = a[0] if a[1] else b[0]
     total = a[0] + b[0]
     text = str(total)
     assert "." not in text
@@ -66,9 +66,9 @@ def test_results_are_canonical(a: tuple[Quantity, int], b: tuple[Quantity, int])
     number = text.rstrip("numkKMGTPEi")
     suffix = text[len(number) :]
     if suffix.endswith("i"):
-        assert str(left).endswith("i")
+        assert str(first).endswith("i")
         assert suffix == "Ei" or int(number) % 1024
-    elif suffix or not str(left).endswith("i"):
+    elif suffix or not str(first).endswith("i"):
         assert int(number) == 0 or suffix == "E" or int(number) % 1000
 
 

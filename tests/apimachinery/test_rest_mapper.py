@@ -61,8 +61,8 @@ async def test_one_fetch_at_first_none_after() -> None:
     """Concurrent lookups of any kinds cause one discovery fetch."""
     server = Server(POD, SITE)
     mapper = RestMapper(server)
-    found = await asyncio.gather(*(mapper.mapping_for(m.gvk) for m in [POD, SITE] * 20))
-    assert found == [POD, SITE] * 20
+    result = await asyncio.gather(*(mapper.mapping_for(m.gvk) for m in [POD, SITE] * 20))
+    assert result == [POD, SITE] * 20
     await mapper.mapping_for(POD.gvk)
     assert server.fetches == 1
 

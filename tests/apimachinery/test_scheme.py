@@ -112,9 +112,9 @@ def test_a_new_object() -> None:
     scheme = default_scheme().add(Thing)
     assert isinstance(scheme.new(Deployment.gvk), Deployment)
     for gvk in (GVK, GroupVersionKind("x.dev", "v1", "Unknown")):
-        made = scheme.new(gvk)
-        assert isinstance(made, Unstructured)
-        assert (made.api_version, made.kind) == (gvk.api_version, gvk.kind)
+        created = scheme.new(gvk)
+        assert isinstance(created, Unstructured)
+        assert (created.api_version, created.kind) == (gvk.api_version, gvk.kind)
 
 
 def test_defaults_and_conversions() -> None:

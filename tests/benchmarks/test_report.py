@@ -71,9 +71,9 @@ def test_the_page_has_verdicts_tables_and_machines(tmp_path: Path) -> None:
 
 def test_the_page_names_workloads_without_results(tmp_path: Path) -> None:
     """A workload that no run measured is named, so that its absence does not look like the whole page."""
-    for collected, named in ({"x": results(opsdk=[2])}, False), ({}, True):
+    for collected, is_named in ({"x": results(opsdk=[2])}, False), ({}, True):
         write_page(tmp_path / "page.md", collected, [], [{"cores": "2"}], [workload()])
-        assert ("**Not measured**: (x)" in (tmp_path / "page.md").read_text()) is named
+        assert ("**Not measured**: (x)" in (tmp_path / "page.md").read_text()) is is_named
 
 
 @pytest.mark.parametrize(("option", "known"), [("--only", "a"), ("--clients", "opsdk")])

@@ -325,11 +325,11 @@ async def test_terminal_errors_and_custom_requests() -> None:
         number: int
 
     operator = Operator("shards")
-    seen: list[int] = []
+    numbers: list[int] = []
 
     @operator.reconciler(name="shards", sources=[TimerSource(1000, [Shard(1), Shard(2)])])
     async def reconcile(shard: Shard, ctx: Context) -> None:
-        seen.append(shard.number)
+        numbers.append(shard.number)
         raise TerminalError("no")
 
     async with environment.Environment() as env:
@@ -337,7 +337,7 @@ async def test_terminal_errors_and_custom_requests() -> None:
         await asyncio.sleep(60)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert seen == [1, 2]
+    assert numbers == [1, 2]
     assert [record.result for record in operator.journal.find()] == ["error", "error"]
 
 

@@ -68,10 +68,10 @@ async def test_a_controller_is_named_for_its_kind() -> None:
 
 async def seen_by(world: World, made: ControllerBuilder, seconds: float = 10) -> set[str]:
     """What a controller reconciles in some seconds."""
-    seen: set[str] = set()
+    names: set[str] = set()
 
     async def reconcile(request: Request) -> None:
-        seen.add(str(request))
+        names.add(str(request))
 
     controller = made.with_options(ControllerOptions(needs_leader_election=False)).reconciler(reconcile).build()
     caching = asyncio.create_task(world.cache.start())
@@ -80,7 +80,7 @@ async def seen_by(world: World, made: ControllerBuilder, seconds: float = 10) ->
     for one in (task, caching):
         one.cancel()
     await asyncio.gather(task, caching, return_exceptions=True)
-    return seen
+    return names
 
 
 def family(world: World) -> None:
@@ -98,8 +98,8 @@ async def test_owned_objects_lead_to_their_controller() -> None:
     for every, expected in ((False, {"ns/w", "ns/boss"}), (True, {"ns/w", "ns/boss", "ns/uncle"})):
         world = World()
         family(world)
-        made = ControllerBuilder(world.cache).for_(WIDGET).owns(THING, match_every_owner=every)
-        assert await seen_by(world, made) == expected
+        controller = ControllerBuilder(world.cache).for_(WIDGET).owns(THING, match_every_owner=every)
+        assert await seen_by(world, controller) == expected
 
 
 @pytest.mark.behaviour(96)
@@ -119,7 +119,7 @@ async def test_filters_come_first_and_do_not_touch_raw_sources() -> None:
 
     channel = Channel("raw")
     channel.send(Request("ns", "partly-raw"))
-    made = (
+    controller = (
         ControllerBuilder(world.cache)
         .for_(WIDGET, predicates=[lambda _: False])
         .watches(WatchSpec(kind=THING, handler=EnqueueRequestForObject(), predicates=[only_things]))
@@ -127,7 +127,7 @@ async def test_filters_come_first_and_do_not_touch_raw_sources() -> None:
         .with_event_filter(not_partly)
         .watches_source(ChannelSource(channel))
     )
-    assert await seen_by(world, made) == {"ns/mine", "mapped/mine", "ns/partly-raw"}
+    assert await seen_by(world, controller) == {"ns/mine", "mapped/mine", "ns/partly-raw"}
     assert order.index("filter") < order.index("own")
     assert order.count("own") == 1
 
@@ -136,7 +136,7 @@ async def test_a_kind_need_not_be_reconciled_to_be_watched() -> None:
     """A named controller may live from other watches alone."""
     world = World()
     family(world)
-    made = (
+    controller = (
         ControllerBuilder(world.cache).named("x").watches(WatchSpec(kind=THING, handler=lambda _: [Request("", "one")]))
     )
-    assert await seen_by(world, made) == {"one"}
+    assert await seen_by(world, controller) == {"one"}

@@ -33,17 +33,17 @@ def made(seen: list[str], **options: Any) -> Operator:
     @operator.reconciler(Site, owns=[ConfigMap])
     async def reconcile(request: Request) -> None:
         seen.append(str(request))
-        found = await operator.client.get_or_none(Site, request.key)
-        if found is None:
+        current = await operator.client.get_or_none(Site, request.key)
+        if current is None:
             return
-        wanted = ConfigMap(
-            metadata=ObjectMeta(name=request.name, namespace=request.namespace), data={"image": found.spec.image}
+        spec = ConfigMap(
+            metadata=ObjectMeta(name=request.name, namespace=request.namespace), data={"image": current.spec.image}
         )
-        await operator.apply(wanted, owner=found)
-        if found.status is None:
-            found.status = SiteStatus(ready=1)
-            await operator.client.status().update(found)
-            operator.recorder.event(found, "Normal", "Ready", "the site is ready")
+        await operator.apply(spec, owner=current)
+        if current.status is None:
+            current.status = SiteStatus(ready=1)
+            await operator.client.status().update(current)
+            operator.recorder.event(current, "Normal", "Ready", "the site is ready")
 
     return operator
 
@@ -54,8 +54,8 @@ async def test_a_life() -> None:
         client = outside.uncached
         await client.create(Unstructured.from_tree(crd_for(Site)))
         await client.create(site(namespace="default"))
-        seen: list[str] = []
-        operator = made(seen, leader_election=True, leader_election_namespace="default")
+        events: list[str] = []
+        operator = made(events, leader_election=True, leader_election_namespace="default")
         running = asyncio.create_task(operator.start(env.config))
         await asyncio.sleep(30)
         child = await client.get(ConfigMap, "default/a")
@@ -66,9 +66,9 @@ async def test_a_life() -> None:
         await client.delete(child)
         await asyncio.sleep(5)
         assert (await client.get(ConfigMap, "default/a")).data == {"image": "nginx"}
-        settled = len(seen)
+        settled = len(events)
         await asyncio.sleep(600)
-        assert len(seen) == settled
+        assert len(events) == settled
         lease = await client.get(Lease, "default/site-operator")
         assert lease.spec.holder_identity
         operator.manager.stop()

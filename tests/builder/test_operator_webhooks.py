@@ -78,9 +78,9 @@ def make_operator(options: WebhookServerOptions, seen: list[str]) -> Operator:
 @pytest.mark.realtime
 async def test_declared_webhooks_serve_and_the_operator_is_ready_only_then(tmp_path: Path) -> None:
     """The API server calls them over TLS; readiness has their check; the stop closes the port."""
-    seen: list[str] = []
+    names: list[str] = []
     async with environment.Environment() as draft:
-        declared = make_operator(WebhookServerOptions(), seen)
+        declared = make_operator(WebhookServerOptions(), names)
         declared.prepare(draft.config)
         assert declared.webhook_server is not None
         objects = webhook_configurations(declared.webhook_server.registrations, SERVICE, name="pages")
@@ -88,7 +88,7 @@ async def test_declared_webhooks_serve_and_the_operator_is_ready_only_then(tmp_p
     hooks = install.Webhooks(objects=objects, cert_dir=tmp_path)
     async with environment.Environment(crds=[crd_for(Page)], webhooks=hooks) as env, Cluster(env.config) as outside:
         where = env.webhook_serving
-        operator = make_operator(WebhookServerOptions(host=where.host, port=where.port, cert_dir=where.cert_dir), seen)
+        operator = make_operator(WebhookServerOptions(host=where.host, port=where.port, cert_dir=where.cert_dir), names)
         task = asyncio.create_task(operator.start(env.config))
         await asyncio.sleep(0)
         await operator.manager.wait_ready()
@@ -100,9 +100,9 @@ async def test_declared_webhooks_serve_and_the_operator_is_ready_only_then(tmp_p
         bad = Page(metadata=ObjectMeta(name="b", namespace="default"), spec=PageSpec())
         with pytest.raises(ForbiddenError, match="a page needs a title"):
             await outside.uncached.create(bad)
-        while not seen:
+        while not names:
             await asyncio.sleep(0.05)
-        assert seen == ["two words: 2"]
+        assert names == ["two words: 2"]
         operator.manager.stop()
         await task
         with pytest.raises(OSError, match="Connect"):

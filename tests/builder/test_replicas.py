@@ -77,10 +77,10 @@ async def replica(name: str, config: Any, watchman: Watchman, rng: random.Random
         async def reconcile(request: Request, operator: Operator = operator) -> None:
             watchman.enter(name)
             try:
-                found = await operator.client.get_or_none(ConfigMap, request.key)
+                current = await operator.client.get_or_none(ConfigMap, request.key)
                 await asyncio.sleep(rng.choice([0, 0.1, 2, 6]))
-                if found is not None:
-                    watchman.seen[request.name] = found.data.get("n", "")
+                if current is not None:
+                    watchman.seen[request.name] = current.data.get("n", "")
             finally:
                 watchman.leave(name)
 
@@ -103,14 +103,14 @@ async def test_at_no_moment_do_both_reconcile(seed: int) -> None:
         tasks = {n: asyncio.create_task(replica(n, configs[n], watchman, rng)) for n in "ab"}
         for step in range(40):
             name = f"m{rng.randrange(5)}"
-            found = await cluster.uncached.get_or_none(ConfigMap, name, namespace="default")
-            if found is None:
+            current = await cluster.uncached.get_or_none(ConfigMap, name, namespace="default")
+            if current is None:
                 meta = ObjectMeta(name=name, namespace="default")
                 await cluster.uncached.create(ConfigMap(metadata=meta, data={"n": str(step)}))
             else:
-                before = deep_copy(found)
-                found.data["n"] = str(step)
-                await cluster.uncached.patch(found, MergeFrom(before))
+                before = deep_copy(current)
+                current.data["n"] = str(step)
+                await cluster.uncached.patch(current, MergeFrom(before))
             await asyncio.sleep(rng.choice([0.1, 1, 5, 20]))
             roll, who = rng.random(), rng.choice("ab")
             if roll < 0.25:
@@ -122,8 +122,8 @@ async def test_at_no_moment_do_both_reconcile(seed: int) -> None:
         for line in lines.values():
             line.cut = False
         await asyncio.sleep(1500)
-        wanted = {m.metadata.name: m.data["n"] for m in await cluster.uncached.list(ConfigMap, namespace="default")}
-        assert {k: watchman.seen.get(k) for k in wanted} == wanted
+        spec = {m.metadata.name: m.data["n"] for m in await cluster.uncached.list(ConfigMap, namespace="default")}
+        assert {k: watchman.seen.get(k) for k in spec} == spec
         for task in tasks.values():
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)

@@ -39,13 +39,13 @@ async def test_an_operator_replaces_another_without_a_new_list() -> None:
         cluster = Cluster(env.config)
         async with started(cluster):
             await cluster.cache.informer_for(ConfigMap)  # kept without handlers
-            client, seen, lists = cluster.uncached, list[str](), 0
+            client, received, lists = cluster.uncached, list[str](), 0
             for version, names in (("v1", ["a"]), ("v2", ["a", "b"]), ("v3", ["a", "b", "c"])):
                 await client.create(ConfigMap(metadata=ObjectMeta(name=names[-1], namespace="default")))
-                operator = make_operator(seen, version)
+                operator = make_operator(received, version)
                 running = asyncio.create_task(operator.start(env.config, cluster=cluster))
                 expected = {f"{version} {name}" for name in names}
-                await eventually(lambda expected=expected: expected <= set(seen))
+                await eventually(lambda expected=expected: expected <= set(received))
                 lists = lists or cluster.cache.health()[0].lists
                 running.cancel()
                 await asyncio.gather(running, return_exceptions=True)

@@ -76,37 +76,37 @@ def config(name: str) -> ConfigMap:
 @pytest.mark.slow
 async def test_a_missing_kind_stops_no_other_controller() -> None:
     """A controller waits for its missing kind, readiness names it, and other controllers work."""
-    seen: list[str] = []
+    names: list[str] = []
     async with environment.Environment() as env, Cluster(env.config) as outside:
         operator = Operator("o")
 
         @operator.reconciler(Site, options=ControllerOptions(needs_leader_election=False))
         async def sites(request: Request) -> None:
-            seen.append(f"site {request.name}")
+            names.append(f"site {request.name}")
 
         @operator.reconciler(ConfigMap)
         async def configs(request: Request) -> None:
-            seen.append(f"config {request.name}")
+            names.append(f"config {request.name}")
 
         async with started(operator, env.config) as task:
             await asyncio.sleep(7200)
             assert not task.done()
             await outside.uncached.create(config("a"))
             await asyncio.sleep(1)
-            assert "config a" in seen
+            assert "config a" in names
             assert (await readiness(operator))[0] == 500
             assert "Kind=Site" in (await readiness(operator, "controller-site"))[1]
             await outside.uncached.create(Unstructured.from_tree(crd_for(Site)))
             await asyncio.sleep(5)
             await outside.uncached.create(site(namespace="default"))
             await asyncio.sleep(15)
-            assert "site a" in seen
+            assert "site a" in names
             assert (await readiness(operator))[0] == 200
 
 
 async def test_a_controller_may_go_on_without_a_source() -> None:
     """With DEGRADE the workers start; the source joins when its permission comes."""
-    seen: list[str] = []
+    names: list[str] = []
     denies = Denies("secrets")
     async with environment.Environment(authorizer=denies) as env, Cluster(env.config) as outside:
         operator = Operator("o")
@@ -115,24 +115,24 @@ async def test_a_controller_may_go_on_without_a_source() -> None:
 
         @operator.reconciler(ConfigMap, watches=[watch], options=options)
         async def reconcile(request: Request) -> None:
-            seen.append(request.name)
+            names.append(request.name)
 
         async with started(operator, env.config):
             await outside.uncached.create(config("a"))
             await asyncio.sleep(40)
-            assert "a" in seen
+            assert "a" in names
             assert "secrets" in (await readiness(operator, "controller-configmap"))[1]
             denies.resources.clear()
             await asyncio.sleep(90)
             await outside.uncached.create(Secret(metadata=ObjectMeta(name="s", namespace="default")))
             await asyncio.sleep(1)
-            assert "by s" in seen
+            assert "by s" in names
             assert (await readiness(operator, "controller-configmap"))[0] == 200
 
 
 async def test_each_source_may_have_a_policy_of_its_own() -> None:
     """An optional source may lack its permission while the required sources of the controller must sync."""
-    seen: list[str] = []
+    names: list[str] = []
     denies = Denies("secrets")
     async with environment.Environment(authorizer=denies) as env, Cluster(env.config) as outside:
         operator = Operator("o")
@@ -141,12 +141,12 @@ async def test_each_source_may_have_a_policy_of_its_own() -> None:
 
         @operator.reconciler(ConfigMap, watches=[optional], options=options)
         async def reconcile(request: Request) -> None:
-            seen.append(request.name)
+            names.append(request.name)
 
         async with started(operator, env.config):
             await outside.uncached.create(config("a"))
             await asyncio.sleep(40)
-            assert "a" in seen
+            assert "a" in names
         strict = Operator("strict")
         needed = WatchSpec(kind=Secret, handler=lambda _: [], sync_policy=SyncPolicy.FAIL)
 
@@ -161,13 +161,13 @@ async def test_each_source_may_have_a_policy_of_its_own() -> None:
 async def test_a_cached_read_that_is_denied_raises_at_once() -> None:
     """A reconciler hears of the missing permission with the server's words, and other keys are not held up."""
     errors: list[BaseException | None] = []
-    seen: list[str] = []
+    names: list[str] = []
     async with environment.Environment(authorizer=Denies("secrets")) as env, Cluster(env.config) as outside:
         operator = Operator("o")
 
         @operator.reconciler(ConfigMap)
         async def reconcile(request: Request) -> None:
-            seen.append(request.name)
+            names.append(request.name)
             if request.name == "a":
                 try:
                     await operator.client.list(Secret)
@@ -181,7 +181,7 @@ async def test_a_cached_read_that_is_denied_raises_at_once() -> None:
             await outside.uncached.create(config("b"))
             await asyncio.sleep(20)
             assert isinstance(errors[0], ForbiddenError)
-            assert "b" in seen
+            assert "b" in names
             assert "cannot" in (await readiness(operator, "caches-synced"))[1]
 
 
@@ -209,14 +209,14 @@ async def test_readiness_follows_the_watch() -> None:
 
 async def test_failing_user_functions_show_in_readiness() -> None:
     """An index and a map function that raise are named; the objects are reconciled all the same."""
-    seen: list[str] = []
+    names: list[str] = []
     async with environment.Environment() as env, Cluster(env.config) as outside:
         operator = Operator("o")
         watch = WatchSpec(kind=Secret, handler=lambda secret: [Request("", secret.metadata.labels["missing"])])
 
         @operator.reconciler(ConfigMap, watches=[watch])
         async def reconcile(request: Request) -> None:
-            seen.append((await operator.client.get(ConfigMap, request.key)).metadata.name)
+            names.append((await operator.client.get(ConfigMap, request.key)).metadata.name)
 
         @operator.setup
         def index(operator: Operator) -> None:
@@ -226,7 +226,7 @@ async def test_failing_user_functions_show_in_readiness() -> None:
             await outside.uncached.create(config("a"))
             await outside.uncached.create(Secret(metadata=ObjectMeta(name="s", namespace="default")))
             await asyncio.sleep(1)
-            assert "a" in seen
+            assert "a" in names
             assert "index 'owner'" in (await readiness(operator, "user-functions"))[1]
             assert "missing" in (await readiness(operator, "user-functions-configmap"))[1]
             assert (await readiness(operator, "caches-synced"))[0] == 200
@@ -348,7 +348,7 @@ async def test_mistakes_that_would_run_silently_are_refused(mistake: Callable[[O
 
 async def test_own_writes_can_be_ignored_without_missing_a_foreign_change() -> None:
     """A reconciler that stamps its object with a lock runs once for each foreign change, and never for its own."""
-    seen: list[str] = []
+    names: list[str] = []
     async with environment.Environment() as env, Cluster(env.config) as outside:
         operator = Operator("o")
 
@@ -356,8 +356,8 @@ async def test_own_writes_can_be_ignored_without_missing_a_foreign_change() -> N
             if request.name != "a":
                 return
             obj = await operator.client.get(ConfigMap, request.key)
-            seen.append(obj.metadata.resource_version)
-            obj.metadata.annotations["runs"] = str(len(seen))
+            names.append(obj.metadata.resource_version)
+            obj.metadata.annotations["runs"] = str(len(names))
             await operator.client.update(obj)
 
         @operator.setup
@@ -368,13 +368,13 @@ async def test_own_writes_can_be_ignored_without_missing_a_foreign_change() -> N
         async with started(operator, env.config):
             await outside.uncached.create(config("a"))
             await asyncio.sleep(5)
-            assert len(seen) == 1
+            assert len(names) == 1
             for count in (2, 3, 4):
                 foreign = await outside.uncached.get(ConfigMap, "default/a")
                 foreign.data["n"] = str(count)
                 await outside.uncached.update(foreign)
                 await asyncio.sleep(5)
-                assert len(seen) == count
+                assert len(names) == count
 
 
 @pytest.mark.behaviour(114)

@@ -8,6 +8,7 @@ from typing import Any, assert_type
 import pytest
 
 from envtest import Environment
+from envtest.external.clusters import ClusterTarget
 from opsdk import (
     ByObject,
     CacheOptions,
@@ -114,7 +115,7 @@ async def of_context(ctx: Context, site: Site, deployment: Deployment, tree: Uns
         patch.status.readiness = 3  # type: ignore[attr-defined]
 
 
-async def of_tests(env: Environment, client: Client) -> None:
+async def of_tests(env: Environment, target: ClusterTarget, client: Client) -> None:
     """A test gets the value that passed: it is not None unless a check accepts None."""
 
     async def optional() -> ConfigMap | None:
@@ -124,6 +125,8 @@ async def of_tests(env: Environment, client: Client) -> None:
         assert await optional() is None
 
     assert_type(await env.eventually(lambda: client.get(ConfigMap, "default/a")), ConfigMap)
+    assert_type(await target.eventually(lambda: client.get(ConfigMap, "default/a")), ConfigMap)
+    assert_type(await target.eventually(optional, bool, within=1, interval=0.1), ConfigMap | None)
     assert_type(await env.eventually(partial(client.get, ConfigMap, "default/a")), ConfigMap)
     assert_type(await env.eventually(optional), ConfigMap)
     assert_type(await eventually(optional), ConfigMap)

@@ -135,8 +135,8 @@ async def test_a_deletion_during_a_watch_gap_is_delivered() -> None:
         server.compact()
         server.refuse = None
         await asyncio.sleep(100)
-        told = [(d.change, d.entry.key.name, d.final_state_unknown) for d in mirror.deltas[2:]]
-        assert told == [
+        deltas = [(d.change, d.entry.key.name, d.final_state_unknown) for d in mirror.deltas[2:]]
+        assert deltas == [
             (DeltaType.DELETED, "again", True),
             (DeltaType.ADDED, "again", False),
             (DeltaType.DELETED, "gone", True),
@@ -226,14 +226,14 @@ async def test_only_handlers_with_resync_get_resyncs() -> None:
     """Every resync period, give or take a tenth, an update with the same object."""
     server = FakeServer()
     server.put("a")
-    asked, quiet = [], []
+    resynced, quiet = [], []
     async with Informer(server, InformerOptions(resync=100)) as informer:
-        informer.add_handler(asked.append, resync=True)
+        informer.add_handler(resynced.append, resync=True)
         informer.add_handler(quiet.append)
         await asyncio.sleep(250)
-    assert [d.resync for d in asked] == [False, True, True]
+    assert [d.resync for d in resynced] == [False, True, True]
     assert len(quiet) == 1
-    assert asked[1].old is asked[1].new
+    assert resynced[1].old is resynced[1].new
 
 
 async def test_short_watches_lead_to_a_new_list() -> None:

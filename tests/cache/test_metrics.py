@@ -70,6 +70,6 @@ def test_unknown_values_have_no_sample() -> None:
         name="pods", state=InformerState.SYNCING, seconds_since_contact=None, seconds_without_watch=3.0,
         last_error=None, failing_functions=(), function_failures=2, objects=0,
     )  # fmt: skip
-    shown = samples(InformerCollector(lambda: [health]))
-    assert "seconds_since_contact" not in shown
-    assert (shown["ready"], shown["seconds_without_watch"], shown["function_failures_total"]) == (0, 3, 2)
+    families = samples(InformerCollector(lambda: [health]))
+    assert "seconds_since_contact" not in families
+    assert (families["ready"], families["seconds_without_watch"], families["function_failures_total"]) == (0, 3, 2)

@@ -51,9 +51,9 @@ def test_the_closest_option_wins() -> None:
 @pytest.mark.behaviour(36)
 def test_all_namespaces_leaves_out_the_named_ones() -> None:
     """No object is in two informers."""
-    found = scoped(CacheOptions(namespaces={"x": NamespaceOptions(), ALL_NAMESPACES: NamespaceOptions()}))
-    assert found["x"].field_selector == FieldSelector()
-    assert str(found[ALL_NAMESPACES].field_selector) == "metadata.namespace!=x"
+    result = scoped(CacheOptions(namespaces={"x": NamespaceOptions(), ALL_NAMESPACES: NamespaceOptions()}))
+    assert result["x"].field_selector == FieldSelector()
+    assert str(result[ALL_NAMESPACES].field_selector) == "metadata.namespace!=x"
 
 
 def test_cluster_scoped_kinds_have_no_namespaces() -> None:

@@ -231,10 +231,10 @@ async def test_reads_never_go_back_in_time(seed: int) -> None:
     server.fault_rate = 0.2
     newest: dict[str, int] = {}
     state: dict[str, str] = {}
-    told: list[Delta] = []
+    deltas: list[Delta] = []
 
     def mirror(delta: Delta) -> None:
-        told.append(delta)
+        deltas.append(delta)
         if delta.change is DeltaType.DELETED:
             state.pop(delta.entry.key.name, None)
         else:
@@ -242,10 +242,10 @@ async def test_reads_never_go_back_in_time(seed: int) -> None:
 
     def check(informer: Informer) -> None:
         for name in [f"o{n}" for n in range(6) if key(f"o{n}") not in informer.store.own.unknown]:
-            shown = version(informer, name)
-            if shown:
-                assert int(shown) >= newest.get(name, 0), name
-                newest[name] = int(shown)
+            read_version = version(informer, name)
+            if read_version:
+                assert int(read_version) >= newest.get(name, 0), name
+                newest[name] = int(read_version)
             elif name in newest:
                 # Gone: a later state must be newer than everything seen.
                 assert (

@@ -38,11 +38,11 @@ async def test_no_exception_of_a_user_function_stops_an_informer(panic: BaseExce
         fail_for_bad(msgspec.json.decode(data)["metadata"]["name"])
         return ["x"]
 
-    seen: list[tuple[str, DeltaType]] = []
+    records: list[tuple[str, DeltaType]] = []
 
     def handle(delta: Delta) -> None:
         fail_for_bad(delta.entry.key.name)
-        seen.append((delta.entry.key.name, delta.change))
+        records.append((delta.entry.key.name, delta.change))
 
     async with Informer(server, InformerOptions(transform=transform)) as informer:
         informer.indices.add("all", index)
@@ -53,7 +53,7 @@ async def test_no_exception_of_a_user_function_stops_an_informer(panic: BaseExce
         server.put("bad", color="red")
         server.delete("good")
         await asyncio.sleep(1)
-        assert seen == [("good", DeltaType.ADDED), ("good", DeltaType.DELETED)]
+        assert records == [("good", DeltaType.ADDED), ("good", DeltaType.DELETED)]
         assert [entry.key.name for entry in informer.store.entries()] == ["bad"]
         assert informer.counts["handler_error"] == 2
         assert server.lists <= 1

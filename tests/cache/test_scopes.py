@@ -34,9 +34,9 @@ def test_precedence() -> None:
         by_kind={THING.gvk: own},
         resync=9.0,
     )
-    made = scopes(options, MAPPING)
-    assert [made["a"].label_selector, made["a"].transform, made["a"].resync] == [RED, stripped, 5.0]
-    assert made["b"].transform is None
+    resolved = scopes(options, MAPPING)
+    assert [resolved["a"].label_selector, resolved["a"].transform, resolved["a"].resync] == [RED, stripped, 5.0]
+    assert resolved["b"].transform is None
     other = scopes(CacheOptions(namespaces={"a": NamespaceOptions(label_selector=BLUE)}), MAPPING)
     assert other["a"].label_selector == BLUE
     inner = ByObject(namespaces={"c": NamespaceOptions(label_selector=BLUE)}, label_selector=RED)
@@ -46,9 +46,9 @@ def test_precedence() -> None:
 def test_all_namespaces_stands_for_those_that_are_not_named() -> None:
     """Beside named namespaces, ``ALL_NAMESPACES`` stands for those that are not named."""
     options = CacheOptions(namespaces={"a": NamespaceOptions(label_selector=RED), ALL_NAMESPACES: NamespaceOptions()})
-    made = scopes(options, MAPPING)
-    assert str(made[ALL_NAMESPACES].field_selector) == "metadata.namespace!=a"
-    assert made[ALL_NAMESPACES].label_selector == Selector()
+    resolved = scopes(options, MAPPING)
+    assert str(resolved[ALL_NAMESPACES].field_selector) == "metadata.namespace!=a"
+    assert resolved[ALL_NAMESPACES].label_selector == Selector()
 
 
 def test_a_field_selector_for_a_namespace_is_a_namespaced_list() -> None:
@@ -68,16 +68,16 @@ async def test_cache_options_can_change_while_the_cache_runs() -> None:
         cache = cluster.cache
         running = asyncio.create_task(cluster.start())
         await cluster.wait_ready()
-        mine = Selector.equal({"mine": "yes"})
-        await cache.configure(ConfigMap, ByObject(namespaces=("a", "b"), label_selector=mine))
+        selector = Selector.equal({"mine": "yes"})
+        await cache.configure(ConfigMap, ByObject(namespaces=("a", "b"), label_selector=selector))
         cached = await cache.informer_for(ConfigMap)
         cached.add_handler(deltas.append)
         await cached.wait_synced()
-        kept = cached.informers["b"]
-        await cache.configure(ConfigMap, ByObject(namespaces=("b", "c"), label_selector=mine))
+        informer = cached.informers["b"]
+        await cache.configure(ConfigMap, ByObject(namespaces=("b", "c"), label_selector=selector))
         await cached.wait_synced()
         await asyncio.sleep(1)
-        assert cached.informers["b"] is kept
+        assert cached.informers["b"] is informer
         assert [(d.change, d.entry.key.name) for d in deltas] == [
             (DeltaType.ADDED, "in-a"),
             (DeltaType.ADDED, "in-b"),

@@ -189,18 +189,18 @@ async def test_many_objects_do_not_block_the_event_loop() -> None:
         return turns
 
     async with Informer(server, InformerOptions(page_size=0)) as informer:
-        seen: list[Delta] = []
-        first = informer.add_handler(seen.append)
+        deltas: list[Delta] = []
+        first = informer.add_handler(deltas.append)
 
         async def sync() -> None:
             await informer.wait_synced()
             await first.wait_synced()
 
         assert await turns_during(sync()) > 20
-        assert len(seen) == 3000
+        assert len(deltas) == 3000
         informer.indices.add("n", lambda data: ["x"])
         assert await turns_during(informer.indices.wait("n")) > 10
         assert len(list(informer.store.by_index("n", "x"))) == 3000
-        late = informer.add_handler(seen.append)
+        late = informer.add_handler(deltas.append)
         assert await turns_during(late.wait_synced()) > 10
-        assert len(seen) == 6000
+        assert len(deltas) == 6000

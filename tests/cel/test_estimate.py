@@ -20,8 +20,8 @@ RANGES = st.builds(
 @given(RANGES, RANGES)
 def test_ranges_stay_ranges(one: Range, other: Range) -> None:
     """Every computed cost range lies between zero and the maximum."""
-    for found in (one + other, one * other, one | other, one.scaled(0.1), other.scaled(7.5)):
-        assert 0 <= found.least <= found.most <= MOST
+    for item in (one + other, one * other, one | other, one.scaled(0.1), other.scaled(7.5)):
+        assert 0 <= item.least <= item.most <= MOST
     assert (one | other).least <= one.least
     assert one + exactly(0) == one
     assert one * exactly(1) == one
@@ -117,5 +117,5 @@ def test_costs_are_the_servers(rule: str, schema: dict[str, object], cost: int |
     declared = declare({"type": "object", "properties": schema}, "selfType")
     assert declared is not None
     program = kubernetes_environment().extend(variables={"self": declared.type}).compile(rule)
-    found = program.estimate(declared.size).most
-    assert found < MOST if cost is None else found == cost
+    result = program.estimate(declared.size).most
+    assert result < MOST if cost is None else result == cost

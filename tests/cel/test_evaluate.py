@@ -197,8 +197,8 @@ def test_strings_like_python(s: str, t: str) -> None:
         assert value("s.split(t)", **bound) == s.split(t)
         assert value("s.lastIndexOf(t)", **bound) == s.rfind(t)
         assert value("s.split(t, 2)", **bound) == s.split(t, 1)
-    for at in range(len(s)):
-        assert value("s.charAt(a) + s.substring(a + 1)", a=at, **bound) == s[at:]
+    for index in range(len(s)):
+        assert value("s.charAt(a) + s.substring(a + 1)", a=index, **bound) == s[index:]
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def spell(node: Expr) -> str:
         case CallNode():
             return _spell_call(node)
         case ListOf():
-            marks = ["?" if at in node.optional else "" for at in range(len(node.elements))]
+            marks = ["?" if index in node.optional else "" for index in range(len(node.elements))]
             return f"[{', '.join(mark + spell(one) for mark, one in zip(marks, node.elements, strict=True))}]"
         case MapOf():
             return "{" + ", ".join(_spell_entry(entry) for entry in node.entries) + "}"
@@ -298,6 +298,6 @@ def test_a_minus_belongs_to_its_number_and_two_cancel(text: str, same: str) -> N
 @pytest.mark.parametrize(("text", "field"), [("a.`b`", "b"), ("a.`b-c/d.e f`", "b-c/d.e f"), ("a.`in`", "in")])
 def test_names_in_backticks_are_fields(text: str, field: str) -> None:
     """A name in backticks selects a field with letters, digits and some punctuation."""
-    found = parse(text, ALL_MACROS)
-    assert isinstance(found, Select)
-    assert found.field == field
+    parsed = parse(text, ALL_MACROS)
+    assert isinstance(parsed, Select)
+    assert parsed.field == field

@@ -44,8 +44,8 @@ def test_timestamps_survive_their_texts(timestamp: Timestamp) -> None:
 )
 def test_only_go_durations_parse(text: str, nanoseconds: int | None) -> None:
     """A duration parses only in Go's form and range."""
-    found = parse_duration(text)
-    assert (None if found is None else found.nanoseconds) == nanoseconds
+    parsed = parse_duration(text)
+    assert (None if parsed is None else parsed.nanoseconds) == nanoseconds
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def prepared(tree: JsonObject) -> JsonObject:
     tree = copy.deepcopy(tree)
     meta = tree.setdefault("metadata", {})
     meta.setdefault("name", "a")
-    known = built_in_kinds().get(gvk_of_tree(tree))
-    if known is None or known.namespaced:
+    built_in = built_in_kinds().get(gvk_of_tree(tree))
+    if built_in is None or built_in.namespaced:
         meta.setdefault("namespace", "default")
     if tree["kind"] == "CertificateSigningRequest":
         tree["spec"]["request"] = signing_request()

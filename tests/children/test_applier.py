@@ -149,8 +149,8 @@ async def test_drift_is_left_on_request() -> None:
             assert (await applier.apply(web(3)))["spec"]["replicas"] == 5
         assert counted.writes == []
         assert [explanation.written for explanation in reasons] == [False]
-        left = "(kubectl-scale changed it at 2026-01-01T00:00:00Z) (not reverted)"
-        assert reasons.lines == [f"Deployment default/a: spec.replicas 5 -> 3 {left}"]
+        remaining = "(kubectl-scale changed it at 2026-01-01T00:00:00Z) (not reverted)"
+        assert reasons.lines == [f"Deployment default/a: spec.replicas 5 -> 3 {remaining}"]
         changed = web(3)
         changed["spec"]["minReadySeconds"] = 7
         live = await applier.apply(changed)
@@ -512,8 +512,8 @@ async def test_children_that_are_no_longer_desired_are_deleted(kind: Any, stripp
         restarted = Applier(counted.client, field_owner="me", on_write=reasons.append)
         counted.writes.clear()
         await restarted.apply_all([config("a", x="1"), config("d")], owner=owner, prune=[kind])
-        kept = ["created", "of-another-manager", "of-another-owner", "other", "owner", "without-owner"]
-        assert await names(counted) == sorted(["a", "d", *kept])
+        remaining = ["created", "of-another-manager", "of-another-owner", "other", "owner", "without-owner"]
+        assert await names(counted) == sorted(["a", "d", *remaining])
         deleted = [line for line in reasons.lines if "deleted" in line]
         assert deleted == [f"ConfigMap default/{name}: deleted, it is no longer desired" for name in "bc"]
         counted.writes.clear()

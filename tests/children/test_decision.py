@@ -149,8 +149,8 @@ def test_a_write_of_one_of_the_last_two_desired_objects_is_a_repeated_one(
     last: bytes, before: bytes, repetition: Repetition
 ) -> None:
     """Two callers that apply two objects in turns count as a contention, too."""
-    known = record(desired(last, replicas=3), previous=before)
-    decision = decided(desired(b"1", replicas=3), live(entry("me", REPLICAS), replicas=5), known)
+    previous = record(desired(last, replicas=3), previous=before)
+    decision = decided(desired(b"1", replicas=3), live(entry("me", REPLICAS), replicas=5), previous)
     assert isinstance(decision, Send)
     assert decision.repetition is repetition
 
@@ -186,8 +186,8 @@ def test_drift_alone_is_left_and_reported() -> None:
 def test_only_the_drifted_fields_are_left() -> None:
     """The other differences are sent without them; the digest stays that of the whole desired object."""
     declared = desired(replicas=3, paused=True, minReadySeconds=7)
-    known = record(desired(b"0", replicas=3, paused=True))
-    decision = decided(declared, live(*DRIFTED, replicas=5, paused=True), known, drift=Drift.LEAVE)
+    previous = record(desired(b"0", replicas=3, paused=True))
+    decision = decided(declared, live(*DRIFTED, replicas=5, paused=True), previous, drift=Drift.LEAVE)
     assert isinstance(decision, Send)
     assert decision.declared.tree["spec"] == {"paused": True, "minReadySeconds": 7}
     assert (decision.declared.digest, decision.declared.to_own) == (declared.digest, declared.to_own)

@@ -15,15 +15,15 @@ def test_every_type_has_a_schema_and_every_reference_a_type() -> None:
     """All types compile, down to the last field."""
     schemas = SchemaSet(type_schemas())
     pending = [kind.type_name for kind in built_in_kinds().values()]
-    seen: set[str] = set()
+    names: set[str] = set()
     while pending:
         name = pending.pop()
-        seen.add(name)
+        names.add(name)
         assert repr(schemas.of(name))
         references = str(type_schemas()[name]).split("#/components/schemas/")[1:]
-        pending += [ref for text in references if (ref := text.partition("'")[0]) not in seen]
-    assert seen == set(type_schemas())
-    assert len(type_schemas()) == len(seen)
+        pending += [ref for text in references if (ref := text.partition("'")[0]) not in names]
+    assert names == set(type_schemas())
+    assert len(type_schemas()) == len(names)
 
 
 def test_lists_and_maps_merge_as_in_the_server() -> None:

@@ -252,8 +252,8 @@ def test_the_entry_of_a_former_manager_is_converted() -> None:
     assert owners.owner_in(tree) is None
     fields, version = owners.patch(tree)
     assert version == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
-    kept = [(entry["manager"], entry["operation"], entry["fieldsV1"]) for entry in fields["value"]]
-    assert kept == [
+    entries = [(entry["manager"], entry["operation"], entry["fieldsV1"]) for entry in fields["value"]]
+    assert entries == [
         ("old", "Update", {"f:status": {}}),
         ("other", "Update", {"f:data": {"f:z": {}}}),
         ("new", "Apply", {"f:data": {"f:x": {}, "f:y": {}}}),

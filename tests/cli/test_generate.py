@@ -166,12 +166,12 @@ def test_names_that_meet() -> None:
         },
         "dev.x.v1.FooSpec": {"type": "object", "properties": {"outer": text}},
     }
-    found: JsonObject = {}
+    tree: JsonObject = {}
     source = TypeGenerator(schemas, package="x", source="s").files()["x_dev/v1.py"]
-    exec(compile(source.replace("from __future__ import annotations", ""), "v1.py", "exec"), found)
-    foo = found["Foo"](spec=found["FooSpec_"](inner="i"), foo_bar="a", foo_bar_="b", gvk_="c")
+    exec(compile(source.replace("from __future__ import annotations", ""), "v1.py", "exec"), tree)
+    foo = tree["Foo"](spec=tree["FooSpec_"](inner="i"), foo_bar="a", foo_bar_="b", gvk_="c")
     assert msgspec.to_builtins(foo) == {"spec": {"inner": "i"}, "fooBar": "a", "foo_bar": "b", "gvk": "c"}
-    assert msgspec.to_builtins(found["FooSpec"](outer="o")) == {"outer": "o"}
+    assert msgspec.to_builtins(tree["FooSpec"](outer="o")) == {"outer": "o"}
 
 
 def test_the_output_says_where_it_comes_from(made: Any, tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ def models_of(definition: JsonObject) -> dict[str, Any]:
     """The classes made from a definition as it stands in a file, by version."""
     tree = yaml.safe_load(to_yaml([definition]))
     files = model_files([tree], source="a test")
-    made = {Path(path).stem: source for path, source in files.items() if not path.endswith("__init__.py")}
+    created = {Path(path).stem: source for path, source in files.items() if not path.endswith("__init__.py")}
     classes = {}
-    for version, source in made.items():
+    for version, source in created.items():
         name = f"models_of_{definition['spec']['names']['plural']}_{version}"
         module = types.ModuleType(name)
         sys.modules[name] = module  # msgspec resolves annotations in it

@@ -25,9 +25,9 @@ def test_files_that_were_written(
     """Each file with its action and its path from the current folder, and each exists."""
     monkeypatch.chdir(tmp_path)
     assert main(["init", "listed", "--output", "json"]) == 0
-    made = rows(capsys)
-    assert {row["action"] for row in made} == {"wrote"}
-    assert all((tmp_path / row["path"]).is_file() for row in made)
+    created = rows(capsys)
+    assert {row["action"] for row in created} == {"wrote"}
+    assert all((tmp_path / row["path"]).is_file() for row in created)
     monkeypatch.chdir(tmp_path / "listed")
     monkeypatch.syspath_prepend(str(tmp_path / "listed"))
     assert main(["create", "api", "--group", "a.example.com", "--kind", "Site", "--output", "json"]) == 0

@@ -203,9 +203,9 @@ def test_an_edited_file_is_kept(packages: Path, capsys: pytest.CaptureFixture[st
     before = (packages / "Containerfile").stat().st_mtime_ns
     capsys.readouterr()
     assert main(["package"]) == 1
-    shown = capsys.readouterr()
-    assert "install.yaml was edited" in shown.err
-    assert shown.out == ""
+    output = capsys.readouterr()
+    assert "install.yaml was edited" in output.err
+    assert output.out == ""
     assert (packages / "Containerfile").stat().st_mtime_ns == before
     assert main(["package", "--force"]) == 0
 
@@ -230,9 +230,9 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     role.write_text(text.replace("- configmaps", "- secrets"))
     capsys.readouterr()
     assert main(["generate", "manifests", "--check"]) == 1
-    shown = capsys.readouterr().err
-    assert "config/rbac.yaml is out of date" in shown
-    assert "+  - configmaps" in shown
+    output = capsys.readouterr().err
+    assert "config/rbac.yaml is out of date" in output
+    assert "+  - configmaps" in output
     assert main(["generate", "manifests", "--check", "--output", "json"]) == 1
     (difference,) = json.loads(capsys.readouterr().out)
     assert difference["path"] == "config/rbac.yaml"

@@ -21,10 +21,10 @@ def test_an_object_is_encoded_only_if_it_is_kept(numbers: list[int]) -> None:
     for number in numbers:
         key = ObjectKey("default", str(number))
         activity.record_read("v1, Kind=Pod", key, "7", cached=False, data=lambda number=number: encode(number))
-    kept = list(dict.fromkeys(numbers))[:64]
-    assert encoded == kept
-    assert [(read.key, read.data) for read in activity.reads] == [(f"default/{n}", b"%d" % n) for n in kept]
-    assert activity.more_reads == sum(number not in kept for number in numbers)
+    recorded = list(dict.fromkeys(numbers))[:64]
+    assert encoded == recorded
+    assert [(read.key, read.data) for read in activity.reads] == [(f"default/{n}", b"%d" % n) for n in recorded]
+    assert activity.more_reads == sum(number not in recorded for number in numbers)
 
 
 def test_a_disabled_activity_is_not_the_current_one() -> None:

@@ -41,9 +41,9 @@ def made() -> tuple[Client, FakeExecutor]:
 
 async def test_read_arguments_reach_the_operation() -> None:
     """Every argument of get, list and watch reaches the operation."""
-    client, seen = made()
+    client, executor = made()
     await client.get(Site, "ns/a", resource_version="3", uncached=True)
-    assert seen.last() == Get(kind=kind_of(Site), key=KEY, options=GetOptions(resource_version="3", uncached=True))
+    assert executor.last() == Get(kind=kind_of(Site), key=KEY, options=GetOptions(resource_version="3", uncached=True))
     await client.list(
         metadata_only(Site),
         namespace="ns",
@@ -55,7 +55,7 @@ async def test_read_arguments_reach_the_operation() -> None:
         resource_version_match="NotOlderThan",
         uncached=True,
     )
-    operation = seen.last()
+    operation = executor.last()
     assert isinstance(operation, List)
     assert str(operation.options.label_selector) == "a=1,b=2"
     assert str(operation.options.field_selector) == "x=y"
@@ -73,27 +73,27 @@ async def test_read_arguments_reach_the_operation() -> None:
         expected = WatchOptions(
             namespace="ns", label_selector=Selector.parse("a"), resource_version="5", bookmarks=True, timeout=9
         )
-        assert seen.last() == Watch(kind=kind_of(Site), options=expected)
+        assert executor.last() == Watch(kind=kind_of(Site), options=expected)
 
 
 async def test_write_arguments_reach_the_operation() -> None:
     """Every argument of the writing verbs reaches the operation, and the caller's object is returned."""
-    client, seen = made()
+    client, executor = made()
     obj, patch = site(), merge_patch({})
     options: JsonObject = {"dry_run": True, "field_owner": "me", "field_validation": "Strict"}
     assert await client.create(obj, **options) is obj
-    assert seen.last() == Create(obj=obj, options=ALL)
+    assert executor.last() == Create(obj=obj, options=ALL)
     assert await client.update(obj, **options) is obj
-    assert seen.last() == Update(obj=obj, options=ALL)
+    assert executor.last() == Update(obj=obj, options=ALL)
     assert await client.patch(obj, patch, **options) is obj
-    assert seen.last() == PatchObject(obj=obj, patch=patch, options=ALL)
+    assert executor.last() == PatchObject(obj=obj, patch=patch, options=ALL)
     assert await client.apply(obj, field_owner="me", force=True, dry_run=True) is obj
-    assert seen.last() == Apply(obj=obj, options=WriteOptions(dry_run=True, field_owner="me", force=True))
+    assert executor.last() == Apply(obj=obj, options=WriteOptions(dry_run=True, field_owner="me", force=True))
 
 
 async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
     """Deletes accept an object or a kind with a key; every option reaches the operation."""
-    client, seen = made()
+    client, executor = made()
     options: JsonObject = {
         "dry_run": True,
         "grace_period_seconds": 0,
@@ -104,13 +104,13 @@ async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
     }
     for target in ((site(),), (Site, "ns/a"), (Site, KEY), (unstructured("demo.opsdk.dev/v1", "Site"), KEY)):
         await client.delete(*target, **options)
-        assert seen.last() == Delete(gvk=Site.gvk, key=KEY, options=DeleteOptions(**options))
+        assert executor.last() == Delete(gvk=Site.gvk, key=KEY, options=DeleteOptions(**options))
     await client.delete(Site, "a", namespace="ns")
-    assert seen.last() == Delete(gvk=Site.gvk, key=KEY)
+    assert executor.last() == Delete(gvk=Site.gvk, key=KEY)
     with pytest.raises(UsageError, match="a kind and a key"):
         await client.delete(Site)  # type: ignore[call-overload]
     await client.delete_all_of(Site, namespace="ns", label_selector="a", propagation="Orphan")
-    assert seen.last() == DeleteAllOf(
+    assert executor.last() == DeleteAllOf(
         gvk=Site.gvk,
         select=ListOptions(namespace="ns", label_selector=Selector.parse("a")),
         options=DeleteOptions(propagation="Orphan"),
@@ -120,7 +120,7 @@ async def test_delete_accepts_an_object_or_a_kind_with_a_key() -> None:
 @pytest.mark.behaviour(22)
 async def test_subresource_verbs_name_their_subresource() -> None:
     """Each verb names its subresource; a body without name gets the parent's name and namespace."""
-    client, seen = made()
+    client, executor = made()
     obj, patch = site(), merge_patch({})
     scale = client.subresource("scale")
 
@@ -128,24 +128,24 @@ async def test_subresource_verbs_name_their_subresource() -> None:
         return Unstructured("autoscaling/v1", "Scale")
 
     await scale.get(obj, unstructured("autoscaling/v1", "Scale"))
-    assert (seen.last().subresource, seen.last().key, seen.last().kind.gvk) == ("scale", KEY, Site.gvk)
-    assert seen.last().options.uncached
+    assert (executor.last().subresource, executor.last().key, executor.last().kind.gvk) == ("scale", KEY, Site.gvk)
+    assert executor.last().options.uncached
     for call in (
         lambda b: scale.create(obj, b),
         lambda b: scale.update(obj, b),
         lambda b: scale.patch(obj, patch, b),
         lambda b: scale.apply(obj, b, field_owner="me"),
     ):
-        given = body()
-        assert await call(given) is given
-        assert (seen.last().subresource, seen.last().obj, seen.last().body) == ("scale", obj, given)
-        assert (given.metadata.name, given.metadata.namespace) == ("a", "ns")
+        body_given = body()
+        assert await call(body_given) is body_given
+        assert (executor.last().subresource, executor.last().obj, executor.last().body) == ("scale", obj, body_given)
+        assert (body_given.metadata.name, body_given.metadata.namespace) == ("a", "ns")
     await client.status().update(obj, dry_run=True, field_owner="me", field_validation="Strict")
-    assert seen.last() == Update(obj=obj, subresource="status", options=ALL)
+    assert executor.last() == Update(obj=obj, subresource="status", options=ALL)
     await client.status().patch(obj, patch)
-    assert seen.last() == PatchObject(obj=obj, patch=patch, subresource="status")
+    assert executor.last() == PatchObject(obj=obj, patch=patch, subresource="status")
     await client.status().apply(obj, field_owner="me", force=True)
-    assert seen.last() == Apply(obj=obj, subresource="status", options=WriteOptions(field_owner="me", force=True))
+    assert executor.last() == Apply(obj=obj, subresource="status", options=WriteOptions(field_owner="me", force=True))
 
 
 async def test_a_failed_write_leaves_the_body_unchanged() -> None:
@@ -165,7 +165,7 @@ async def test_a_failed_write_leaves_the_body_unchanged() -> None:
 @pytest.mark.behaviour(14)
 async def test_metadata_only_objects_cannot_be_created_or_updated() -> None:
     """Create and update raise these errors before anything is sent; patch and delete work."""
-    client, seen = made()
+    client, executor = made()
     partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
     with pytest.raises(UsageError, match=r"^cannot create using only metadata$"):
         await client.create(partial)
@@ -177,11 +177,11 @@ async def test_metadata_only_objects_cannot_be_created_or_updated() -> None:
         await client.subresource("eviction").create(site(), partial)
     with pytest.raises(UsageError, match="using only metadata"):
         await client.subresource("scale").get(site(), metadata_only(Site))
-    assert seen.seen == []
+    assert executor.seen == []
     await client.patch(partial, merge_patch({}))
     await client.status().patch(partial, merge_patch({}))
     await client.delete(partial)
-    assert len(seen.seen) == 3
+    assert len(executor.seen) == 3
 
 
 async def test_missing_objects() -> None:
@@ -204,11 +204,11 @@ async def test_missing_objects() -> None:
 
 async def test_list_pages_follows_continue_tokens() -> None:
     """A paged list sends the previous page's continue token until a page has none."""
-    asked: list[tuple[int | None, str, bool]] = []
+    questions: list[tuple[int | None, str, bool]] = []
 
     def pages(operation: Any) -> ObjectList[Site]:
         o = operation.options
-        asked.append((o.limit, o.continue_token, o.uncached))
+        questions.append((o.limit, o.continue_token, o.uncached))
         page = int(o.continue_token or 0)
         token = str(page + 1) if page < 2 else ""
         return ObjectList([site(f"{page}-{n}") for n in range(2)], ListMeta(continue_token=token))
@@ -216,7 +216,7 @@ async def test_list_pages_follows_continue_tokens() -> None:
     client = Client(FakeExecutor(pages))
     names = [obj.metadata.name async for obj in client.list_pages(Site, page_size=2)]
     assert names == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
-    assert asked == [(2, "", True), (2, "1", True), (2, "2", True)]
+    assert questions == [(2, "", True), (2, "1", True), (2, "2", True)]
 
 
 def test_an_object_key_has_three_forms() -> None:
@@ -233,15 +233,15 @@ def test_an_object_key_has_three_forms() -> None:
 
 async def test_selectors_of_every_accepted_type() -> None:
     """Text, a mapping, the form inside objects, a parsed one; None selects everything."""
-    client, seen = made()
+    client, executor = made()
     for labels in ("a=b", {"a": "b"}, LabelSelector(match_labels={"a": "b"}), Selector.parse("a=b")):
         await client.list(Site, label_selector=labels)
-        assert str(seen.last().options.label_selector) == "a=b"
+        assert str(executor.last().options.label_selector) == "a=b"
     await client.list(Site)
-    assert seen.last().options.label_selector == Selector()
+    assert executor.last().options.label_selector == Selector()
     both = Selector.parse("a=b") & Selector.equal({"c": "d"})
     await client.list(Site, label_selector=both)
-    assert str(seen.last().options.label_selector) == "a=b,c=d"
+    assert str(executor.last().options.label_selector) == "a=b,c=d"
 
 
 def test_operations_have_kind_and_namespace() -> None:

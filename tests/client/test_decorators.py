@@ -69,40 +69,40 @@ def every(calls: dict[str, Call]) -> Any:
 @every(WRITES | DELETES)
 async def test_a_dry_run_marks_every_write(call: Call) -> None:
     """A dry-run client sets dryRun on every write."""
-    seen = FakeExecutor()
-    await call(dry_run(Client(seen)), site())
-    assert seen.last().options.dry_run
+    executor = FakeExecutor()
+    await call(dry_run(Client(executor)), site())
+    assert executor.last().options.dry_run
 
 
 @every(READS)
 async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
     """Reads are passed on unchanged."""
-    plain, seen = FakeExecutor(), FakeExecutor()
+    plain, wrapped = FakeExecutor(), FakeExecutor()
     await call(Client(plain), site())
-    await call(dry_run(Client(seen)), site())
-    assert seen.last() == plain.last()
+    await call(dry_run(Client(wrapped)), site())
+    assert wrapped.last() == plain.last()
 
 
 @pytest.mark.behaviour(17)
 @every(WRITES)
 async def test_the_field_owner_is_set_where_none_is(call: Call) -> None:
     """In every write; the call's own owner wins."""
-    seen = FakeExecutor()
-    await call(field_owner(Client(seen), "me"), site())
-    assert seen.last().options.field_owner == "me"
-    await field_owner(Client(seen), "me").update(site(), field_owner="other")
-    assert seen.last().options.field_owner == "other"
+    executor = FakeExecutor()
+    await call(field_owner(Client(executor), "me"), site())
+    assert executor.last().options.field_owner == "me"
+    await field_owner(Client(executor), "me").update(site(), field_owner="other")
+    assert executor.last().options.field_owner == "other"
 
 
 @every(WRITES)
 async def test_the_field_validation_is_set_where_none_is(call: Call) -> None:
     """In every write but apply, which is always strict; the call's own wins."""
-    seen = FakeExecutor()
-    await call(field_validation(Client(seen), "Strict"), site())
-    applies = type(seen.last()).__name__ == "Apply"
-    assert seen.last().options.field_validation == (None if applies else "Strict")
-    await field_validation(Client(seen), "Strict").update(site(), field_validation="Ignore")
-    assert seen.last().options.field_validation == "Ignore"
+    executor = FakeExecutor()
+    await call(field_validation(Client(executor), "Strict"), site())
+    applies = type(executor.last()).__name__ == "Apply"
+    assert executor.last().options.field_validation == (None if applies else "Strict")
+    await field_validation(Client(executor), "Strict").update(site(), field_validation="Ignore")
+    assert executor.last().options.field_validation == "Ignore"
 
 
 def _namespace(operation: Any) -> str:
@@ -118,11 +118,11 @@ def _namespace(operation: Any) -> str:
 @every(WRITES | DELETES | READS)
 async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
     """A namespaced client adds its namespace to every verb; naming it explicitly is allowed."""
-    for given in ("", "home"):
-        seen = FakeExecutor()
-        await call(namespaced(Client(seen), "home"), site(namespace=given))
-        assert _namespace(seen.last()) == "home"
-        if (given_body := getattr(seen.last(), "body", None)) is not None:
+    for own_namespace in ("", "home"):
+        executor = FakeExecutor()
+        await call(namespaced(Client(executor), "home"), site(namespace=own_namespace))
+        assert _namespace(executor.last()) == "home"
+        if (given_body := getattr(executor.last(), "body", None)) is not None:
             assert given_body.metadata.namespace == "home"
 
 
@@ -130,11 +130,11 @@ async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
 @every(WRITES | DELETES | READS)
 async def test_a_namespaced_client_refuses_other_namespaces(call: Call) -> None:
     """The error has this text, and nothing is sent."""
-    seen = FakeExecutor()
+    executor = FakeExecutor()
     words = "namespace away of the Site does not match the namespace home on the client"
     with pytest.raises(UsageError, match=words):
-        await call(namespaced(Client(seen), "home"), site(namespace="away"))
-    assert seen.seen == []
+        await call(namespaced(Client(executor), "home"), site(namespace="away"))
+    assert executor.seen == []
 
 
 async def test_a_body_cannot_leave_the_namespace() -> None:
@@ -148,14 +148,14 @@ async def test_a_body_cannot_leave_the_namespace() -> None:
 @pytest.mark.behaviour(19)
 async def test_a_namespaced_client_leaves_cluster_scoped_kinds_alone() -> None:
     """Cluster-scoped kinds have no namespace to fill in."""
-    seen = FakeExecutor()
-    client = namespaced(Client(seen), "home")
+    executor = FakeExecutor()
+    client = namespaced(Client(executor), "home")
     await client.create(Node(metadata=ObjectMeta(name="n")))
-    assert seen.last().obj.metadata.namespace == ""
+    assert executor.last().obj.metadata.namespace == ""
     await client.get(Node, "n")
-    assert seen.last().key.namespace == ""
+    assert executor.last().key.namespace == ""
     await client.list(Node)
-    assert seen.last().options.namespace == ""
+    assert executor.last().options.namespace == ""
     with pytest.raises(UsageError, match="needs a namespace"):
         namespaced(client, "")
 
@@ -176,15 +176,15 @@ async def test_a_failed_write_leaves_the_object_unchanged(call: Call) -> None:
 async def test_wrappers_nest() -> None:
     """Each adds its own, in any order; the innermost executor sees all."""
     for order in ((dry_run, _owned, _home), (_home, _owned, dry_run)):
-        seen = FakeExecutor()
-        client = Client(seen)
+        executor = FakeExecutor()
+        client = Client(executor)
         for wrap in order:
             client = wrap(client)
         await client.create(site(namespace=""))
-        o = seen.last()
+        o = executor.last()
         assert (o.options.dry_run, o.options.field_owner, o.obj.metadata.namespace) == (True, "me", "home")
-        assert client.scheme is seen.scheme
-        assert client.mapper is seen.mapper
+        assert client.scheme is executor.scheme
+        assert client.mapper is executor.mapper
 
 
 def _owned(client: Client) -> Client:
@@ -199,44 +199,44 @@ def _home(client: Client) -> Client:
 @every(WRITES | DELETES | {k: v for k, v in READS.items() if k != "watch"})
 async def test_an_interceptor_sees_every_operation(call: Call) -> None:
     """An interceptor gets every operation, may pass it on, and its return value is the result."""
-    seen = FakeExecutor()
+    executor = FakeExecutor()
     passed: list[Operation] = []
 
     async def watch_it(operation: Operation, proceed: Any) -> Any:
         passed.append(operation)
         return await proceed(operation)
 
-    await call(intercept(Client(seen), watch_it), site())
-    assert passed == seen.seen
+    await call(intercept(Client(executor), watch_it), site())
+    assert passed == executor.seen
 
 
 @pytest.mark.behaviour(144)
 async def test_an_interceptor_may_reject_respond_or_change() -> None:
     """An exception rejects the operation, a return value is the result, and another operation may be passed on."""
-    seen = FakeExecutor()
+    executor = FakeExecutor()
 
     async def rules(operation: Operation, proceed: Any) -> Any:
         if isinstance(operation, Delete):
             raise ForbiddenError("not in this test")
         return "answer"
 
-    client = intercept(Client(seen), rules)
+    client = intercept(Client(executor), rules)
     with pytest.raises(ForbiddenError):
         await client.delete(site())
     assert await client.get(Site, "ns/a") == "answer"  # type: ignore[comparison-overlap]
-    assert seen.seen == []
+    assert executor.seen == []
 
 
 @pytest.mark.behaviour(144)
 async def test_watches_are_intercepted_by_their_own_function() -> None:
     """Without that function a watch passes unchanged."""
-    seen = FakeExecutor()
-    asked: list[Any] = []
+    executor = FakeExecutor()
+    questions: list[Any] = []
 
     def watch(operation: Any, proceed: Any) -> Any:
-        asked.append(operation)
+        questions.append(operation)
         return proceed(operation)
 
-    await _watch(intercept(Client(seen)), site())
-    await _watch(intercept(Client(seen), watch=watch), site())
-    assert (len(asked), len(seen.seen)) == (1, 2)
+    await _watch(intercept(Client(executor)), site())
+    await _watch(intercept(Client(executor), watch=watch), site())
+    assert (len(questions), len(executor.seen)) == (1, 2)

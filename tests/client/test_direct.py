@@ -83,8 +83,8 @@ async def test_writes_update_the_object_to_the_servers_state() -> None:
     assert loose["spec"] == {"image": "nginx", "replicas": 3}
     assert meta.resource_version == "7"
     partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
-    shown = {**answer, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-    await client_of(shown).patch(partial, merge_patch({}))
+    expected = {**answer, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+    await client_of(expected).patch(partial, merge_patch({}))
     assert (partial.api_version, partial.kind) == ("demo.opsdk.dev/v1", "Site")
     assert partial.metadata.generation == 2
 
@@ -166,8 +166,8 @@ async def test_a_subresource_of_another_kind() -> None:
         "spec": {"replicas": 9},
     }
     obj = site()
-    found = await client_of(scale).subresource("scale").get(obj, unstructured("autoscaling/v1", "Scale"))
-    assert (found.kind, found["spec"]) == ("Scale", {"replicas": 9})
+    result = await client_of(scale).subresource("scale").get(obj, unstructured("autoscaling/v1", "Scale"))
+    assert (result.kind, result["spec"]) == ("Scale", {"replicas": 9})
     body = Unstructured("autoscaling/v1", "Scale")
     await client_of(scale).subresource("scale").patch(obj, merge_patch({"spec": {"replicas": 9}}), body)
     assert body["spec"] == {"replicas": 9}
@@ -191,10 +191,10 @@ async def test_an_undecodable_item_is_left_out_of_its_list() -> None:
     """An undecodable item is logged with key and error and left out; null items are skipped."""
     bad = tree("bad", spec={"image": 5})
     listed = {"kind": "SiteList", "metadata": {"resourceVersion": "9", "continue": "t"}, "items": [tree(), bad]}
-    found = await client_of(listed).list(Site)
-    assert [o.metadata.name for o in found] == ["a"]
-    assert (found.metadata.resource_version, found.metadata.continue_token) == ("9", "t")
-    (aside,) = found.undecodable
+    result = await client_of(listed).list(Site)
+    assert [o.metadata.name for o in result] == ["a"]
+    assert (result.metadata.resource_version, result.metadata.continue_token) == ("9", "t")
+    (aside,) = result.undecodable
     assert str(aside.key) == "ns/bad"
     assert "spec.image" in aside.error
     for empty in ({"kind": "SiteList", "items": None}, {"kind": "SiteList"}, {"items": []}):
@@ -211,8 +211,8 @@ async def test_a_response_that_is_not_a_list_raises_decode_error() -> None:
 async def test_metadata_lists_have_the_requested_kind() -> None:
     """The kind is not PartialObjectMetadata, which the items name."""
     item = {**tree(), "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-    found = await client_of({"kind": "PartialObjectMetadataList", "items": [item]}).list(metadata_only(Site))
-    assert found[0].gvk == Site.gvk
+    result = await client_of({"kind": "PartialObjectMetadataList", "items": [item]}).list(metadata_only(Site))
+    assert result[0].gvk == Site.gvk
 
 
 @pytest.mark.behaviour(26)
@@ -254,22 +254,22 @@ STREAM = [
 async def watched(chunks: list[bytes], kind: Any = Site) -> list[Any]:
     """Every event of a stream."""
     async with client_of(chunks=chunks).watch(kind) as events:
-        return [found async for found in events]
+        return [event async for event in events]
 
 
 @pytest.mark.behaviour(23)
 async def test_events_are_typed() -> None:
     """A watch event has type and object in the requested form; a bookmark has only a resource version."""
-    found = await watched(STREAM)
-    assert [e.type for e in found] == [
+    result = await watched(STREAM)
+    assert [e.type for e in result] == [
         WatchEventType.ADDED,
         WatchEventType.MODIFIED,
         WatchEventType.BOOKMARK,
         WatchEventType.DELETED,
     ]
-    assert isinstance(found[0].object, Site)
-    assert found[1].object.metadata.name == "b"
-    assert found[2].object.metadata.resource_version == "50"
+    assert isinstance(result[0].object, Site)
+    assert result[1].object.metadata.name == "b"
+    assert result[2].object.metadata.resource_version == "50"
     assert all(isinstance(e.object, Unstructured) for e in await watched([STREAM[0], STREAM[3]], UNSTRUCTURED))
 
 
@@ -281,8 +281,8 @@ def test_watch_events_do_not_depend_on_chunk_boundaries(data: st.DataObject) -> 
     whole = b"".join(STREAM)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(whole) - 1), max_size=8)))
     chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    found = asyncio.run(watched(chunks))
-    assert [(e.type.value, e.object.metadata.name) for e in found] == [
+    result = asyncio.run(watched(chunks))
+    assert [(e.type.value, e.object.metadata.name) for e in result] == [
         ("ADDED", "a"),
         ("MODIFIED", "b"),
         ("BOOKMARK", ""),
@@ -291,18 +291,18 @@ def test_watch_events_do_not_depend_on_chunk_boundaries(data: st.DataObject) -> 
 
 
 async def _all(events: AsyncIterator[Any], into: list[Any]) -> None:
-    async for found in events:
-        into.append(found)  # noqa: PERF401 - what came before an error must be kept
+    async for event in events:
+        into.append(event)  # noqa: PERF401 - what came before an error must be kept
 
 
 async def test_an_error_event_is_raised_as_its_type() -> None:
     """An ERROR event is raised as its exception after the earlier events, also if it cannot be decoded."""
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-    seen: list[Any] = []
+    records: list[Any] = []
     async with client_of(chunks=[STREAM[0], event("ERROR", gone)]).watch(Site) as events:
         with pytest.raises(GoneError, match="too old"):
-            await _all(events, seen)
-    assert len(seen) == 1
+            await _all(events, records)
+    assert len(records) == 1
     with pytest.raises(InternalServerError, match="unreadable"):
         await watched([b'{"type":"ERROR","object":[1]}\n'])
 
@@ -326,8 +326,8 @@ async def test_an_invalid_frame_ends_the_watch_with_an_error(chunks: list[bytes]
 async def test_leaving_the_block_closes_the_stream() -> None:
     """Leaving the block closes the stream, also early and by an error."""
     transport = FakeTransport(chunks=STREAM)
-    made: Any = transport
-    client = Client(DirectClient(made, scheme=default_scheme(), mapper=StaticMapper(MAPPINGS)))
+    created: Any = transport
+    client = Client(DirectClient(created, scheme=default_scheme(), mapper=StaticMapper(MAPPINGS)))
     async with client.watch(Site) as events:
         await anext(events)
     with pytest.raises(KeyError):

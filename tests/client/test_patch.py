@@ -131,9 +131,9 @@ def _without_nulls(found: Any) -> Any:
 def test_a_patch_applied_to_its_base_gives_the_object(before: JsonObject, after: JsonObject) -> None:
     """Applied to the base as the server does it, the patch gives the object."""
     before, after = _without_nulls(before), _without_nulls(after)
-    base, wanted = Unstructured.from_tree(tree(spec=before)), Unstructured.from_tree(tree(spec=after))
-    sent = patch_of(base, wanted)
-    assert _without_nulls(apply_merge_patch(to_tree(base), sent)) == _without_nulls(to_tree(wanted))
+    base, expected = Unstructured.from_tree(tree(spec=before)), Unstructured.from_tree(tree(spec=after))
+    sent = patch_of(base, expected)
+    assert _without_nulls(apply_merge_patch(to_tree(base), sent)) == _without_nulls(to_tree(expected))
 
 
 @given(st.dictionaries(keys, trees, max_size=4), st.dictionaries(keys, trees, max_size=4), st.booleans())

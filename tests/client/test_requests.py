@@ -168,7 +168,7 @@ def test_patches_have_their_content_type(patch: RawPatch, content_type: str, bod
 
 def test_an_apply_leaves_out_fields_set_by_the_server() -> None:
     """managedFields, creationTimestamp and the like are dropped; the rest is sent unchanged."""
-    made = Unstructured.from_tree(
+    created = Unstructured.from_tree(
         {
             **to_tree(site()),
             "metadata": {
@@ -182,7 +182,7 @@ def test_an_apply_leaves_out_fields_set_by_the_server() -> None:
             },
         }
     )
-    request = build_request(Apply(obj=made, options=WriteOptions(field_owner="me")), SITE)
+    request = build_request(Apply(obj=created, options=WriteOptions(field_owner="me")), SITE)
     assert request.headers["Content-Type"] == "application/apply-patch+yaml"
     assert msgspec.json.decode(request.body)["metadata"] == {
         "name": "a",
@@ -190,7 +190,7 @@ def test_an_apply_leaves_out_fields_set_by_the_server() -> None:
         "resourceVersion": "5",
         "labels": {"a": "b"},
     }
-    assert made.metadata.managed_fields
+    assert created.metadata.managed_fields
 
 
 def test_the_accept_header_matches_the_representation() -> None:
@@ -228,8 +228,8 @@ def test_invalid_operations_are_refused_before_they_are_sent(operation: Any, wor
 
 def test_a_create_with_generate_name_needs_no_name() -> None:
     """With generateName the request goes to the collection, without a name."""
-    made = site(name="", generate_name="a-")
-    request = build_request(Create(obj=made), SITE)
+    created = site(name="", generate_name="a-")
+    request = build_request(Create(obj=created), SITE)
     assert line(request) == f"POST {SITES}"
     assert msgspec.json.decode(request.body)["metadata"] == {"generateName": "a-", "namespace": "ns"}
 

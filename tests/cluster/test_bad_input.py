@@ -106,7 +106,7 @@ async def test_a_denied_list_names_verb_resource_and_scope() -> None:
 
 async def test_an_undecodable_object_is_left_out_of_its_list() -> None:
     """An undecodable object is logged and left out, its own reconcile is retried, and others continue."""
-    seen: list[str] = []
+    names: list[str] = []
     async with envtest.Environment() as env, Cluster(env.config) as cluster:
         await cluster.uncached.create(loose_definition())
         for name, size in (("good", 1), ("bad", "big"), ("fine", 2)):
@@ -122,16 +122,16 @@ async def test_an_undecodable_object_is_left_out_of_its_list() -> None:
 
         @operator.reconciler(Thing)
         async def reconcile(request: Request) -> None:
-            seen.append((await operator.client.get(Thing, request.key)).metadata.name)
+            names.append((await operator.client.get(Thing, request.key)).metadata.name)
 
         working = asyncio.create_task(operator.start(env.config))
         await asyncio.sleep(5)
-        assert sorted(seen) == ["fine", "good"]
+        assert sorted(names) == ["fine", "good"]
         mended = await cluster.uncached.get(unstructured("test.opsdk.dev/v1", "Thing"), "default/bad")
         mended["spec"]["size"] = 3
         await cluster.uncached.update(mended)
         await asyncio.sleep(5)
-        assert sorted(set(seen)) == ["bad", "fine", "good"]
+        assert sorted(set(names)) == ["bad", "fine", "good"]
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 

@@ -153,12 +153,12 @@ async def test_a_dry_run_stores_nothing() -> None:
     """A dry run returns the would-be object and stores nothing, for every verb."""
     async with world() as (cluster, _):
         client = dry_run(cluster.uncached)
-        made = await client.create(config("dry"))
-        assert made.metadata.uid
+        created = await client.create(config("dry"))
+        assert created.metadata.uid
         assert await cluster.uncached.get_or_none(ConfigMap, "default/dry") is None
-        kept = await cluster.uncached.create(config("kept"))
-        await client.patch(kept, merge_patch({"data": {"x": "1"}}))
-        await client.delete(kept)
+        stored = await cluster.uncached.create(config("kept"))
+        await client.patch(stored, merge_patch({"data": {"x": "1"}}))
+        await client.delete(stored)
         assert (await cluster.uncached.get(ConfigMap, "default/kept")).data == {}
 
 
@@ -173,8 +173,10 @@ async def test_deleting_many_stays_in_its_namespace() -> None:
                 meta = ObjectMeta(name=name, namespace=namespace, labels={"pick": label})
                 await client.create(ConfigMap(metadata=meta))
         await client.delete_all_of(ConfigMap, namespace="default", label_selector="pick=yes")
-        left = {(o.metadata.namespace, o.metadata.name) for o in await client.list(ConfigMap, label_selector="pick")}
-        assert left == {("default", "b"), ("other", "a"), ("other", "b")}
+        remaining = {
+            (o.metadata.namespace, o.metadata.name) for o in await client.list(ConfigMap, label_selector="pick")
+        }
+        assert remaining == {("default", "b"), ("other", "a"), ("other", "b")}
         with pytest.raises(OpsdkError):
             await client.delete_all_of(ConfigMap, label_selector="pick")
         assert len(await client.list(ConfigMap, label_selector="pick")) == 3
@@ -215,8 +217,8 @@ async def test_validation_of_unknown_fields() -> None:
         )
         with pytest.raises(OpsdkError, match="odd"):
             await cluster.uncached.create(deep_copy(loose))
-        made = await cluster.uncached.create(loose, field_validation="Ignore")
-        assert "odd" not in made
+        created = await cluster.uncached.create(loose, field_validation="Ignore")
+        assert "odd" not in created
 
 
 @pytest.mark.behaviour(23)
@@ -224,10 +226,10 @@ async def test_a_watch_starts_with_existing_objects() -> None:
     """A watch yields existing objects first and then typed changes; leaving the block ends it."""
     async with world() as (cluster, _):
         await cluster.uncached.create(config(x="1"))
-        seen: list[tuple[str, str]] = []
+        records: list[tuple[str, str]] = []
         async with cluster.uncached.watch(ConfigMap, namespace="default", field_selector="metadata.name=a") as events:
             async for event in events:
-                seen.append((event.type.value, event.object.data.get("x", "")))
+                records.append((event.type.value, event.object.data.get("x", "")))
                 if event.type.value == "ADDED":
                     await cluster.uncached.create(config("unseen"))
                     await cluster.uncached.patch(config(), merge_patch({"data": {"x": "2"}}))
@@ -235,7 +237,7 @@ async def test_a_watch_starts_with_existing_objects() -> None:
                     await cluster.uncached.delete(config())
                 if event.type.value == "DELETED":
                     break
-        assert seen == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
+        assert records == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
 
 
 @pytest.mark.behaviour(28)
@@ -251,15 +253,15 @@ async def test_cached_reads_send_no_requests() -> None:
         async with running(cluster):
             await cluster.client.list(ConfigMap)
             await asyncio.sleep(1)
-            asked = len(hook.requests)
+            requests_before = len(hook.requests)
             for kind in (ConfigMap, unstructured("v1", "ConfigMap"), metadata_only(ConfigMap)):
-                found = await cluster.client.get(kind, "default/c1")
-                assert found.metadata.name == "c1"
+                result = await cluster.client.get(kind, "default/c1")
+                assert result.metadata.name == "c1"
                 assert len(await cluster.client.list(kind, namespace="default", limit=3)) == 3
-            assert len(hook.requests) == asked
+            assert len(hook.requests) == requests_before
             await cluster.client.get(ConfigMap, "default/c1", uncached=True)
             await cluster.uncached.get(ConfigMap, "default/c1")
-            assert len(hook.requests) == asked + 2
+            assert len(hook.requests) == requests_before + 2
 
 
 @pytest.mark.behaviour(33)
@@ -311,14 +313,14 @@ async def test_a_controller_waits_for_its_crd_and_reconciles() -> None:
         manager.add(cluster, phase=Phase.CACHES)
 
         async def reconcile(request: Request) -> None:
-            found = await cluster.client.get_or_none(Site, request.key)
-            if found is None:
+            current = await cluster.client.get_or_none(Site, request.key)
+            if current is None:
                 return
             await cluster.client.apply(
                 ConfigMap(metadata=ObjectMeta(name=request.name, namespace=request.namespace), data={"x": "y"})
             )
-            found.status = SiteStatus(ready=found.spec.replicas)
-            await cluster.client.status().update(found)
+            current.status = SiteStatus(ready=current.spec.replicas)
+            await cluster.client.status().update(current)
 
         ControllerBuilder(cluster.cache, manager=manager).for_(Site).reconciler(reconcile).complete()
         task = asyncio.create_task(manager.start())
@@ -367,13 +369,13 @@ async def test_the_server_accepts_events() -> None:
     """About namespaced and cluster-scoped objects, whatever they are called; repetitions are a series."""
     async with world(name="tester") as (cluster, _), running(cluster):
         role = unstructured("rbac.authorization.k8s.io/v1", "ClusterRole")
-        made = await cluster.uncached.create(
+        created = await cluster.uncached.create(
             Unstructured(role.gvk.api_version, "ClusterRole", ObjectMeta(name="system:odd"), {"rules": []})
         )
         owned = await cluster.uncached.create(config())
         for _ in range(3):
             cluster.recorder.event(owned, "Normal", "Seen", "words")
-            cluster.recorder.event(made, "Warning", "Odd", "words", related=owned)
+            cluster.recorder.event(created, "Warning", "Odd", "words", related=owned)
         await asyncio.sleep(1)
         events = {e.reason: e for e in await cluster.uncached.list(Event)}
         assert set(events) == {"Seen", "Odd"}
@@ -401,10 +403,10 @@ async def test_a_second_start_is_refused_and_the_first_continues() -> None:
         await cluster.client.list(ConfigMap)
         with pytest.raises(UsageError, match="started already"):
             await cluster.start()
-        made = await cluster.client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
-        cluster.recorder.event(made, "Normal", "Made", "a note")
+        created = await cluster.client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+        cluster.recorder.event(created, "Normal", "Made", "a note")
         await asyncio.sleep(1)
-        assert await cluster.client.get(ConfigMap, "default/a") == made
+        assert await cluster.client.get(ConfigMap, "default/a") == created
         assert [e.reason for e in await cluster.uncached.list(Event, namespace="default")] == ["Made"]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -430,9 +432,9 @@ async def test_objects_of_an_owner() -> None:
         assert [obj.metadata.name for obj in cached] == [obj.metadata.name for obj in direct] == ["c1", "c3", "c5"]
         assert [read.key for read in activity.reads] == ["default/c1", "default/c3", "default/c5"]
         assert not list(await cluster.client.list(ConfigMap, owner_uid="unknown"))
-        known = frozenset({ObjectKey("default", "c1"), ObjectKey("default", "c2"), ObjectKey("default", "gone")})
+        excluded = frozenset({ObjectKey("default", "c1"), ObjectKey("default", "c2"), ObjectKey("default", "gone")})
         with Activity() as activity:
             for client in (cluster.client, cluster.uncached):
-                others = await client.list(ConfigMap, namespace="default", owner_uid=uid, exclude=known)
+                others = await client.list(ConfigMap, namespace="default", owner_uid=uid, exclude=excluded)
                 assert [obj.metadata.name for obj in others] == ["c3", "c5"]
         assert "default/c1" not in {read.key for read in activity.reads if read.cached}

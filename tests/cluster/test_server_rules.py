@@ -62,8 +62,8 @@ async def test_the_field_owner_is_the_manager() -> None:
     """The client's owner is in managedFields; the owner of a call wins."""
     async with connected(field_owner="operator") as cluster:
         for owner, expected in (("", "operator"), ("other", "other")):
-            made = await cluster.uncached.create(config(f"by-{expected}", labels={"a": "b"}), field_owner=owner)
-            assert [entry.manager for entry in made.metadata.managed_fields] == [expected]
+            created = await cluster.uncached.create(config(f"by-{expected}", labels={"a": "b"}), field_owner=owner)
+            assert [entry.manager for entry in created.metadata.managed_fields] == [expected]
 
 
 @pytest.mark.behaviour(18)
@@ -72,8 +72,8 @@ async def test_an_unknown_field_may_be_a_warning() -> None:
     warnings: list[str] = []
     async with connected(warnings) as cluster:
         tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "odd": 1}
-        made = await cluster.uncached.create(Unstructured.from_tree(tree), field_validation="Warn")
-        assert "odd" not in made
+        created = await cluster.uncached.create(Unstructured.from_tree(tree), field_validation="Warn")
+        assert "odd" not in created
         assert warnings == ['unknown field "odd"']
 
 
@@ -129,12 +129,12 @@ async def test_a_second_cluster_is_ready_before_reconcilers_start() -> None:
         assert home.recorder is not away.recorder
         assert home.mapper is not away.mapper
         manager = Manager()
-        seen: list[tuple[bool, list[str]]] = []
+        records: list[tuple[bool, list[str]]] = []
 
         async def reconcile(request: Request) -> None:
             if request.name == "here":
                 synced = all(kind.has_synced for kind in away.cache.kinds())
-                seen.append((synced, [item.metadata.name for item in await away.client.list(ConfigMap)]))
+                records.append((synced, [item.metadata.name for item in await away.client.list(ConfigMap)]))
 
         for cluster in (home, away):
             manager.add(cluster, phase=Phase.CACHES)
@@ -143,7 +143,7 @@ async def test_a_second_cluster_is_ready_before_reconcilers_start() -> None:
         await asyncio.sleep(10)
         manager.stop()
         await running
-        assert len(seen) == 1
-        assert seen[0][0]
-        assert "there" in seen[0][1]
-        assert "here" not in seen[0][1]
+        assert len(records) == 1
+        assert records[0][0]
+        assert "there" in records[0][1]
+        assert "here" not in records[0][1]

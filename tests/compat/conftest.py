@@ -69,9 +69,9 @@ class Served:
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The server."""
-    made = Served(tmp_path_factory.mktemp("served"))
-    yield made
-    made.stop()
+    created = Served(tmp_path_factory.mktemp("served"))
+    yield created
+    created.stop()
 
 
 @pytest.fixture

@@ -55,18 +55,18 @@ class Story:
 
     def toy(self, name: str) -> JsonObject:
         """As it is."""
-        found: JsonObject = self._toys.get_namespaced_custom_object(*self._where, name)
-        return found
+        tree: JsonObject = self._toys.get_namespaced_custom_object(*self._where, name)
+        return tree
 
     def notes(self, name: str) -> dict[str, str]:
         """Its annotations."""
-        found: dict[str, str] = self.toy(name)["metadata"].get("annotations", {})
-        return found
+        result: dict[str, str] = self.toy(name)["metadata"].get("annotations", {})
+        return result
 
     def status(self, name: str) -> JsonObject:
         """Its status."""
-        found: JsonObject = self.toy(name).get("status", {})
-        return found
+        tree: JsonObject = self.toy(name).get("status", {})
+        return tree
 
     def names(self) -> list[str]:
         """Which toys there are."""

@@ -30,24 +30,24 @@ def named(name: str, namespace: str, **more: Any) -> JsonObject:
 
 def test_objects_are_labelled_and_patched(api: Any, namespace: str) -> None:
     """Labels, annotations, patches; refreshed from what the server has."""
-    made = ConfigMap(named("a", namespace, data={"k": "v"}), api=api)
-    made.create()
-    made.patch({"data": {"z": "1"}})
-    made.patch([{"op": "add", "path": "/data/j", "value": "2"}], type="json")
-    made.label({"app": "x"})
-    made.annotate({"note": "y"})
-    made.refresh()
-    assert (dict(made.data), dict(made.labels), dict(made.annotations)) == (
+    created = ConfigMap(named("a", namespace, data={"k": "v"}), api=api)
+    created.create()
+    created.patch({"data": {"z": "1"}})
+    created.patch([{"op": "add", "path": "/data/j", "value": "2"}], type="json")
+    created.label({"app": "x"})
+    created.annotate({"note": "y"})
+    created.refresh()
+    assert (dict(created.data), dict(created.labels), dict(created.annotations)) == (
         {"k": "v", "z": "1", "j": "2"},
         {"app": "x"},
         {"note": "y"},
     )
     assert [o.name for o in api.get("configmaps", label_selector={"app": "x"}, namespace=namespace)] == ["a"]
-    kind, found = next(iter(api.watch("configmaps", namespace=namespace, label_selector="app=x")))
-    assert (kind, found.name) == ("ADDED", "a")
-    made.delete()
-    made.wait("delete", timeout=10)
-    assert not made.exists()
+    kind, result = next(iter(api.watch("configmaps", namespace=namespace, label_selector="app=x")))
+    assert (kind, result.name) == ("ADDED", "a")
+    created.delete()
+    created.wait("delete", timeout=10)
+    assert not created.exists()
 
 
 def test_pods_run_and_go(api: Any, namespace: str) -> None:
@@ -66,12 +66,12 @@ def test_deployments_scale(api: Any, namespace: str) -> None:
     labels = {"app": "d"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    made = Deployment(named("d", namespace, spec=spec), api=api)
-    made.create()
-    made.wait("condition=Available", timeout=10)
-    made.scale(3)
-    made.wait("jsonpath='{.status.readyReplicas}'=3", timeout=10)
-    assert len(made.pods()) == 3
+    created = Deployment(named("d", namespace, spec=spec), api=api)
+    created.create()
+    created.wait("condition=Available", timeout=10)
+    created.scale(3)
+    created.wait("jsonpath='{.status.readyReplicas}'=3", timeout=10)
+    assert len(created.pods()) == 3
 
 
 def test_nodes_are_cordoned(api: Any) -> None:
@@ -113,11 +113,11 @@ def test_what_the_server_says_of_itself(api: Any) -> None:
 
 def test_what_exists_and_what_does_not(api: Any, namespace: str) -> None:
     """Errors are the server's; objects say whether they exist."""
-    made = ConfigMap(named("a", namespace), api=api)
-    assert not made.exists()
+    created = ConfigMap(named("a", namespace), api=api)
+    assert not created.exists()
     with pytest.raises(kr8s.NotFoundError):
-        made.refresh()
-    made.create()
+        created.refresh()
+    created.create()
     with pytest.raises(kr8s.ServerError) as again:
         ConfigMap(named("a", namespace), api=api).create()
     assert again.value.response.status_code == 409
@@ -168,8 +168,8 @@ def test_services_find_their_pods(api: Any, namespace: str) -> None:
 async def test_the_async_api_works_alike(kubeconfig: str, namespace: str) -> None:
     """kr8s's async API works like the synchronous one."""
     api = await kr8s.asyncio.api(kubeconfig=kubeconfig, namespace=namespace)
-    made = await AsyncConfigMap(named("a", namespace), api=api)
-    await made.create()
-    await made.patch([{"op": "add", "path": "/data", "value": {"q": "1"}}], type="json")
+    created = await AsyncConfigMap(named("a", namespace), api=api)
+    await created.create()
+    await created.patch([{"op": "add", "path": "/data", "value": {"q": "1"}}], type="json")
     assert "a" in [o.name async for o in api.get("configmaps", namespace=namespace)]
-    await made.delete()
+    await created.delete()

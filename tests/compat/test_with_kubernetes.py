@@ -25,8 +25,8 @@ MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 @pytest.fixture
 def api(kubeconfig: str) -> Iterator[client.ApiClient]:
     """A client of the server."""
-    with config.new_client_from_config(kubeconfig) as made:
-        yield made
+    with config.new_client_from_config(kubeconfig) as created:
+        yield created
 
 
 def deployment(name: str) -> JsonObject:
@@ -54,8 +54,8 @@ def test_patches_of_every_kind(api: client.ApiClient, namespace: str) -> None:
     gone = {"data": {"y": None, "z": None}}
     assert v1.patch_namespaced_config_map("a", namespace, gone, _content_type=MERGE).data == {"k": "v"}
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"q": "1"}}
-    made = v1.patch_namespaced_config_map("a", namespace, applied, field_manager="m", _content_type=APPLY)
-    assert made.data == {"k": "v", "q": "1"}
+    created = v1.patch_namespaced_config_map("a", namespace, applied, field_manager="m", _content_type=APPLY)
+    assert created.data == {"k": "v", "q": "1"}
     other = {**applied, "data": {"q": "2"}}
     with pytest.raises(ApiException) as refused:
         v1.patch_namespaced_config_map("a", namespace, other, field_manager="n", _content_type=APPLY)
@@ -112,16 +112,16 @@ def test_workloads_scale_and_log(api: client.ApiClient, namespace: str) -> None:
     assert v1.read_namespaced_pod_log(name, namespace, tail_lines=1) == "c\n"
     v1.create_namespaced_pod_eviction(name, namespace, client.V1Eviction(metadata={"name": name}))
     v1.create_namespaced_service_account(namespace, {"metadata": {"name": "robot"}})
-    asked = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
-    assert v1.create_namespaced_service_account_token("robot", namespace, asked).status.token.count(".") == 2
+    token_request = client.AuthenticationV1TokenRequest(spec=client.V1TokenRequestSpec(audiences=[]))
+    assert v1.create_namespaced_service_account_token("robot", namespace, token_request).status.token.count(".") == 2
 
 
 def test_typed_times_come_back(api: client.ApiClient, namespace: str) -> None:
     """Microseconds survive the way there and back."""
     now = datetime.now(UTC).replace(microsecond=123456)
     lease = client.V1Lease(metadata={"name": "l"}, spec=client.V1LeaseSpec(holder_identity="me", renew_time=now))
-    made = client.CoordinationV1Api(api).create_namespaced_lease(namespace, lease)
-    assert made.spec.renew_time == now
+    created = client.CoordinationV1Api(api).create_namespaced_lease(namespace, lease)
+    assert created.spec.renew_time == now
 
 
 def test_custom_objects(api: client.ApiClient, namespace: str, definition: Any) -> None:
@@ -141,15 +141,15 @@ def test_custom_objects(api: client.ApiClient, namespace: str, definition: Any) 
 
 def test_the_dynamic_client(api: client.ApiClient, namespace: str) -> None:
     """Discovery, every verb, server-side apply and watches without types."""
-    found = dynamic.DynamicClient(api).resources.get(api_version="apps/v1", kind="Deployment")
-    found.create(body=deployment("d"), namespace=namespace)
-    found.patch(body={"spec": {"replicas": 2}}, name="d", namespace=namespace, content_type=MERGE)
+    result = dynamic.DynamicClient(api).resources.get(api_version="apps/v1", kind="Deployment")
+    result.create(body=deployment("d"), namespace=namespace)
+    result.patch(body={"spec": {"replicas": 2}}, name="d", namespace=namespace, content_type=MERGE)
     applied = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"paused": True}}
-    found.server_side_apply(body=applied, name="d", namespace=namespace, field_manager="m")
-    got = found.get(name="d", namespace=namespace)
+    result.server_side_apply(body=applied, name="d", namespace=namespace, field_manager="m")
+    got = result.get(name="d", namespace=namespace)
     assert (got.spec.replicas, got.spec.paused) == (2, True)
-    assert next(iter(found.watch(namespace=namespace, timeout=1)))["object"].metadata.name == "d"
-    found.delete(name="d", namespace=namespace)
+    assert next(iter(result.watch(namespace=namespace, timeout=1)))["object"].metadata.name == "d"
+    result.delete(name="d", namespace=namespace)
 
 
 def test_lists_of_manifests(api: client.ApiClient, namespace: str) -> None:
@@ -171,7 +171,7 @@ def test_the_clients_leader_election_works(api: client.ApiClient, kubeconfig: st
         def update(self, *arguments: Any) -> bool:
             return not broken.is_set() and super().update(*arguments)
 
-    wanted = electionconfig.Config(
+    expected = electionconfig.Config(
         Lock("lock", namespace, "me"),
         lease_duration=3,
         renew_deadline=2,
@@ -179,11 +179,11 @@ def test_the_clients_leader_election_works(api: client.ApiClient, kubeconfig: st
         onstarted_leading=leads.set,
         onstopped_leading=stopped.set,
     )
-    election = threading.Thread(target=leaderelection.LeaderElection(wanted).run, daemon=True)
+    election = threading.Thread(target=leaderelection.LeaderElection(expected).run, daemon=True)
     election.start()
     assert leads.wait(10)
-    kept = client.CoreV1Api(api).read_namespaced_config_map("lock", namespace).metadata.annotations
-    assert json.loads(kept["control-plane.alpha.kubernetes.io/leader"])["holderIdentity"] == "me"
+    annotations = client.CoreV1Api(api).read_namespaced_config_map("lock", namespace).metadata.annotations
+    assert json.loads(annotations["control-plane.alpha.kubernetes.io/leader"])["holderIdentity"] == "me"
     broken.set()
     election.join(10)
     assert stopped.is_set()
@@ -238,8 +238,10 @@ def test_deletecollection_removes_dependents(api: client.ApiClient, namespace: s
 def test_subject_access_reviews_follow_role_bindings(api: client.ApiClient, namespace: str) -> None:
     """A SubjectAccessReview of another user changes when a role is bound."""
     rbac, reviews = client.RbacAuthorizationV1Api(api), client.AuthorizationV1Api(api)
-    asked = client.V1ResourceAttributes(namespace=namespace, verb="list", resource="secrets")
-    review = client.V1SubjectAccessReview(spec=client.V1SubjectAccessReviewSpec(user="jo", resource_attributes=asked))
+    attributes = client.V1ResourceAttributes(namespace=namespace, verb="list", resource="secrets")
+    review = client.V1SubjectAccessReview(
+        spec=client.V1SubjectAccessReviewSpec(user="jo", resource_attributes=attributes)
+    )
     assert not reviews.create_subject_access_review(review).status.allowed
     rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}
     rbac.create_namespaced_role(namespace, {"metadata": {"name": "r"}, "rules": [rule]})
@@ -287,7 +289,7 @@ spec: {{minAvailable: 1, selector: {{matchLabels: {labels}}}}}
     selector = "kubernetes.io/service-name=s"
 
     def points() -> list[Any]:
-        found = slices.list_namespaced_endpoint_slice(namespace, label_selector=selector).items
-        return [point for part in found for point in part.endpoints or ()]
+        result = slices.list_namespaced_endpoint_slice(namespace, label_selector=selector).items
+        return [point for part in result for point in part.endpoints or ()]
 
     eventually(lambda: [point.conditions.ready for point in points()] == [True])

@@ -42,8 +42,8 @@ async def test_objects_patches_and_watches(kubeconfig: str, namespace: str) -> N
         gone = {"data": {"z": None}}
         assert (await v1.patch_namespaced_config_map("a", namespace, gone, _content_type=MERGE)).data == {"k": "v"}
         async with watch.Watch().stream(v1.list_namespaced_config_map, namespace, timeout_seconds=1) as stream:
-            seen = [(event["type"], event["object"].metadata.name) async for event in stream]
-        assert ("ADDED", "a") in seen
+            events = [(event["type"], event["object"].metadata.name) async for event in stream]
+        assert ("ADDED", "a") in events
         raw = await v1.list_namespaced_config_map(namespace, _preload_content=False)
         assert json.loads(await raw.read())["kind"] == "ConfigMapList"
 
@@ -125,9 +125,9 @@ async def test_the_dynamic_client(kubeconfig: str, namespace: str, definition: A
     """Kinds that were defined a moment ago are found and patched."""
     async with connected(kubeconfig) as api:
         await client.ApiextensionsV1Api(api).create_custom_resource_definition(definition("asyncio.test"))
-        found = await (await DynamicClient(api)).resources.get(api_version="v1", kind="ConfigMap")
-        await found.create(body={"metadata": {"name": "a"}}, namespace=namespace)
-        assert "a" in [item.metadata.name for item in (await found.get(namespace=namespace)).items]
+        result = await (await DynamicClient(api)).resources.get(api_version="v1", kind="ConfigMap")
+        await result.create(body={"metadata": {"name": "a"}}, namespace=namespace)
+        assert "a" in [item.metadata.name for item in (await result.get(namespace=namespace)).items]
         toys = client.CustomObjectsApi(api)
         where = ("asyncio.test", "v1", namespace, "toys")
         body = {"apiVersion": "asyncio.test/v1", "kind": "Toy", "metadata": {"name": "t"}, "spec": {"replicas": 1}}

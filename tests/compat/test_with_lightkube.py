@@ -59,9 +59,9 @@ def test_patches_of_every_kind(lk: lightkube.Client) -> None:
     assert lk.patch(ConfigMap, "a", added, patch_type=PatchType.JSON).data == {"k": "v", "j": "1"}
     applied = ConfigMap(metadata=ObjectMeta(name="a"), data={"p": "1"})
     assert lk.patch(ConfigMap, "a", applied, patch_type=PatchType.APPLY, field_manager="m").data["p"] == "1"
-    found = lk.get(ConfigMap, "a")
-    found.data = {"n": "1"}
-    assert lk.replace(found).data == {"n": "1"}
+    result = lk.get(ConfigMap, "a")
+    result.data = {"n": "1"}
+    assert lk.replace(result).data == {"n": "1"}
 
 
 def test_managers_of_fields_conflict(lk: lightkube.Client) -> None:
@@ -85,8 +85,8 @@ def test_lists_in_chunks_and_by_selectors(lk: lightkube.Client, namespace: str) 
     assert {o.metadata.namespace for o in lk.list(ConfigMap, namespace="*")} > {namespace}
     assert [n.metadata.name for n in lk.list(Node)] == ["node-1"]
     assert lk.get(Namespace, namespace).status.phase == "Active"
-    for event, found in lk.watch(ConfigMap, labels={"app": "y"}, server_timeout=2):
-        assert (event, found.metadata.name) == ("ADDED", "b")
+    for event, item in lk.watch(ConfigMap, labels={"app": "y"}, server_timeout=2):
+        assert (event, item.metadata.name) == ("ADDED", "b")
         break
     with pytest.raises(lightkube.ApiError) as missing:
         lk.get(ConfigMap, "z")
@@ -131,14 +131,14 @@ def test_generic_resources(lk: lightkube.Client, definition: Any) -> None:
 
 def test_what_exists_and_what_does_not(lk: lightkube.Client) -> None:
     """Errors carry the reasons of the server; dry runs leave nothing."""
-    made = ConfigMap(metadata=ObjectMeta(name="a"))
-    lk.create(made, dry_run=True)
+    created = ConfigMap(metadata=ObjectMeta(name="a"))
+    lk.create(created, dry_run=True)
     with pytest.raises(lightkube.ApiError) as missing:
         lk.delete(ConfigMap, "a")
     assert missing.value.status.reason == "NotFound"
-    lk.create(made)
+    lk.create(created)
     with pytest.raises(lightkube.ApiError) as again:
-        lk.create(made)
+        lk.create(created)
     assert again.value.status.reason == "AlreadyExists"
     bad = Pod(metadata=ObjectMeta(name="Bad_Name"), spec=PodSpec(containers=[Container(name="c", image="i")]))
     with pytest.raises(lightkube.ApiError) as invalid:
@@ -192,10 +192,10 @@ kind: Job
 metadata: {name: j}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}
 """
-    made = [lk.apply(found, field_manager="m") for found in codecs.load_all_yaml(text)]
-    again = [lk.apply(found, field_manager="m") for found in codecs.load_all_yaml(text)]
-    assert [type(o).__name__ for o in made] == ["Secret", "Job"]
-    assert [o.metadata.uid for o in made] == [o.metadata.uid for o in again]
+    created = [lk.apply(item, field_manager="m") for item in codecs.load_all_yaml(text)]
+    again = [lk.apply(item, field_manager="m") for item in codecs.load_all_yaml(text)]
+    assert [type(o).__name__ for o in created] == ["Secret", "Job"]
+    assert [o.metadata.uid for o in created] == [o.metadata.uid for o in again]
     lk.wait(Job, "j", for_conditions=["Complete"])
 
 
@@ -206,8 +206,8 @@ async def test_the_async_client_works_alike(kubeconfig: str, namespace: str) -> 
         await client.create(a_deployment("d"))
         assert (await client.wait(Deployment, "d", for_conditions=["Available"])).metadata.name == "d"
         assert [o.metadata.name async for o in client.list(Deployment)] == ["d"]
-        async for event, found in client.watch(Deployment, server_timeout=2):
-            assert (event, found.metadata.name) == ("ADDED", "d")
+        async for event, item in client.watch(Deployment, server_timeout=2):
+            assert (event, item.metadata.name) == ("ADDED", "d")
             break
     finally:
         await client.close()

@@ -86,11 +86,11 @@ def test_kubernetes_forwards_ports(pod: str, namespace: str, kubeconfig: str) ->
         socket.setblocking(True)
         socket.settimeout(10)
         socket.sendall(b"GET / HTTP/1.1\r\nHost: p\r\n\r\n")
-        found = b""
+        result = b""
         while piece := socket.recv(1024):
-            found += piece
+            result += piece
         socket.close()
-        assert found.endswith(b"p 80")
+        assert result.endswith(b"p 80")
         assert forwarded.error(80) is None
 
 
@@ -100,15 +100,17 @@ async def test_kubernetes_asyncio_execs(pod: str, namespace: str, kubeconfig: st
     await kubernetes_asyncio.config.load_kube_config(kubeconfig, client_configuration=configuration)
     async with WsApiClient(configuration) as api:
         v1 = kubernetes_asyncio.client.CoreV1Api(api_client=api)
-        made = await v1.connect_get_namespaced_pod_exec(pod, namespace, command=["echo", "b"], stdout=True, stderr=True)
-        assert made == "echo b"
+        process = await v1.connect_get_namespaced_pod_exec(
+            pod, namespace, command=["echo", "b"], stdout=True, stderr=True
+        )
+        assert process == "echo b"
 
 
 def test_kr8s_execs(pod: str, namespace: str, kubeconfig: str) -> None:
     """kr8s executes a command, and raises if it fails."""
     api = kr8s.api(kubeconfig=kubeconfig)
-    found = kr8s.objects.Pod.get(pod, namespace=namespace, api=api)
-    made = found.exec(["echo", "c"])
-    assert (made.stdout, made.returncode) == (b"echo c", 0)
-    made = found.exec(["fail", "4"], check=False)
-    assert (made.stderr, made.returncode) == (b"no", 4)
+    result = kr8s.objects.Pod.get(pod, namespace=namespace, api=api)
+    process = result.exec(["echo", "c"])
+    assert (process.stdout, process.returncode) == (b"echo c", 0)
+    process = result.exec(["fail", "4"], check=False)
+    assert (process.stderr, process.returncode) == (b"no", 4)

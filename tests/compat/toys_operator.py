@@ -44,10 +44,10 @@ def stubborn(retry: int, patch: Any, **_: Any) -> None:
 @kopf.on.create(GROUP, "v1", "toys", id="child")
 def child(body: Any, namespace: str, **_: Any) -> None:
     """A map that belongs to the toy."""
-    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{body['metadata']['name']}-child"}}
-    kopf.adopt(made, owner=body)
+    tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{body['metadata']['name']}-child"}}
+    kopf.adopt(tree, owner=body)
     with config.new_client_from_config(os.environ["KUBECONFIG"]) as api:
-        client.CoreV1Api(api).create_namespaced_config_map(namespace, made)
+        client.CoreV1Api(api).create_namespaced_config_map(namespace, tree)
 
 
 @kopf.on.field(GROUP, "v1", "toys", field="spec.replicas", old=kopf.PRESENT)
@@ -71,9 +71,9 @@ def sizes(name: str, spec: Any, **_: Any) -> dict[str, int]:
 @kopf.on.event("", "v1", "secrets", annotations={"kopf.test/count": "toys"})
 def counted(patch: Any, meta: Any, sizes: Any, **_: Any) -> None:
     """Tells a secret how many toys there are."""
-    wanted = str(len(sizes))
-    if meta.annotations.get("kopf.test/toys") != wanted:
-        patch.metadata.annotations["kopf.test/toys"] = wanted
+    expected = str(len(sizes))
+    if meta.annotations.get("kopf.test/toys") != expected:
+        patch.metadata.annotations["kopf.test/toys"] = expected
 
 
 @kopf.daemon(GROUP, "v1", "toys", cancellation_timeout=2)

@@ -34,8 +34,8 @@ def record() -> JsonObject:
     """The record."""
     if not RECORD.exists():
         pytest.skip("the recorded requests of Go clients are not beside this clone (../shared/conformance)")
-    found: JsonObject = json.loads(RECORD.read_text())
-    return found
+    document: JsonObject = json.loads(RECORD.read_text())
+    return document
 
 
 def lowered(headers: dict[str, str]) -> dict[str, str]:
@@ -51,13 +51,13 @@ def without_own(obj: Any) -> Any:
         return UID.sub("<uid>", obj)
     if not isinstance(obj, dict):
         return obj
-    made = {key: without_own(value) for key, value in obj.items()}
-    if isinstance(made.get("metadata"), dict):
-        generated = {"name"} if made["metadata"].get("generateName") else set()
-        made["metadata"] = {k: v for k, v in made["metadata"].items() if k not in OWN | generated}
+    tree = {key: without_own(value) for key, value in obj.items()}
+    if isinstance(tree.get("metadata"), dict):
+        generated = {"name"} if tree["metadata"].get("generateName") else set()
+        tree["metadata"] = {k: v for k, v in tree["metadata"].items() if k not in OWN | generated}
     for key in ("lastTransitionTime", "lastUpdateTime", "lastHeartbeatTime"):
-        made.pop(key, None)
-    return made
+        tree.pop(key, None)
+    return tree
 
 
 def missing(sent: Any, answered: Any, path: str = "") -> list[str]:
@@ -97,8 +97,8 @@ async def test_protobuf_bodies_decode_to_what_was_answered(record: JsonObject) -
             skipped = {"metadata"} if "/status" in entry["path"] else {"metadata", "status"}
             if "/status" in entry["path"]:
                 skipped.add("spec")
-            said = {"metadata": meta, **{k: v for k, v in sent.items() if k not in skipped}}
-            wrong += [f"{entry['method']} {entry['path']}{m}" for m in missing(said, entry["answer"])]
+            message = {"metadata": meta, **{k: v for k, v in sent.items() if k not in skipped}}
+            wrong += [f"{entry['method']} {entry['path']}{m}" for m in missing(message, entry["answer"])]
     assert not wrong, "\n".join(wrong)
     assert read > 60
 
@@ -112,8 +112,8 @@ def test_bodies_are_written_as_they_were(record: JsonObject) -> None:
             continue
         tree = READER.read(unknown.raw, message_for(unknown.api_version, unknown.kind))
         again = envelope(write_protobuf({"apiVersion": unknown.api_version, "kind": unknown.kind, **tree}))
-        found = READER.read(again.raw, message_for(again.api_version, again.kind))
-        assert not [*missing(tree, found), *missing(found, tree)]
+        result = READER.read(again.raw, message_for(again.api_version, again.kind))
+        assert not [*missing(tree, result), *missing(result, tree)]
         written += 1
     assert written > 80
 
@@ -121,8 +121,8 @@ def test_bodies_are_written_as_they_were(record: JsonObject) -> None:
 async def test_deletions_by_protobuf(record: JsonObject) -> None:
     """Options of deletions come as protobuf too."""
     async with Environment() as env:
-        found = [e for e in record["protobuf"] if e["method"] == "DELETE"]
-        for entry in found:
+        result = [e for e in record["protobuf"] if e["method"] == "DELETE"]
+        for entry in result:
             served = env.plane.core.find("", "v1", "configmaps")
             assert served is not None
             options = served.model.from_protobuf(base64.b64decode(entry["protobuf"]))
@@ -130,13 +130,13 @@ async def test_deletions_by_protobuf(record: JsonObject) -> None:
             finalizers = (entry["answer"].get("metadata") or {}).get("finalizers") or []
             if "foregroundDeletion" in finalizers:
                 assert options["propagationPolicy"] == "Foreground"
-    assert found
+    assert result
 
 
 async def test_creations_by_protobuf_are_answered_alike(record: JsonObject) -> None:
     """A recorded protobuf create gets the real server's response, apart from times and uids."""
     wrong: list[str] = []
-    made = 0
+    created = 0
     async with Environment() as env:
         call = Caller(env)
         for entry in record["protobuf"]:
@@ -150,13 +150,13 @@ async def test_creations_by_protobuf_are_answered_alike(record: JsonObject) -> N
             answer = await call("POST", entry["path"], base64.b64decode(entry["protobuf"]), **lowered(entry["headers"]))
             if answer.status == 409:
                 continue
-            made += 1
+            created += 1
             if answer.status != 201:
                 wrong.append(f"{entry['path']}: {answer.status} {answer.json.get('message')}")
                 continue
             wrong += [f"{entry['path']}{m}" for m in differences(entry["answer"], answer.json)]
     assert not wrong, "\n".join(wrong)
-    assert made > 15
+    assert created > 15
 
 
 ALLOCATED = re.compile(r"clusterIPs?|nodePort|token|expirationTimestamp")

@@ -262,24 +262,24 @@ async def test_a_request_reconciler_names_the_owner() -> None:
 async def test_the_deadline_is_that_of_the_reconcile() -> None:
     """`remaining` falls to zero, when the reconcile is cancelled; without a limit there is none."""
     operator = Operator("boxes")
-    seen: list[float | None] = []
+    times: list[float | None] = []
 
     @operator.reconciler(Box, options=ControllerOptions(reconciliation_timeout=30))
     async def limited(obj: Box, ctx: Context) -> None:
-        seen.append(ctx.remaining)
+        times.append(ctx.remaining)
         try:
             await asyncio.sleep(100)
         finally:
-            seen.append(ctx.remaining)
+            times.append(ctx.remaining)
 
     @operator.reconciler(Box, name="free")
     async def free(obj: Box, ctx: Context) -> None:
-        seen.append(ctx.remaining)
+        times.append(ctx.remaining)
 
     async with running(operator) as client:
         await client.create(box())
         await asyncio.sleep(31)
-    assert sorted(map(str, seen[:3])) == ["0.0", "30.0", "None"]
+    assert sorted(map(str, times[:3])) == ["0.0", "30.0", "None"]
 
 
 async def test_children_that_are_no_longer_desired_are_pruned_and_drift_is_as_declared() -> None:
@@ -517,12 +517,12 @@ async def test_the_journal_says_why_each_reconcile_ran_and_what_it_did() -> None
 async def test_the_context_has_the_causes_and_the_ids_of_the_log() -> None:
     """Several events before one reconcile are all causes of it; the id differs for each attempt."""
     operator = Operator("boxes")
-    seen: list[Context] = []
+    contexts: list[Context] = []
     gate = asyncio.Event()
 
     @operator.reconciler(Box)
     async def reconcile(obj: Box, ctx: Context) -> None:
-        seen.append(ctx)
+        contexts.append(ctx)
         await gate.wait()
 
     async with running(operator) as client:
@@ -535,7 +535,7 @@ async def test_the_context_has_the_causes_and_the_ids_of_the_log() -> None:
         await asyncio.sleep(1)
         gate.set()
         await asyncio.sleep(1)
-    first, second = seen
+    first, second = contexts
     assert [(c.event, c.events) for c in first.causes] == [("create", 1)]
     assert [(c.event, c.events, c.resource_version) for c in second.causes] == [
         ("update", 3, obj.metadata.resource_version)

@@ -64,9 +64,9 @@ class Running:
     def __init__(self, reconcile: Any, *sources: EventSource, **options: Any) -> None:
         self.channel = Channel("test")
         self.hook = Recording()
-        made = ControllerOptions(**options)
+        created = ControllerOptions(**options)
         fed = [ChannelSource(self.channel), *sources]
-        self.controller = Controller("c", reconcile, sources=fed, options=made, hook=self.hook)
+        self.controller = Controller("c", reconcile, sources=fed, options=created, hook=self.hook)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -108,17 +108,17 @@ class Gate(EventSource):
 @pytest.mark.behaviour(74)
 async def test_nothing_is_reconciled_before_every_source_has_synced() -> None:
     """A request that is queued early waits for the slowest source."""
-    seen: list[float] = []
+    times: list[float] = []
 
     async def reconcile(_: Request) -> None:
-        seen.append(asyncio.get_running_loop().time())
+        times.append(asyncio.get_running_loop().time())
 
     slow = Gate(sync=30)
     running = Running(reconcile, slow, Gate())
     running.channel.send(A)
     async with running:
         await asyncio.sleep(1)
-    assert seen == [pytest.approx(30)]
+    assert times == [pytest.approx(30)]
     assert slow.closed == 1
 
 
@@ -342,10 +342,10 @@ async def test_a_group_with_another_error_is_not_terminal() -> None:
 
 async def test_a_terminal_error_waits_for_a_change_of_the_object() -> None:
     """A later event starts a new attempt."""
-    seen: list[Request] = []
+    requests: list[Request] = []
 
     async def reconcile(request: Request) -> None:
-        seen.append(request)
+        requests.append(request)
         raise TerminalError("no")
 
     async with Running(reconcile) as running:
@@ -353,7 +353,7 @@ async def test_a_terminal_error_waits_for_a_change_of_the_object() -> None:
         await asyncio.sleep(1)
         running.channel.send(A)
         await asyncio.sleep(1)
-    assert len(seen) == 2
+    assert len(requests) == 2
 
 
 @pytest.mark.behaviour(80, better="An exception never ends the process, so `RecoverPanic` is not needed.")
@@ -413,18 +413,18 @@ async def test_no_exception_of_a_reconciler_stops_the_controller(
     make: Callable[[], BaseException], panicked: bool
 ) -> None:
     """Any exception of a reconciler is counted and retried, as a panic if it is no Exception; others continue."""
-    seen: list[str] = []
+    names: list[str] = []
 
     async def reconcile(request: Request) -> None:
-        seen.append(request.name)
-        if request == A and len(seen) == 1:
+        names.append(request.name)
+        if request == A and len(names) == 1:
             raise make()
 
     async with Running(reconcile) as running:
         running.channel.send(A)
         running.channel.send(Request("ns", "other"))
         await asyncio.sleep(10)
-        assert sorted(seen) == sorted([A.name, A.name, "other"])
+        assert sorted(names) == sorted([A.name, A.name, "other"])
         assert running.controller.state is ControllerState.RUNNING
     assert running.hook.reconciled()[0].panicked is panicked
     assert sum(record.result is Outcome.ERROR for record in running.hook.reconciled()) == 1
@@ -444,24 +444,24 @@ async def test_an_exit_ends_the_controller() -> None:
 
 async def test_a_library_that_cancels_its_own_task_stops_nothing() -> None:
     """A library that cancels its own task, and catches that, stops no worker."""
-    seen: list[str] = []
+    names: list[str] = []
 
     async def reconcile(request: Request) -> None:
-        seen.append(request.name)
+        names.append(request.name)
         task = asyncio.current_task()
         assert task is not None
-        if request.name in ("cancels", "both") and seen.count(request.name) == 1:
+        if request.name in ("cancels", "both") and names.count(request.name) == 1:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(1)
-        if request.name in ("raises", "both") and seen.count(request.name) == 1:
+        if request.name in ("raises", "both") and names.count(request.name) == 1:
             raise asyncio.CancelledError
 
     async with Running(reconcile) as running:
         for name in ("cancels", "raises", "both", "last"):
             running.channel.send(Request("ns", name))
             await asyncio.sleep(10)
-        assert seen == ["cancels", "raises", "raises", "both", "both", "last"]
+        assert names == ["cancels", "raises", "raises", "both", "both", "last"]
         assert running.controller.state is ControllerState.RUNNING
     assert running.controller.state is ControllerState.STOPPED
 
@@ -518,7 +518,7 @@ async def test_a_result_may_set_the_priority() -> None:
 
 
 async def _assert_priorities(answers: list[Any], expected: list[int]) -> None:
-    seen: list[int] = []
+    numbers: list[int] = []
 
     async def reconcile(request: Request) -> Any:
         answer = answers.pop(0) if answers else None
@@ -531,14 +531,14 @@ async def _assert_priorities(answers: list[Any], expected: list[int]) -> None:
 
     async def watched() -> Any:
         queued = await get()
-        seen.append(queued.priority)
+        numbers.append(queued.priority)
         return queued
 
     running.controller.queue.get = watched  # type: ignore[method-assign]
     async with running:
         running.channel.send(Enqueue(request=A, priority=LOW_PRIORITY))
         await asyncio.sleep(10)
-    assert seen == expected
+    assert numbers == expected
 
 
 async def test_a_conflict_is_retried_and_logged_at_info(caplog: pytest.LogCaptureFixture) -> None:
@@ -556,7 +556,7 @@ async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
     """Random events, results, errors and durations: one worker for a key, at most the limit in all, no request lost."""
     rng = random.Random(seed)
     workers = rng.choice([1, 2, 5])
-    wanted: Counter[str] = Counter()
+    expected: Counter[str] = Counter()
     done: Counter[str] = Counter()
     at_work: Counter[str] = Counter()
     peak = 0
@@ -567,13 +567,13 @@ async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
         at_work[name] += 1
         peak = max(peak, at_work.total())
         assert at_work[name] == 1
-        seen = wanted[name]
+        version = expected[name]
         try:
             await asyncio.sleep(rng.choice([0, 0.01, 1]))
             roll = rng.random()
             if roll < 0.15:
                 raise rng.choice([ValueError("x"), ConflictError("y"), asyncio.CancelledError()])
-            done[name] = seen
+            done[name] = version
             if roll < 0.3:
                 return Result(requeue_after=rng.random())
             return None
@@ -583,11 +583,11 @@ async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
     async with Running(reconcile, max_concurrent_reconciles=workers) as running:
         for _ in range(150):
             name = rng.choice("abcdef")
-            wanted[name] += 1
+            expected[name] += 1
             running.channel.send(Enqueue(request=Request("ns", name), priority=rng.choice([0, LOW_PRIORITY])))
             await asyncio.sleep(rng.choice([0, 0, 0.01, 0.3]))
         await asyncio.sleep(3000)
-        assert done == wanted
+        assert done == expected
         assert peak <= workers
         (started,) = running.hook.workers()
         assert (started.limit, len(started.queue.processing())) == (workers, 0)
@@ -614,18 +614,18 @@ async def test_workers_run_concurrently() -> None:
 @pytest.mark.behaviour(84)
 async def test_log_lines_of_a_reconcile_carry_controller_object_and_id() -> None:
     """Each attempt has an id of its own; log lines inside carry controller, object and id, and nothing outside."""
-    seen: list[tuple[str, dict[str, str]]] = []
+    records: list[tuple[str, dict[str, str]]] = []
 
     async def reconcile(_: Request, ctx: Context) -> None:
-        seen.append((ctx.reconcile_id, dict(current())))
-        if len(seen) == 1:
+        records.append((ctx.reconcile_id, dict(current())))
+        if len(records) == 1:
             raise ValueError
 
     async with Running(reconcile) as running:
         running.channel.send(A)
         await asyncio.sleep(1)
-    assert len({i for i, _ in seen}) == 2
-    for reconcile_id, fields in seen:
+    assert len({i for i, _ in records}) == 2
+    for reconcile_id, fields in records:
         assert fields == {"controller": "c", "namespace": "ns", "name": "a", "reconcileID": reconcile_id}
     assert "reconcileID" not in current()
 
@@ -637,17 +637,17 @@ async def test_a_raising_hook_stops_no_worker() -> None:
         def record(self, record: Record) -> None:
             raise RuntimeError("mine")
 
-    seen: list[Request] = []
+    requests: list[Request] = []
 
     async def reconcile(request: Request) -> None:
-        seen.append(request)
+        requests.append(request)
 
     channel = Channel("x")
     controller = Controller("c", reconcile, sources=[ChannelSource(channel)], hook=Broken())
     channel.send(A)
     task = asyncio.create_task(controller.start())
     await asyncio.sleep(1)
-    assert seen == [A]
+    assert requests == [A]
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -784,10 +784,10 @@ async def test_events_of_owned_objects_reconcile_their_owner() -> None:
     world = World(THING, WIDGET, seed=3)
     things = world.server(THING)
     things.fault_rate = 0.1
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     async def reconcile(request: Request) -> None:
-        seen[str(request)] += 1
+        counts[str(request)] += 1
 
     caching = asyncio.create_task(world.cache.start())
     async with Running(reconcile, KindSource(world.cache, THING, EnqueueRequestForOwner(WIDGET))):
@@ -795,7 +795,7 @@ async def test_events_of_owned_objects_reconcile_their_owner() -> None:
             things.put(f"t{n}")
             things.objects[f"t{n}"]["metadata"]["ownerReferences"] = [owner(WIDGET, f"w{n % 3}")]
         await asyncio.sleep(100)
-        assert set(seen) == {"ns/w0", "ns/w1", "ns/w2"}
+        assert set(counts) == {"ns/w0", "ns/w1", "ns/w2"}
     caching.cancel()
     await asyncio.gather(caching, return_exceptions=True)
 
@@ -824,21 +824,21 @@ def test_wrong_arguments_raise_usage_error() -> None:
 @pytest.mark.behaviour(87)
 async def test_a_standby_warms_its_queue_and_reconciles_nothing() -> None:
     """Sources run before the start; with the start each source is started once and the workers take over."""
-    seen: list[str] = []
+    names: list[str] = []
     gate = Gate(start=1, sync=5)
     channel = Channel("test")
     channel.send(Request("ns", "a"))
 
     async def reconcile(request: Request) -> None:
-        seen.append(request.name)
+        names.append(request.name)
 
     controller = Controller("c", reconcile, sources=[gate, ChannelSource(channel)])
     warming = asyncio.create_task(controller.warmup())
     await asyncio.sleep(10)
-    assert (gate.started, seen, len(controller.queue)) == (1, [], 1)
+    assert (gate.started, names, len(controller.queue)) == (1, [], 1)
     running = asyncio.create_task(controller.start())
     await asyncio.sleep(10)
-    assert (gate.started, gate.closed, seen) == (1, 0, ["a"])
+    assert (gate.started, gate.closed, names) == (1, 0, ["a"])
     assert warming.done()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -938,10 +938,10 @@ async def test_requeue_after_takes_a_timedelta() -> None:
 async def test_a_source_can_be_removed() -> None:
     """A removed source is closed, and the other sources continue."""
     gate = Gate()
-    seen: list[str] = []
+    names: list[str] = []
 
     async def reconcile(request: Request) -> None:
-        seen.append(request.name)
+        names.append(request.name)
 
     async with Running(reconcile, gate) as running:
         await running.controller.unwatch(gate)
@@ -949,5 +949,5 @@ async def test_a_source_can_be_removed() -> None:
         assert gate.closed == 1
         running.channel.send(Request("ns", "a"))
         await asyncio.sleep(1)
-        assert seen == ["a"]
+        assert names == ["a"]
     assert gate.closed == 1

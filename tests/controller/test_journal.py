@@ -39,13 +39,13 @@ def test_the_newest_records_stay_and_their_objects_fit(sizes: list[int], size: i
     journal = Journal(size=size, max_bytes=max_bytes)
     for number, length in enumerate(sizes):
         journal.add(record(number, length))
-    kept = list(journal.find())
-    assert [r.reconcile_id for r in kept] == [str(n) for n in range(len(sizes))][-size:] if size else not kept
-    lengths = [None if r.reads[0].data is None else len(r.reads[0].data) for r in kept]
+    records = list(journal.find())
+    assert [r.reconcile_id for r in records] == [str(n) for n in range(len(sizes))][-size:] if size else not records
+    lengths = [None if r.reads[0].data is None else len(r.reads[0].data) for r in records]
     whole = [length for length in lengths if length is not None]
     assert sum(whole) <= max_bytes
     assert lengths[len(lengths) - len(whole) :] == whole
-    if len(whole) < len(kept):
+    if len(whole) < len(records):
         assert sum(whole) + sizes[-len(whole) - 1] > max_bytes
 
 
@@ -92,18 +92,18 @@ def test_str_of_a_record_lists_causes_reads_and_requests() -> None:
 @pytest.mark.parametrize(("journal", "recorded"), [(None, False), (Journal(size=0), False), (Journal(size=1), True)])
 async def test_nothing_is_recorded_without_a_journal(journal: Journal | None, recorded: bool) -> None:
     """Reads and requests cost nothing where no journal keeps them. `reconcile_once` always returns them."""
-    seen: list[bool] = []
+    recordings: list[bool] = []
 
     async def reconcile(request: Request) -> None:
-        seen.append(current_activity() is not None)
+        recordings.append(current_activity() is not None)
 
     request = Request("default", "a")
     controller = Controller("c", reconcile, journal=journal)
     task = asyncio.create_task(controller.start())
     controller.queue.add(request)
-    while not seen:
+    while not recordings:
         await asyncio.sleep(0.1)
     await controller.reconcile_once(request)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert seen == [recorded, True]
+    assert recordings == [recorded, True]

@@ -219,8 +219,8 @@ def test_each_command_of_a_page_exists(page: Path) -> None:
 def test_each_target_of_make_exists(page: Path) -> None:
     """``make`` with a target, in a block or in backticks, is in the Makefile."""
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    shown = re.findall(r"(?:^(?:    |\$ )|`)make ([\w-]+)", page.read_text(), re.MULTILINE)
-    assert set(shown) <= set(targets)
+    output = re.findall(r"(?:^(?:    |\$ )|`)make ([\w-]+)", page.read_text(), re.MULTILINE)
+    assert set(output) <= set(targets)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ async def test_every_metric_of_the_table_exists() -> None:
             stem = re.match(r"(rest_client|opsdk_informer|controller_runtime_reconcile|workqueue)", first)
             full = f"{stem[1] if stem else ''}{name}" if name.startswith("_") else name
             documented.add(full.removesuffix("_total"))
-    known = {name.removesuffix("_total") for name in families}
-    assert not {name for name in documented if "*" not in name and name not in known}
-    undocumented = {name for name in known if not name.startswith(prefixes) and name not in documented}
+    known_names = {name.removesuffix("_total") for name in families}
+    assert not {name for name in documented if "*" not in name and name not in known_names}
+    undocumented = {name for name in known_names if not name.startswith(prefixes) and name not in documented}
     assert undocumented <= {"opsdk_informer_undecodable", "opsdk_informer_function_failures"}

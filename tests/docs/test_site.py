@@ -140,11 +140,13 @@ def test_every_command_exists(page: str, command: Command) -> None:
     while rest and hasattr(current, "commands") and not rest[0].startswith("-"):
         assert rest[0] in current.commands, f"{page}: opsdk has no command {rest[0]}: {command.line}"
         current = current.load(rest.pop(0))  # type: ignore[attr-defined]
-    known = {option for parameter in current.params for option in parameter.opts} | {"--help"}  # type: ignore[attr-defined]
+    known_names = {option for parameter in current.params for option in parameter.opts} | {"--help"}  # type: ignore[attr-defined]
     for word in rest:
         if word in {"--", ">", "|", "&&"}:
             break
-        assert not word.startswith("--") or word.partition("=")[0] in known, f"{page}: no option {word}: {command.line}"
+        assert not word.startswith("--") or word.partition("=")[0] in known_names, (
+            f"{page}: no option {word}: {command.line}"
+        )
 
 
 def public_names() -> set[str]:

@@ -70,8 +70,8 @@ def module_of(page: Path) -> str:
 def test_the_linter_accepts_each_example(tmp_path: Path) -> None:
     """Each block is a file; the linter does not see the names of earlier blocks, and the type checker does."""
     project = Project(tmp_path)
-    for page, shown in EXAMPLES:
-        for number, block in enumerate(shown):
+    for page, example in EXAMPLES:
+        for number, block in enumerate(example):
             project.show(page, block.title or f"examples/{module_of(page)}_{number}.py", [block])
     project.assert_passes("ruff", "check", "--extend-ignore=F821", "--output-format=concise", "--no-cache")
 
@@ -80,9 +80,9 @@ def test_the_linter_accepts_each_example(tmp_path: Path) -> None:
 def test_the_type_checker_accepts_each_page(tmp_path: Path) -> None:
     """The blocks of a page share names, so they are one module; blocks with a title are files of their own."""
     project = Project(tmp_path)
-    for page, shown in EXAMPLES:
-        project.show(page, f"examples/{module_of(page)}.py", [block for block in shown if not block.title])
-        for block in shown:
+    for page, example in EXAMPLES:
+        project.show(page, f"examples/{module_of(page)}.py", [block for block in example if not block.title])
+        for block in example:
             if block.title:
                 project.show(page, block.title, [block])
     project.assert_passes("mypy", "--no-error-summary")
@@ -93,5 +93,5 @@ def test_an_error_names_the_line_of_the_page(tmp_path: Path) -> None:
     project = Project(tmp_path)
     page, (first, *_) = EXAMPLES[0]
     project.show(page, "examples/first.py", [first])
-    shown = (tmp_path / "examples/first.py").read_text().splitlines()
-    assert shown[first.line :] == page.read_text().splitlines()[first.line : len(shown)]
+    lines = (tmp_path / "examples/first.py").read_text().splitlines()
+    assert lines[first.line :] == page.read_text().splitlines()[first.line : len(lines)]

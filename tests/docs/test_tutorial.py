@@ -55,10 +55,10 @@ class Terminal:
             output = done.stdout + done.stderr
             if done.returncode == 0 and (not command.output or matches(command.output, output)):
                 return
-            shown = "\n".join(command.output)
+            displayed = "\n".join(command.output)
             repeatable = done.returncode != 0 or "apply" not in command.words  # a second apply prints something else
             if not repeatable or time.monotonic() > deadline:
-                pytest.fail(f"$ {command.line}\n{output}\nThe page shows:\n{shown}\n{self._log()}")
+                pytest.fail(f"$ {command.line}\n{output}\nThe page shows:\n{displayed}\n{self._log()}")
             time.sleep(0.5)
 
     def _start_dev(self) -> None:

@@ -29,11 +29,11 @@ class BoundDispatcher:
         self.dispatcher.bind(self.queue)
 
     def taken(self) -> list[str]:
-        found = []
+        result = []
         while (queued := self.queue.get_nowait()) is not None:
-            found.append(queued.item.name)
+            result.append(queued.item.name)
             self.queue.done(queued.item)
-        return found
+        return result
 
     async def __aenter__(self) -> Self:
         return self
@@ -153,7 +153,7 @@ async def test_every_state_is_mapped_after_random_failures(seed: int, asynchrono
     moody = Moody(asynchronous=asynchronous)
     async with BoundDispatcher(moody) as bound:
         versions = dict.fromkeys("abc", 0)
-        seen: set[str] = set()
+        names: set[str] = set()
         version = 0
         for _ in range(60):
             name = rng.choice("abc")
@@ -164,11 +164,11 @@ async def test_every_state_is_mapped_after_random_failures(seed: int, asynchrono
             versions[name] = version
             moody.down = rng.random() < 0.4
             await asyncio.sleep(rng.choice([0, 0, 0.05, 1, 20]))
-            seen |= set(bound.taken())
+            names |= set(bound.taken())
         moody.down = False
         await asyncio.sleep(1000)
-        seen |= set(bound.taken())
-        assert seen == {str(n) for n in range(1, version + 1)}
+        names |= set(bound.taken())
+        assert names == {str(n) for n in range(1, version + 1)}
         assert not bound.dispatcher._pending_retries
         assert bound.dispatcher.counts["given_up"] == 0
 
@@ -321,9 +321,9 @@ def test_awaitable_protocol() -> None:
 
     async def later() -> None: ...
 
-    found = later()
-    assert isinstance(found, Awaitable)
-    found.close()
+    result = later()
+    assert isinstance(result, Awaitable)
+    result.close()
 
 
 async def test_a_map_function_that_raises_keeps_no_task_for_deleted_names() -> None:

@@ -25,8 +25,8 @@ from opsdk.event.request import Request
 
 async def ask(handler: EventHandler, event: AnyEvent) -> list[str]:
     """What a handler answers, as texts."""
-    found = handler.requests(event)
-    return [str(r) for r in (await found if isinstance(found, Awaitable) else found) or ()]
+    result = handler.requests(event)
+    return [str(r) for r in (await result if isinstance(result, Awaitable) else result) or ()]
 
 
 async def test_an_object_is_mapped_to_its_own_request() -> None:

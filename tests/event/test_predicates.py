@@ -43,9 +43,9 @@ def test_predicates_combine_like_booleans(seed: int) -> None:
     def build(depth: int) -> tuple[Predicate, bool]:
         if depth == 0:
             return rng.choice([(YES, True), (NO, False)])
-        left, a = build(depth - 1)
+        first, a = build(depth - 1)
         right, b = build(depth - 1)
-        return rng.choice([(left & right, a and b), (left | right, a or b), (~left, not a)])
+        return rng.choice([(first & right, a and b), (first | right, a or b), (~first, not a)])
 
     for _ in range(20):
         predicate, expected = build(rng.randrange(5))
@@ -104,11 +104,11 @@ def test_each_kind_of_event_has_its_test() -> None:
 
 def test_object_tests_see_the_new_one() -> None:
     """A test on the object gets the new one in updates, the last one in deletions."""
-    seen: list[str] = []
-    predicate = of_object(lambda obj: bool(seen.append(obj.metadata.resource_version) or True))
+    names: list[str] = []
+    predicate = of_object(lambda obj: bool(names.append(obj.metadata.resource_version) or True))
     assert predicate(updated(view(version=1), view(version=2)))
     assert predicate(deleted(view(version=5)))
-    assert seen == ["2", "5"]
+    assert names == ["2", "5"]
 
 
 @pytest.mark.behaviour(98)

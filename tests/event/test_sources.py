@@ -36,11 +36,11 @@ class Running:
         await asyncio.gather(self._task, return_exceptions=True)
 
     def names(self) -> set[str]:
-        found = set()
+        result = set()
         while (queued := self.queue.get_nowait()) is not None:
-            found.add(queued.item.name)
+            result.add(queued.item.name)
             self.queue.done(queued.item)
-        return found
+        return result
 
 
 @pytest.mark.behaviour(74)
@@ -161,8 +161,8 @@ async def test_a_kind_that_is_served_later_is_found() -> None:
         source = KindSource(world.cache, WIDGET, EnqueueRequestForObject())
         await source.start(running.queue)
         await asyncio.sleep(25)
-        asked = world.discovery.asked
-        assert asked <= 8
+        discoveries = world.discovery.asked
+        assert discoveries <= 8
         world.discovery.add(WIDGET)
         await source.wait_synced(30)
         assert running.names() == {"w"}

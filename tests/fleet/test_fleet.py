@@ -277,9 +277,9 @@ async def test_secrets_describe_clusters(caplog: pytest.LogCaptureFixture) -> No
             "down": ("Unreachable", "127.0.0.1:1"),
         }
         for name, (reason, words) in expected.items():
-            shown = await eventually(lambda name=name: condition(name), within=60)
-            assert (shown.status, shown.reason) == ("False", reason)
-            assert words in shown.message
+            observed = await eventually(lambda name=name: condition(name), within=60)
+            assert (observed.status, observed.reason) == ("False", reason)
+            assert words in observed.message
         await client.delete(Secret, "default/empty")
         await eventually(lambda: "empty" not in replica.fleet.owned)
         await replica.stop()
@@ -290,9 +290,9 @@ async def test_a_secret_that_is_being_deleted_is_no_cluster(caplog: pytest.LogCa
     caplog.set_level(logging.CRITICAL)
     async with World([], lambda _: KubeconfigSecrets(namespace="default")) as world:
         client = Cluster(world.management.config).uncached
-        kept = secret("kept", kubeconfig=kubeconfig("http://127.0.0.1:1"))
-        kept.metadata.finalizers = ["example.com/kept"]
-        await client.create(kept)
+        other = secret("kept", kubeconfig=kubeconfig("http://127.0.0.1:1"))
+        other.metadata.finalizers = ["example.com/kept"]
+        await client.create(other)
         await client.create(secret("other", kubeconfig=kubeconfig("http://127.0.0.1:1")))
         (replica,) = world.start("a")
         await asyncio.sleep(1)

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from opsdk.fleet.ownership import ShardFence
+from opsdk.fleet.shard_fence import ShardFence
 
 pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

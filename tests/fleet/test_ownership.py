@@ -127,9 +127,9 @@ class Fleet:
 
     def check(self) -> None:
         """No writer of a shard writes again after another one began."""
-        seen: dict[str, list[str]] = {}
+        owners: dict[str, list[str]] = {}
         for _, shard, name in self.writes:
-            writers = seen.setdefault(shard, [])
+            writers = owners.setdefault(shard, [])
             if not writers or writers[-1] != name:
                 assert name not in writers, f"{shard} went back to {name}: {writers}"
                 writers.append(name)
@@ -203,7 +203,7 @@ async def test_a_killed_replica_is_replaced_after_its_lease() -> None:
         killed, lost = asyncio.get_running_loop().time(), a.ownership.owned()
         await a.kill()
         await fleet.settled(1)
-        taken = min(at for at, shard, name in fleet.writes if shard in lost and name == "b")
+        taken = min(when for when, shard, name in fleet.writes if shard in lost and name == "b")
         assert OPTIONS.lease_duration - OPTIONS.retry_period <= taken - killed <= OPTIONS.lease_duration + 6
         fleet.check()
 
@@ -251,7 +251,7 @@ async def test_a_shard_that_leaves_is_drained_and_its_lease_deleted() -> None:
         a.ownership.set_shards(SHARDS[1:])
         await asyncio.sleep(10)
         assert ("close", SHARDS[0]) in a.log
-        assert any(at > left_at + 0.9 for at, shard, _ in fleet.writes if shard == SHARDS[0])
+        assert any(when > left_at + 0.9 for when, shard, _ in fleet.writes if shard == SHARDS[0])
         leases = await a.cluster.uncached.list(Lease, namespace="default")
         assert {shard_of(lease) for lease in leases.items} == {"", *SHARDS[1:]}
         fleet.replicas.remove(a)

@@ -46,7 +46,7 @@ def fuzz_decoder(name: str, seconds: float, rng: random.Random) -> tuple[int, in
     """How many inputs were tried, and how many were found."""
     target = DECODERS[name]
     seeds = [*target.seeds, *(p.read_bytes() for p in sorted((CORPUS / name).glob("*")))]
-    end, tried, found = time.monotonic() + seconds, 0, 0
+    end, tried, result = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
         data = mutated(seeds, rng)
         tried += 1
@@ -54,12 +54,12 @@ def fuzz_decoder(name: str, seconds: float, rng: random.Random) -> tuple[int, in
         try:
             target.run(data)
         except Exception:  # noqa: BLE001 - any is a finding
-            found += 1
+            result += 1
             keep(name, data, traceback.format_exc(limit=-4))
         if time.monotonic() - began > 2:
-            found += 1
+            result += 1
             keep(name, data, f"took {time.monotonic() - began:.1f} s")
-    return tried, found
+    return tried, result
 
 
 async def fuzz_server(name: str, seconds: float, rng: random.Random) -> tuple[int, int]:
@@ -68,7 +68,7 @@ async def fuzz_server(name: str, seconds: float, rng: random.Random) -> tuple[in
     logging.getLogger("opsdk").addHandler(bugs)
     logging.getLogger("opsdk").propagate = False
     draw, answer = SERVER[name]
-    end, tried, found = time.monotonic() + seconds, 0, 0
+    end, tried, result = time.monotonic() + seconds, 0, 0
     while time.monotonic() < end:
         async with Environment(crds=[DEFINITION]) as env:
             for _ in range(2000):
@@ -81,10 +81,10 @@ async def fuzz_server(name: str, seconds: float, rng: random.Random) -> tuple[in
                 except Exception:  # noqa: BLE001 - any is a finding
                     bugs.found.append(traceback.format_exc(limit=-4))
                 if bugs.found:
-                    found += 1
+                    result += 1
                     keep(name, data, bugs.found[0][-1500:])
                     bugs.found.clear()
-    return tried, found
+    return tried, result
 
 
 def main() -> int:
@@ -104,11 +104,11 @@ def main() -> int:
         alike = whole if name in SERVER else [n for n in names if n not in SERVER]
         seconds = options.seconds * (1.0 if len(alike) == len(names) else 0.5) / len(alike)
         if name in SERVER:
-            tried, found = asyncio.run(fuzz_server(name, seconds, rng))
+            tried, result = asyncio.run(fuzz_server(name, seconds, rng))
         else:
-            tried, found = fuzz_decoder(name, seconds, rng)
-        print(f"{name}: {tried} inputs, {found} findings")
-        total += found
+            tried, result = fuzz_decoder(name, seconds, rng)
+        print(f"{name}: {tried} inputs, {result} findings")
+        total += result
     return 1 if total else 0
 
 

@@ -23,24 +23,24 @@ def mutated(seeds: Sequence[bytes], rng: random.Random) -> bytes:
 
 
 def _change(data: bytearray, seeds: Sequence[bytes], rng: random.Random) -> None:
-    at = rng.randrange(len(data) + 1)
-    end = min(len(data), at + rng.choice((1, 1, 2, 4, 16, 64)))
+    cut = rng.randrange(len(data) + 1)
+    end = min(len(data), cut + rng.choice((1, 1, 2, 4, 16, 64)))
     match rng.randrange(8):
         case 0:
-            del data[at:end]
+            del data[cut:end]
         case 1:
-            data[at:at] = rng.choice(WORDS)
+            data[cut:cut] = rng.choice(WORDS)
         case 2:
-            data[at:end] = rng.choice(WORDS)
-        case 3 if at < len(data):
-            data[at] ^= 1 << rng.randrange(8)
+            data[cut:end] = rng.choice(WORDS)
+        case 3 if cut < len(data):
+            data[cut] ^= 1 << rng.randrange(8)
         case 4:
-            data[at:at] = data[at:end] * rng.choice((1, 2, 50))
+            data[cut:cut] = data[cut:end] * rng.choice((1, 2, 50))
         case 5:
             other = rng.choice(seeds)
             start = rng.randrange(len(other) + 1)
-            data[at:end] = other[start : start + rng.randrange(64)]
+            data[cut:end] = other[start : start + rng.randrange(64)]
         case 6:
-            data[at:at] = rng.randbytes(rng.randrange(4))
+            data[cut:cut] = rng.randbytes(rng.randrange(4))
         case _:
-            del data[at:]
+            del data[cut:]

@@ -34,14 +34,14 @@ CONNECTED = frozenset({"exec", "attach", "portforward", "proxy", "log"})
 @cache
 def targets() -> list[tuple[ServedResourceRow, str]]:
     """What can be written, with the name of its type."""
-    found = []
+    result = []
     for row in rows():
         info = row.info
         group, _, version = info.kind_api_version.rpartition("/")
         name = types().name_of(group, version, info.kind)
         if name is not None and set(row.verbs) & {"create", "update", "patch"} and info.subresource not in CONNECTED:
-            found.append((row, name))
-    return found
+            result.append((row, name))
+    return result
 
 
 def drawn(rng: random.Random) -> bytes:
@@ -56,20 +56,20 @@ def drawn(rng: random.Random) -> bytes:
     body["metadata"] = {"name": rng.choice(NAMES), **(_metadata(rng) if rng.random() < 0.3 else {})}
     match verb:
         case "create":
-            made = {"method": "POST", "path": one if info.subresource else resources, "body": body}
+            tree = {"method": "POST", "path": one if info.subresource else resources, "body": body}
         case "update":
-            made = {"method": "PUT", "path": one, "body": body}
+            tree = {"method": "PUT", "path": one, "body": body}
         case "patch":
             kind = rng.choice(PATCHES)
             patch = [{"op": "add", "path": "/spec", "value": body.get("spec")}] if kind.startswith("json") else body
-            made = {"method": "PATCH", "path": one, "type": f"application/{kind}", "body": patch}
+            tree = {"method": "PATCH", "path": one, "type": f"application/{kind}", "body": patch}
         case "delete":
-            made = {"method": "DELETE", "path": one}
+            tree = {"method": "DELETE", "path": one}
         case _:
-            made = {"method": "GET", "path": one if verb == "get" else resources}
-    if rng.random() < 0.5 and "body" in made:
-        made["body"] = odder(made["body"], rng)
-    return json.dumps(made).encode()
+            tree = {"method": "GET", "path": one if verb == "get" else resources}
+    if rng.random() < 0.5 and "body" in tree:
+        tree["body"] = odder(tree["body"], rng)
+    return json.dumps(tree).encode()
 
 
 def odder(value: Any, rng: random.Random) -> Any:
@@ -103,10 +103,10 @@ def _metadata(rng: random.Random) -> JsonObject:
 
 def _object(name: str, rng: random.Random, depth: int) -> JsonObject:
     properties = (types().schema(name) or {}).get("properties", {})
-    wanted = 0.5 if depth > 2 else 0.25 if depth > 0 else 0.0
+    chance = 0.5 if depth > 2 else 0.25 if depth > 0 else 0.0
     left_out = ("apiVersion", "kind", "metadata")
     inner = {key: schema for key, schema in properties.items() if key not in left_out}
-    return {key: _value(schema, rng, depth - 1) for key, schema in inner.items() if rng.random() < wanted}
+    return {key: _value(schema, rng, depth - 1) for key, schema in inner.items() if rng.random() < chance}
 
 
 def _value(schema: JsonObject, rng: random.Random, depth: int) -> Any:
@@ -115,8 +115,8 @@ def _value(schema: JsonObject, rng: random.Random, depth: int) -> Any:
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     if ref:
         name = ref.rpartition("/")[2]
-        known = "properties" in (types().schema(name) or {})
-        return _object(name, rng, depth) if known else rng.choice((*WORDS, *NUMBERS, {"a": 1}))
+        has_properties = "properties" in (types().schema(name) or {})
+        return _object(name, rng, depth) if has_properties else rng.choice((*WORDS, *NUMBERS, {"a": 1}))
     if "enum" in schema:
         return rng.choice(schema["enum"])
     match schema.get("type"):

@@ -119,8 +119,8 @@ def fields(data: bytes) -> object:
     with suppress(SyntaxProblemError, DecodeError):
         tree = _json(data)
         if isinstance(tree, dict):
-            found = FieldSet.from_fields_v1(tree)
-            assert FieldSet.from_fields_v1(found.to_fields_v1()) == found
+            result = FieldSet.from_fields_v1(tree)
+            assert FieldSet.from_fields_v1(result.to_fields_v1()) == result
     return None
 
 

@@ -307,8 +307,8 @@ async def test_extra_info_of_a_transport() -> None:
     """TLS and socket, without a copy of the certificate."""
     joined = Joined()
     joined.shake()
-    known = [joined.tls.get_extra_info(name) for name in ("peername", "peercert", "sslcontext", "nothing")]
-    assert known == [("127.0.0.1", 1), None, contexts().server, None]
+    infos = [joined.tls.get_extra_info(name) for name in ("peername", "peercert", "sslcontext", "nothing")]
+    assert infos == [("127.0.0.1", 1), None, contexts().server, None]
     assert joined.tls.get_extra_info("cipher")[1] == "TLSv1.3"
     assert joined.tls.get_extra_info("ssl_object").version() == "TLSv1.3"
     assert joined.tls.get_protocol() is joined.upper

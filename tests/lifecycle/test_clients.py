@@ -18,19 +18,19 @@ from opsdk.lifecycle.impersonation import impersonating
 async def test_an_index_lookup(world: Any) -> None:
     """Wrangler AddIndexer, GetByIndex: a handler finds the objects of an index value in the cache."""
     world.cluster.cache.index_field(ConfigMap, "team", lambda config: [config.data.get("team", "")])
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
 
     async def look_up(request: Any, config: ConfigMap | None) -> None:
         if config is not None and "team" in config.data:
             mates = await world.cluster.client.list(ConfigMap, field_selector={"team": config.data["team"]})
-            found[config.metadata.name] = sorted(mate.metadata.name for mate in mates)
+            result[config.metadata.name] = sorted(mate.metadata.name for mate in mates)
 
     for name, team in (("a", "red"), ("b", "red"), ("c", "blue")):
         await world.config(name, data={"team": team})
     controller = GenericController(world.cluster, ConfigMap)
     controller.add_handler("look-up", look_up)
     async with world.running(controller):
-        await world.until(lambda: found == {"a": ["a", "b"], "b": ["a", "b"], "c": ["c"]})
+        await world.until(lambda: result == {"a": ["a", "b"], "b": ["a", "b"], "c": ["c"]})
 
 
 async def test_an_impersonating_client_has_the_users_permissions(world: Any) -> None:

@@ -47,11 +47,11 @@ def test_what_says_the_cluster(obj: Any) -> None:
 
 async def test_only_the_objects_of_the_cluster(world: Any) -> None:
     """Norman Typed helpers, AddClusterScopedHandler: only its cluster's objects are seen; names carry the cluster."""
-    seen: list[str] = []
+    received: list[str] = []
 
     class Dns:
         async def updated(self, obj: ConfigMap) -> None:
-            seen.append(obj.metadata.name)
+            received.append(obj.metadata.name)
 
         async def remove(self, obj: ConfigMap) -> None: ...
 
@@ -62,8 +62,8 @@ async def test_only_the_objects_of_the_cluster(world: Any) -> None:
     await world.config("ours", meta={"annotations": annotations})
     await world.config("theirs")
     async with world.running(controller):
-        await world.until(lambda: seen)
+        await world.until(lambda: received)
         await asyncio.sleep(10)
-    assert set(seen) == {"ours"}
+    assert set(received) == {"ours"}
     assert (await world.read("ours")).metadata.finalizers == ["clusterscoped.controller.cattle.io/dns_c-1"]
     assert (await world.read("theirs")).metadata.finalizers == []

@@ -102,9 +102,9 @@ async def test_objects_without_owner_reference(world: Any) -> None:
         await world.until(lambda: _equal(maps(world, "other"), ["a", "b"]))
         copy = await world.user.get(ConfigMap, "other/a")
         assert copy.metadata.owner_references == []
-        mine = named("copy", "other", by="user")
-        mine.metadata.labels, mine.metadata.annotations = copy.metadata.labels, copy.metadata.annotations
-        await world.user.create(mine)
+        own_copy = named("copy", "other", by="user")
+        own_copy.metadata.labels, own_copy.metadata.annotations = copy.metadata.labels, copy.metadata.annotations
+        await world.user.create(own_copy)
         await update(world, names="b")
         await world.until(lambda: _equal(maps(world, "other"), ["b", "copy"]))
         await world.user.delete(await world.user.get(ConfigMap, "other/b"))

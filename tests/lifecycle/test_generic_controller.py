@@ -132,7 +132,7 @@ async def test_an_event_runs_all_handlers_and_is_no_attempt(world: Any, calls: C
 
 async def test_a_handler_gets_what_the_one_before_returned(world: Any) -> None:
     """Norman GenericController: the returned object is passed on; what a failed handler changed is not."""
-    seen: list[dict[str, str]] = []
+    labels: list[dict[str, str]] = []
 
     async def returns(request: Request, obj: ConfigMap | None) -> ConfigMap | None:
         if obj is not None:
@@ -146,15 +146,15 @@ async def test_a_handler_gets_what_the_one_before_returned(world: Any) -> None:
 
     async def last(request: Request, obj: ConfigMap | None) -> None:
         if obj is not None and request.name == "x":
-            seen.append(dict(obj.data))
+            labels.append(dict(obj.data))
 
     controller = controller_of(world)
     for function in (returns, breaks, last):
         controller.add_handler(function.__name__, function)
     await world.config("x")
     async with world.running(controller):
-        await world.until(lambda: seen)
-    assert seen == [{"by": "first"}]
+        await world.until(lambda: labels)
+    assert labels == [{"by": "first"}]
     assert (await world.read("x")).data == {}
 
 

@@ -104,17 +104,17 @@ async def test_the_order_of_the_writes(world: Any) -> None:
 
 async def test_only_updated_writes_nothing(world: Any) -> None:
     """Norman Lifecycle interface: a class with only `updated` adds neither finalizer nor annotation."""
-    seen: list[str] = []
+    names: list[str] = []
 
     class Updated:
         async def updated(self, obj: ConfigMap) -> ConfigMap:
-            seen.append(obj.metadata.name)
+            names.append(obj.metadata.name)
             return obj
 
     _ = world.env.journal  # records from here on
     async with world.running(controller_of(world, ("dns", Updated()))):
         await world.config()
-        await world.until(lambda: seen)
+        await world.until(lambda: names)
         await asyncio.sleep(5)
     assert steps(world) == [([], {})]
 

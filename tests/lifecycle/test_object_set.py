@@ -78,8 +78,8 @@ async def test_foreign_objects_stay(world: Any, mode: SetMode) -> None:
     meta = ObjectMeta(name="copy", namespace="default", labels=copy.metadata.labels, annotations=annotations)
     await world.user.create(ConfigMap(metadata=meta))
     await world.user.create(config("foreign"))
-    kept = await world.user.get(ConfigMap, "default/kept")
-    await world.user.patch(kept, merge_patch({"metadata": {"labels": {PRUNE: "false"}}}))
+    remaining = await world.user.get(ConfigMap, "default/kept")
+    await world.user.patch(remaining, merge_patch({"metadata": {"labels": {PRUNE: "false"}}}))
     await world.until(lambda: _equal(_cached_label(world, "kept"), "false"))
     assert brief(await parts.purge()) == [[], [], ["a"]]
     assert await names(world) == ["b", "copy", "kept"]

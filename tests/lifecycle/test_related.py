@@ -36,28 +36,28 @@ async def secret(world: Any, name: str = "s", **labels: str) -> Secret:
 
 async def test_a_resolver_names_the_objects(world: Any) -> None:
     """Wrangler relatedresource: a change calls the handlers of the resolved keys, also of old ones."""
-    seen = Seen(world)
+    handler = Seen(world)
 
     def resolve(obj: Secret) -> Sequence[Request]:
         return [Request("default", name) for name in obj.metadata.labels.get("for", "").split(".") if name]
 
-    relate(Secret, seen.controller, resolve)
+    relate(Secret, handler.controller, resolve)
     for name in "abc":
         await world.config(name)
-    async with world.running(seen.controller):
-        await world.until(lambda: len(seen.names) == 3)
-        seen.clear()
+    async with world.running(handler.controller):
+        await world.until(lambda: len(handler.names) == 3)
+        handler.clear()
         created = await secret(world, **{"for": "a"})
-        await world.until(lambda: seen.names == ["a"])
-        seen.clear()
+        await world.until(lambda: handler.names == ["a"])
+        handler.clear()
         created.metadata.labels["for"] = "b"
         await world.user.update(created)
-        await world.until(lambda: sorted(seen.names) == ["a", "b"])
+        await world.until(lambda: sorted(handler.names) == ["a", "b"])
 
 
 async def test_the_trigger_for_all(world: Any) -> None:
     """Wrangler relatedresource, TriggerAllKey: every object is handled; the resolver may be async, and late."""
-    seen = Seen(world)
+    handler = Seen(world)
 
     async def resolve(obj: Secret) -> Sequence[Request]:
         await asyncio.sleep(1)
@@ -65,26 +65,26 @@ async def test_the_trigger_for_all(world: Any) -> None:
 
     for name in "abc":
         await world.config(name)
-    async with world.running(seen.controller):
-        await world.until(lambda: len(seen.names) == 3)
-        seen.clear()
-        relate(Secret, seen.controller, resolve)
+    async with world.running(handler.controller):
+        await world.until(lambda: len(handler.names) == 3)
+        handler.clear()
+        relate(Secret, handler.controller, resolve)
         await secret(world, "quiet")
         await asyncio.sleep(5)
-        assert seen.names == []
+        assert handler.names == []
         await secret(world, "loud", all="yes")
-        await world.until(lambda: sorted(seen.names) == ["a", "b", "c"])
+        await world.until(lambda: sorted(handler.names) == ["a", "b", "c"])
 
 
 async def test_owners_of_the_targets_kind_are_related_by_default(world: Any) -> None:
     """Wrangler relatedresource, OwnerResolver: by default, owners of the target's kind are related."""
-    seen = Seen(world)
-    relate(Secret, seen.controller)
+    handler = Seen(world)
+    relate(Secret, handler.controller)
     owner = await world.config("a")
-    async with world.running(seen.controller):
-        await world.until(lambda: seen.names == ["a"])
-        seen.clear()
+    async with world.running(handler.controller):
+        await world.until(lambda: handler.names == ["a"])
+        handler.clear()
         child = Secret(metadata=ObjectMeta(name="s", namespace="default"))
         set_owner_reference(owner, child)
         await world.user.create(child)
-        await world.until(lambda: seen.names == ["a"])
+        await world.until(lambda: handler.names == ["a"])

@@ -198,11 +198,11 @@ async def test_memory_shows_allocations_when_they_are_traced() -> None:
     assert (await memory_page())["tracemalloc"] is None
     tracemalloc.start()
     try:
-        kept = ["x" * 100 + str(number) for number in range(10_000)]
+        allocated = ["x" * 100 + str(number) for number in range(10_000)]
         page: Any = await memory_page()
     finally:
         tracemalloc.stop()
-    del kept
+    del allocated
     sizes = [row["bytes"] for row in page["tracemalloc"]]
     assert sizes == sorted(sizes, reverse=True)
     assert "test_debug.py" in page["tracemalloc"][0]["place"]

@@ -60,10 +60,10 @@ async def bad() -> None:
 
 def checks(**named: Any) -> Checks:
     """Checks behind /healthz."""
-    made = Checks("/healthz")
+    health = Checks("/healthz")
     for name, check in named.items():
-        made.add(name, check)
-    return made
+        health.add(name, check)
+    return health
 
 
 @pytest.mark.behaviour(132)
@@ -79,19 +79,19 @@ async def test_well() -> None:
 @pytest.mark.behaviour(132)
 async def test_not_well() -> None:
     """500; the reason is withheld at the root and shown at the check's own path."""
-    made = checks(a=good, b=bad)
+    health = checks(a=good, b=bad)
     text = "[+]a ok\n[-]b failed: reason withheld\nhealthz check failed\n"
-    assert await answer(made, "/healthz") == (500, text)
-    assert await answer(made, "/healthz/b") == (500, "internal server error: the disk is full")
-    assert await answer(made, "/healthz/a") == (200, "ok")
+    assert await answer(health, "/healthz") == (500, text)
+    assert await answer(health, "/healthz/b") == (500, "internal server error: the disk is full")
+    assert await answer(health, "/healthz/a") == (200, "ok")
 
 
 @pytest.mark.behaviour(132)
 async def test_excluding() -> None:
     """An excluded check is not asked; several may be named; a name that is not there is noted."""
-    made = checks(a=good, b=bad, c=bad)
-    assert await answer(made, "/healthz?exclude=b&exclude=c") == (200, "ok")
-    assert await answer(made, "/healthz?exclude=b&exclude=c&exclude=x&verbose") == (
+    health = checks(a=good, b=bad, c=bad)
+    assert await answer(health, "/healthz?exclude=b&exclude=c") == (200, "ok")
+    assert await answer(health, "/healthz?exclude=b&exclude=c&exclude=x&verbose") == (
         200,
         (
             "[+]a ok\n[+]b excluded: ok\n[+]c excluded: ok\n"
@@ -102,16 +102,16 @@ async def test_excluding() -> None:
 
 async def test_only_its_own_paths() -> None:
     """Other endpoints, unknown checks and deeper paths are none of its business; with checks there is no ping."""
-    made = checks(a=good)
+    health = checks(a=good)
     for target in ("/readyz", "/healthzz", "/healthz/x", "/healthz/a/b", "/", "/healthz/ping"):
-        assert await answer(made, target) is None
+        assert await answer(health, target) is None
 
 
 async def test_a_check_of_the_same_name_is_replaced() -> None:
     """The last one counts."""
-    made = checks(a=bad)
-    made.add("a", good)
-    assert await answer(made, "/healthz") == (200, "ok")
+    health = checks(a=bad)
+    health.add("a", good)
+    assert await answer(health, "/healthz") == (200, "ok")
 
 
 @pytest.mark.parametrize(

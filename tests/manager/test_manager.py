@@ -634,8 +634,8 @@ async def test_cancelled_at_the_nth_turn_of_the_loop(step: int) -> None:
 async def test_parts_are_runnables() -> None:
     """The fakes are what the manager takes."""
     assert isinstance(Part("x"), Runnable)
-    made: Awaitable[None] = Part("x", ends_at=0).start()
-    await made
+    created: Awaitable[None] = Part("x", ends_at=0).start()
+    await created
 
 
 # ------------------------------------------------------------------ user code that does not cooperate

@@ -40,7 +40,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         """What is handed out is due, not at work, and of the highest priority among those."""
-        due = {i: p for i, (p, at) in self.model.items() if at <= self.now and i not in self.working}
+        due = {i: p for i, (p, when) in self.model.items() if when <= self.now and i not in self.working}
         taken = self.queue.take(self.now)
         if not due:
             assert taken is None
@@ -64,9 +64,9 @@ class QueueMachine(RuleBasedStateMachine):
         assert set(self.queue.queued()) == set(self.model)
         assert set(self.queue.processing()) == self.working
         self.queue.advance(self.now)
-        ready = [i for i, (_, at) in self.model.items() if at <= self.now and i not in self.working]
+        ready = [i for i, (_, when) in self.model.items() if when <= self.now and i not in self.working]
         assert len(self.queue) == len(ready)
-        later = [at for i, (_, at) in self.model.items() if at > self.now and i not in self.working]
+        later = [when for i, (_, when) in self.model.items() if when > self.now and i not in self.working]
         assert self.queue.next_ready_at() == (min(later) if later else None)
 
 

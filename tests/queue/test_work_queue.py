@@ -91,7 +91,7 @@ async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
     """Under any interleaving and cancelled workers, each key's last add is processed, and never twice at once."""
     rng = random.Random(seed)
     q: WorkQueue[int] = WorkQueue()
-    wanted = [0] * 8
+    expected = [0] * 8
     handled = [0] * 8
     at_work: set[int] = set()
 
@@ -103,20 +103,20 @@ async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
                 return
             assert item not in at_work
             at_work.add(item)
-            seen = wanted[item]
+            version = expected[item]
             try:
                 await asyncio.sleep(rng.random())
-                handled[item] = seen
+                handled[item] = version
             finally:
                 at_work.remove(item)
-                if handled[item] != seen:
+                if handled[item] != version:
                     q.add(item)  # a cancelled worker hands its item back
                 q.done(item)
 
     workers = [asyncio.create_task(worker()) for _ in range(3)]
     for _ in range(200):
         key = rng.randrange(8)
-        wanted[key] += 1
+        expected[key] += 1
         q.add(key, after=rng.choice([0, 0, 0.1, 1]), priority=rng.choice([0, -100]))
         if rng.random() < 0.2:
             await asyncio.sleep(rng.random() / 3)
@@ -126,7 +126,7 @@ async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
             await asyncio.gather(workers[victim], return_exceptions=True)
             workers[victim] = asyncio.create_task(worker())
     await asyncio.sleep(30)
-    assert handled == wanted
+    assert handled == expected
     q.shut_down()
     await asyncio.gather(*workers)
 

@@ -222,8 +222,8 @@ def test_names_are_kept_only_where_they_are_declared() -> None:
     both = declared | rules(RbacRule("get", Secret))
     assert observed(request).rules(both).normalized() == RuleSet([request])
     eviction = Permission("create", "", "pods/eviction", "p", "default")  # a POST whose path has the name
-    named = RuleSet([eviction])
-    assert observed(eviction).rules(named) == named
+    by_name = RuleSet([eviction])
+    assert observed(eviction).rules(by_name) == by_name
 
 
 def test_namespaces_are_kept_by_operators_of_namespaces() -> None:

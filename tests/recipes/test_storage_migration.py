@@ -113,12 +113,12 @@ class World:
 
     def fail(self, operation: type[Operation], *errors: OpsdkError | None, nth: int = 1) -> Client:
         """A client whose n-th operation of a sort, and those after it, fail with `errors`; None passes."""
-        left, seen = list(errors), Counter[type]()
+        pending, attempts = list(errors), Counter[type]()
 
         async def intercepted(request: Operation, proceed: Proceed) -> Any:
             if isinstance(request, operation) and not getattr(request, "subresource", ""):
-                seen[operation] += 1
-                if seen[operation] >= nth and left and (error := left.pop(0)) is not None:
+                attempts[operation] += 1
+                if attempts[operation] >= nth and pending and (error := pending.pop(0)) is not None:
                     raise error
             return await proceed(request)
 
@@ -481,12 +481,12 @@ async def test_a_progress_function_that_raises_is_logged(caplog: pytest.LogCaptu
 
 async def cancelled_at(client: Client, steps: int) -> None:
     """Migrate, and cancel the migration when it sends its n-th request."""
-    seen = 0
+    writes = 0
 
     async def stop(operation: Operation, proceed: Proceed) -> Any:
-        nonlocal seen
-        seen += 1
-        if seen == steps:
+        nonlocal writes
+        writes += 1
+        if writes == steps:
             task.cancel()
         return await proceed(operation)
 
@@ -537,11 +537,11 @@ async def test_an_operator_migrates_the_kind_that_it_reconciles() -> None:
     """The cached client serves too: after the migration the cache has every object, and reconciles do not conflict."""
     async with world(7) as here:
         operator = Operator("sites")
-        seen: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
 
         @operator.reconciler(Plain)
         async def reconcile(site: Plain, ctx: Context) -> None:
-            seen[site.metadata.name] += 1
+            counts[site.metadata.name] += 1
             if site.spec.count == 2:
                 site.spec.count = 3
                 await ctx.client.update(site)
@@ -558,7 +558,7 @@ async def test_an_operator_migrates_the_kind_that_it_reconciles() -> None:
             assert {(site.metadata.name, site.spec.count) for site in cached} == {(f"s{n}", 3) for n in range(7)}
             server = await here.client.list(Plain)
             assert {s.metadata.resource_version for s in cached} == {s.metadata.resource_version for s in server}
-        assert seen.keys() == here.stored().keys()
+        assert counts.keys() == here.stored().keys()
 
 
 async def test_objects_in_a_file_are_rewritten(tmp_path: Path) -> None:

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 
 import pytest
 
-from benchmarks.runtime.attacks import ATTACKS, SMALL, VICTIMS, Attack, exchange
-from envtest.environment import Environment
-from opsdk.rest.request import RestRequest
-from opsdk.rest.transport import Transport
+from benchmarks.runtime.attacked_server import AttackedServer, attacked_server
+from benchmarks.runtime.attacks import ATTACKS, NORMAN_ATTACKS, SMALL, Attack, exchange
 
 pytestmark = pytest.mark.realtime
 _CPU_SECONDS = 1.0
 """CPU of one attack, client and test included: linear work needs a twentieth, and what was quadratic 2 to 100 s."""
 
 
+_ALL = (*ATTACKS, *NORMAN_ATTACKS)
+
+
 @pytest.fixture
-async def server() -> AsyncIterator[tuple[int, str]]:
-    """A served API server with the objects that are attacked: its port, and a token of its admin."""
-    async with Environment() as env:
-        async with Transport(env.config) as transport:
-            for path, tree in VICTIMS:
-                request = RestRequest("POST", path, body=json.dumps(tree).encode())
-                assert (await transport.send(request)).status == 201
-        web = await env.serve(tls=False)
-        yield web.port, env._admin_token
+async def server() -> AsyncIterator[AttackedServer]:
+    """A served API server with the objects that are attacked, and norman over it."""
+    async with attacked_server() as server:
+        yield server
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-async def test_an_attack_costs_little(attack: Attack, server: tuple[int, str]) -> None:
+@pytest.mark.parametrize("attack", _ALL, ids=lambda attack: attack.name)
+async def test_an_attack_costs_little(attack: Attack, server: AttackedServer) -> None:
     """60 KB take a bounded time of the processor, and the response is no error of the server."""
-    port, token = server
-    request = attack.request(SMALL, token)
+    request = attack.request(SMALL, server.token)
     start = time.process_time()
-    response = await exchange(port, request)
+    response = await exchange(_port(server, attack), request)
     seconds = time.process_time() - start
 
     assert response.startswith(b"HTTP/1.1 ")
@@ -45,20 +39,23 @@ async def test_an_attack_costs_little(attack: Attack, server: tuple[int, str]) -
     assert seconds < _CPU_SECONDS
 
 
-async def test_the_health_is_answered_beside_ten_attackers(server: tuple[int, str]) -> None:
+async def test_the_health_is_answered_beside_ten_attackers(server: AttackedServer) -> None:
     """Every request for the health succeeds, before, between and after the attacks."""
-    port, token = server
     health = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    attacks = [attack.request(SMALL, token) for attack in ATTACKS]
-    attackers = [asyncio.ensure_future(_play(port, attacks[n::10])) for n in range(10)]
+    attacks = [(_port(server, attack), attack.request(SMALL, server.token)) for attack in _ALL]
+    attackers = [asyncio.ensure_future(_play(attacks[n::10])) for n in range(10)]
     answers = 0
     while not all(attacker.done() for attacker in attackers):
-        assert (await exchange(port, health)).startswith(b"HTTP/1.1 200 ")
+        assert (await exchange(server.port, health)).startswith(b"HTTP/1.1 200 ")
         answers += 1
     await asyncio.gather(*attackers)
     assert answers > 1
 
 
-async def _play(port: int, attacks: list[bytes]) -> None:
-    for attack in attacks:
+def _port(server: AttackedServer, attack: Attack) -> int:
+    return server.norman_port if attack.on_norman else server.port
+
+
+async def _play(attacks: list[tuple[int, bytes]]) -> None:
+    for port, attack in attacks:
         assert (await exchange(port, attack)).startswith(b"HTTP/1.1 ")

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.runtime.attacks import ATTACKS, LARGE, VICTIMS, Attack
+from benchmarks.runtime.attacked_server import VICTIMS
+from benchmarks.runtime.attacks import ATTACKS, LARGE, Attack
 from envtest.environment import Environment
 from opsdk.aio import large_work
 from opsdk.aio.large_work import LARGE_BYTES, compute

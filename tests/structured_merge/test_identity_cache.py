@@ -13,10 +13,10 @@ def test_the_cache_knows_the_last_trees_by_identity(order: list[int], limit: int
     """The cache finds a tree by identity, not equality, and evicts the oldest entry first."""
     cache = IdentityCache[int](limit=limit)
     trees = [{"same": True} for _ in range(10)]
-    kept: list[int] = []
+    numbers: list[int] = []
     for number in order:
-        if number not in kept:
+        if number not in numbers:
             cache.put(trees[number], number)
-            kept = [*kept, number][-limit:]
-        assert [at for at in range(10) if cache.get(trees[at]) == at] == sorted(kept)
+            numbers = [*numbers, number][-limit:]
+        assert [index for index in range(10) if cache.get(trees[index]) == index] == sorted(numbers)
         assert cache.get({"same": True}) is None

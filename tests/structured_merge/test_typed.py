@@ -79,10 +79,12 @@ def test_merging_sets_everything_applied_and_loses_nothing(live: Any, applied: A
     merged = merge(live, applied, WIDGET)
     assert before == (live, applied)
     change = compare(merged, applied, WIDGET)
-    wanted = to_field_set(applied, WIDGET)
-    assert not (change.modified & wanted)
+    expected = to_field_set(applied, WIDGET)
+    assert not (change.modified & expected)
     assert not change.added
-    assert not (to_field_set(live, WIDGET).leaves() - to_field_set(merged, WIDGET).leaves()).leaves() & wanted.leaves()
+    assert (
+        not (to_field_set(live, WIDGET).leaves() - to_field_set(merged, WIDGET).leaves()).leaves() & expected.leaves()
+    )
 
 
 @given(WIDGETS, WIDGETS)

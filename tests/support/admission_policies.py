@@ -51,8 +51,8 @@ def binding(kind: str, name: str, of: str, **spec: Any) -> JsonObject:
     """A binding of the policy `of`."""
     actions = {"validationActions": ["Deny"]} if kind == "Validating" else {}
     version = "admissionregistration.k8s.io/v1"
-    named = {"apiVersion": version, "kind": f"{kind}AdmissionPolicyBinding", "metadata": {"name": name}}
-    return {**named, "spec": {"policyName": of, **actions, **spec}}
+    tree = {"apiVersion": version, "kind": f"{kind}AdmissionPolicyBinding", "metadata": {"name": name}}
+    return {**tree, "spec": {"policyName": of, **actions, **spec}}
 
 
 async def write(call: Caller, obj: JsonObject, *, query: str = "") -> Answer:
@@ -65,10 +65,10 @@ async def bind(
     call: Caller, *validations: JsonObject, name: str = "p", bound: JsonObject | None = None, **spec: Any
 ) -> None:
     """A validating policy, bound."""
-    made = await write(call, policy("Validating", name, validations=list(validations), **spec))
-    assert made.status == 201, made.json["message"]
-    made = await write(call, binding("Validating", name, name, **(bound or {})))
-    assert made.status == 201, made.json["message"]
+    response = await write(call, policy("Validating", name, validations=list(validations), **spec))
+    assert response.status == 201, response.json["message"]
+    response = await write(call, binding("Validating", name, name, **(bound or {})))
+    assert response.status == 201, response.json["message"]
 
 
 async def bind_mutation(
@@ -76,10 +76,10 @@ async def bind_mutation(
 ) -> None:
     """A mutating policy, bound."""
     spec = {"reinvocationPolicy": "Never", **spec}
-    made = await write(call, policy("Mutating", name, mutations=list(mutations), **spec))
-    assert made.status == 201, made.json["message"]
-    made = await write(call, binding("Mutating", name, name, **(bound or {})))
-    assert made.status == 201, made.json["message"]
+    response = await write(call, policy("Mutating", name, mutations=list(mutations), **spec))
+    assert response.status == 201, response.json["message"]
+    response = await write(call, binding("Mutating", name, name, **(bound or {})))
+    assert response.status == 201, response.json["message"]
 
 
 async def put(call: Caller, name: str = "a", url: str = CM, *, query: str = "", **body: Any) -> Answer:

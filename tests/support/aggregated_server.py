@@ -59,13 +59,13 @@ class FarServer:
 
     def last(self, path: str) -> dict[str, list[str]]:
         """The headers of the last request for a path."""
-        return next(headers for _, asked, headers, _ in reversed(self.asked) if asked == path)
+        return next(headers for _, request, headers, _ in reversed(self.asked) if request == path)
 
 
 def api_service(group: str = GROUP, version: str = "v1", service: str = "far/server", **spec: Any) -> JsonObject:
     """An APIService that names a Service."""
     namespace, _, name = service.partition("/")
-    wanted = {
+    expected = {
         "group": group,
         "version": version,
         "groupPriorityMinimum": 100,
@@ -74,15 +74,15 @@ def api_service(group: str = GROUP, version: str = "v1", service: str = "far/ser
         "service": {"namespace": namespace, "name": name},
         **spec,
     }
-    return {"metadata": {"name": f"{version}.{group}"}, "spec": {k: v for k, v in wanted.items() if v is not None}}
+    return {"metadata": {"name": f"{version}.{group}"}, "spec": {k: v for k, v in expected.items() if v is not None}}
 
 
 async def condition(call: Caller, name: str = f"v1.{GROUP}") -> JsonObject:
     """What its condition says."""
-    found: Answer = await call("GET", f"{APISERVICES}/{name}")
-    conditions = found.json.get("status", {}).get("conditions") or [{}]
-    made: JsonObject = conditions[0]
-    return made
+    result: Answer = await call("GET", f"{APISERVICES}/{name}")
+    conditions = result.json.get("status", {}).get("conditions") or [{}]
+    tree: JsonObject = conditions[0]
+    return tree
 
 
 async def until(env: Environment, call: Caller, reason: str) -> JsonObject:

@@ -106,10 +106,10 @@ class FakeTransport:
 
     async def send(self, request: RestRequest, **_: Any) -> RestResponse:
         self.seen.append(request)
-        found = self.answers.pop(0)
-        if isinstance(found, RestResponse):
-            return found
-        return RestResponse(200, {"content-type": "application/json"}, msgspec.json.encode(found))
+        result = self.answers.pop(0)
+        if isinstance(result, RestResponse):
+            return result
+        return RestResponse(200, {"content-type": "application/json"}, msgspec.json.encode(result))
 
     @asynccontextmanager
     async def stream(self, request: RestRequest, **_: Any) -> AsyncIterator[AsyncIterator[bytes]]:

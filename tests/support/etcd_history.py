@@ -48,10 +48,10 @@ class History:
         """Assert that a watcher saw each acknowledged write once, in order, and nothing that was refused."""
         revisions = [change.revision for change in changes]
         assert revisions == sorted(set(revisions)), "revisions went back or repeated"
-        seen = {change.revision: (change.key, content_of(change)) for change in changes}
+        by_revision = {change.revision: (change.key, content_of(change)) for change in changes}
         for revision, write in self.acknowledged.items():
-            assert seen.get(revision) == write, f"the write of {write} at {revision} was acknowledged and lost"
-        for write in seen.values():
+            assert by_revision.get(revision) == write, f"the write of {write} at {revision} was acknowledged and lost"
+        for write in by_revision.values():
             assert write not in self.refused or write in self.unknown, f"{write} was refused and happened"
         states: dict[str, JsonObject | None] = {}
         for change in changes:

@@ -102,12 +102,12 @@ class FakeServer:
             revision, _, start = continue_token.partition(":")
             if int(revision) not in self.snapshots:
                 raise GoneError("the continue token is too old")
-            items, at = self.snapshots[int(revision)], int(start)
+            items, position = self.snapshots[int(revision)], int(start)
         else:
-            items, at, revision = list(self.objects.values()), 0, str(self.revision)
+            items, position, revision = list(self.objects.values()), 0, str(self.revision)
             self.snapshots[self.revision] = items
-        page = items[at : at + limit] if limit else items[at:]
-        more = f"{revision}:{at + limit}" if limit and at + limit < len(items) else ""
+        page = items[position : position + limit] if limit else items[position:]
+        more = f"{revision}:{position + limit}" if limit and position + limit < len(items) else ""
         return [msgspec.json.encode(o) for o in page], ListMeta(resource_version=revision, continue_token=more)
 
     @asynccontextmanager

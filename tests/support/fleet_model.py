@@ -117,7 +117,7 @@ class Member:
         model, requested_at = self.model, self.model.now
         again = [False]
         for shard in self.rules.states():
-            self.rules.reached(shard, is_reachable=model.reaches(self.identity, shard), now=model.now)
+            self.rules.report_reachability(shard, is_reachable=model.reaches(self.identity, shard), now=model.now)
 
         def next_round() -> None:
             if not again[0]:
@@ -175,8 +175,8 @@ class Member:
         model.request(self, lambda: model.server.write(lease), answered)
 
     def _is_news(self, shard: str, result: Lease) -> bool:
-        known = self.rules._shards[shard].lease
-        return known is None or int(known.metadata.resource_version) < int(result.metadata.resource_version)
+        known_lease = self.rules._shards[shard].lease
+        return known_lease is None or int(known_lease.metadata.resource_version) < int(result.metadata.resource_version)
 
     def _send_delete(self, shard: str, lease: Lease) -> None:
         def answered(result: bool) -> None:

@@ -209,8 +209,8 @@ class World:
             return
         holder, before = lease.get("spec", {}).get("holderIdentity", ""), self.holders.get(shard, "")
         self.holders[shard] = holder
-        wanted, since = self._preferred.get(shard, ("", 0.0))
-        if (preferred := annotations.get(PREFERRED_ANNOTATION, "")) != wanted:
+        expected, since = self._preferred.get(shard, ("", 0.0))
+        if (preferred := annotations.get(PREFERRED_ANNOTATION, "")) != expected:
             self._preferred[shard] = (preferred, now())
         previous = (change.previous or {}).get("metadata", {}).get("annotations", {})
         if holder and previous.get(STAND_IN_ANNOTATION) == holder:
@@ -218,7 +218,7 @@ class World:
         if holder and before and holder != before:
             if shard in self._lost_at:
                 self.takeovers.append(now() - self._lost_at.pop(shard))
-            elif holder == wanted:
+            elif holder == expected:
                 self.handovers.append(now() - since)
 
     def on_config_map(self, cluster: str, change: StorageChange) -> None:
@@ -370,8 +370,8 @@ class World:
 def simulate(seed: int, *, clusters: int, replicas: int, seconds: float) -> World:
     """Play one seed in virtual time."""
     # The name of the machine is part of the identities of members, by which they get their clusters.
-    named = patch.dict(os.environ, HOSTNAME="replica")
-    with named, asyncio.Runner(loop_factory=lambda: FreezableLoop(seed)) as runner:
+    hostname = patch.dict(os.environ, HOSTNAME="replica")
+    with hostname, asyncio.Runner(loop_factory=lambda: FreezableLoop(seed)) as runner:
 
         async def main() -> World:
             world = World(seed, clusters=clusters, replicas=replicas)

@@ -96,10 +96,10 @@ def always(data: bytes) -> Handler:
 
 def in_turn(*answers: bytes | None) -> Handler:
     """A handler that writes each of these once; None cuts the connection."""
-    left = list(answers)
+    pending = list(answers)
 
     async def handle(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        data = left.pop(0)
+        data = pending.pop(0)
         if data is None:
             writer.transport.abort()
         else:

@@ -31,15 +31,15 @@ class Hooks:
         body = json.loads((await receive())["body"])
         path, request = scope["path"], body["request"]
         self.asked.append((path, request))
-        found: Any = self._answer(path, request)
-        if hasattr(found, "__await__"):
-            found = await found
-        if isinstance(found, dict):
-            response = {"uid": request["uid"], **found}
-            found = json.dumps({"kind": body["kind"], "apiVersion": body["apiVersion"], "response": response}).encode()
+        result: Any = self._answer(path, request)
+        if hasattr(result, "__await__"):
+            result = await result
+        if isinstance(result, dict):
+            response = {"uid": request["uid"], **result}
+            result = json.dumps({"kind": body["kind"], "apiVersion": body["apiVersion"], "response": response}).encode()
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": found})
+        await send({"type": "http.response.body", "body": result})
 
     def paths(self) -> list[str]:
         return [path for path, _ in self.asked]

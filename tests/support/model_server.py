@@ -140,7 +140,9 @@ class ModelServer:
         self.revision = revisions[max(0, len(revisions) - 1 - back)] if revisions else self.revision
         self.objects = dict(self._snapshots[self.revision])
         self._history = [commit for commit in self._history if commit.revision <= self.revision]
-        self._snapshots = {revision: kept for revision, kept in self._snapshots.items() if revision <= self.revision}
+        self._snapshots = {
+            revision: expected for revision, expected in self._snapshots.items() if revision <= self.revision
+        }
         self.epoch += 1
         self.serial += 1
         self.break_watches()

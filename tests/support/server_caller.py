@@ -52,7 +52,7 @@ class Caller:
         """One request; `headers` are written with underscores."""
         answer = Answer()
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        named = {k.replace("_", "-"): v for k, v in headers.items()}
+        named_headers = {k.replace("_", "-"): v for k, v in headers.items()}
         first = asyncio.Event()
 
         async def receive() -> JsonObject:
@@ -68,7 +68,7 @@ class Caller:
             else:
                 answer.raw += message.get("body", b"")
 
-        await self._app(self._scope(method, url, named), receive, send)
+        await self._app(self._scope(method, url, named_headers), receive, send)
         return answer
 
     @asynccontextmanager
@@ -76,14 +76,14 @@ class Caller:
         """The events of a watch; None at its end."""
         events: asyncio.Queue[Any] = asyncio.Queue()
         gone, started = asyncio.Event(), asyncio.Event()
-        asked = False
+        is_requested = False
 
         async def receive() -> JsonObject:
-            nonlocal asked
-            if asked:
+            nonlocal is_requested
+            if is_requested:
                 await gone.wait()
                 return {"type": "http.disconnect"}
-            asked = True
+            is_requested = True
             return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(message: JsonObject) -> None:
@@ -93,8 +93,8 @@ class Caller:
             if message["type"] == "http.response.body" and not message.get("more_body"):
                 events.put_nowait(None)
 
-        named = {k.replace("_", "-"): v for k, v in headers.items()}
-        task = asyncio.ensure_future(self._app(self._scope("GET", url, named), receive, send))
+        named_headers = {k.replace("_", "-"): v for k, v in headers.items()}
+        task = asyncio.ensure_future(self._app(self._scope("GET", url, named_headers), receive, send))
         await started.wait()
         try:
             yield events

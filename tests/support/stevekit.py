@@ -69,8 +69,8 @@ def entry(name: str, namespace: str = "", revision: int = 1, **parts: Any) -> St
     metadata = {"name": name, "resourceVersion": str(revision), "uid": name, "labels": parts.pop("labels", {})}
     if namespace:
         metadata["namespace"] = namespace
-    made, _ = make_entry(msgspec.json.encode({"apiVersion": "v1", "kind": "Thing", "metadata": metadata, **parts}))
-    return made
+    stored, _ = make_entry(msgspec.json.encode({"apiVersion": "v1", "kind": "Thing", "metadata": metadata, **parts}))
+    return stored
 
 
 @asynccontextmanager

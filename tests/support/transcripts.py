@@ -93,8 +93,10 @@ def fits(expected: Sequence[str], printed: str) -> bool:
 @cache
 def kubectl_minor() -> int:
     """The minor version of the kubectl that is installed."""
-    made = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=True, timeout=60)
-    return int(json.loads(made.stdout)["clientVersion"]["minor"].rstrip("+"))
+    completed = subprocess.run(
+        ["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=True, timeout=60
+    )
+    return int(json.loads(completed.stdout)["clientVersion"]["minor"].rstrip("+"))
 
 
 def assert_session(text: str, run: Run, folder: Path, *, words: bool = True) -> None:
@@ -113,6 +115,6 @@ def assert_session(text: str, run: Run, folder: Path, *, words: bool = True) -> 
         status, out, err = run(shlex.split(step.command))
         fine = not words or (fits(step.body, out) and fits(step.errors, err))
         if status != step.status or not fine:
-            said = [f"[{status}]", *squeezed(out), *(f"! {line}" for line in squeezed(err))]
-            wrong.append("\n".join([f"line {step.line}: $ {step.command}", *said]))
+            message = [f"[{status}]", *squeezed(out), *(f"! {line}" for line in squeezed(err))]
+            wrong.append("\n".join([f"line {step.line}: $ {step.command}", *message]))
     assert not wrong, "\n\n".join(wrong)

@@ -27,10 +27,10 @@ class Unshowable:
 
 def record(msg: object = "m", *args: object, name: str = "opsdk.x", level: int = 20, **attributes: Any) -> Any:
     """A record as the logging package makes it, at a fixed time."""
-    made = logging.LogRecord(name, level, "f.py", 1, str(msg), args, attributes.pop("exc_info", None))
-    made.created = 1_760_000_000.1239
-    made.__dict__.update(attributes)
-    return made
+    log_record = logging.LogRecord(name, level, "f.py", 1, str(msg), args, attributes.pop("exc_info", None))
+    log_record.created = 1_760_000_000.1239
+    log_record.__dict__.update(attributes)
+    return log_record
 
 
 def test_json_has_the_keys_of_controller_runtime() -> None:
@@ -85,8 +85,8 @@ def test_text_puts_fields_last() -> None:
 
 def test_both_formats_have_the_same_time() -> None:
     """RFC 3339 in UTC with milliseconds, from the record."""
-    made = record()
-    assert TextFormatter().format(made).split()[0] == json.loads(JsonFormatter().format(made))["ts"]
+    log_record = record()
+    assert TextFormatter().format(log_record).split()[0] == json.loads(JsonFormatter().format(log_record))["ts"]
 
 
 @given(
@@ -101,11 +101,11 @@ def test_both_formats_have_the_same_time() -> None:
 )  # fmt: skip
 def test_any_value_becomes_one_line_of_valid_json(extra: dict[str, Any]) -> None:
     """Any logged value becomes one line of JSON with the message, and the text formatter does not raise."""
-    made = record("m", **{f"x{key}": value for key, value in extra.items()})
-    line = JsonFormatter().format(made)
+    log_record = record("m", **{f"x{key}": value for key, value in extra.items()})
+    line = JsonFormatter().format(log_record)
     assert "\n" not in line
     assert json.loads(line)["msg"] == "m"
-    TextFormatter().format(made)
+    TextFormatter().format(log_record)
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]+", fullmatch=True), st.text()))

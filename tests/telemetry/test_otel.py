@@ -80,10 +80,10 @@ async def test_a_reconcile_is_a_span_with_its_requests_as_children() -> None:
     ]  # fmt: skip
     assert reconcile.parent is None
     assert outside.parent is None
-    for span, seen in zip((first, second), server.seen, strict=False):
+    for span, request in zip((first, second), server.seen, strict=False):
         assert span.parent == reconcile.context
         ids = f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-"
-        assert (seen.header("traceparent") or "").startswith(ids)
+        assert (request.header("traceparent") or "").startswith(ids)
 
 
 async def test_spans_have_the_fields_of_the_log() -> None:

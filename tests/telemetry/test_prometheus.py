@@ -129,12 +129,12 @@ def test_names_and_labels_are_those_of_controller_runtime() -> None:
     """After one record of each kind the page has exactly these metrics with exactly these labels."""
     hook = PrometheusHook(CollectorRegistry(), now=lambda: 100.0)
     full(hook)
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for line in shown(hook):
         name, _, labels = line.partition("{")
         name = re.sub(r"_(bucket|sum|count)$", "", name)
-        found[name] = set(re.findall(r"(\w+)=", labels)) - {"le"}
-    assert found == NAMES
+        result[name] = set(re.findall(r"(\w+)=", labels)) - {"le"}
+    assert result == NAMES
 
 
 @pytest.mark.behaviour(79, 88)
@@ -224,10 +224,10 @@ def test_a_raising_hook_does_not_stop_other_hooks(caplog: pytest.LogCaptureFixtu
         def record(self, record: Record) -> None:
             self.records.append(record)
 
-    kept = Kept()
+    recorder = Kept()
     record = Leadership(name="l", leading=True)
-    Hooks([Broken(), kept]).record(record)
-    assert kept.records == [record]
+    Hooks([Broken(), recorder]).record(record)
+    assert recorder.records == [record]
     assert "a telemetry hook raised" in caplog.text
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -40,6 +43,43 @@ def test_a_public_module_exports_what_it_lists(module: str) -> None:
     """Each name of ``__all__`` can be imported."""
     imported = importlib.import_module(module)
     assert [name for name in imported.__all__ if not hasattr(imported, name)] == []
+
+
+def _methods_of_protocols() -> set[str]:
+    """The names of the methods that a Protocol of the repository describes."""
+    return {
+        member.name
+        for package in ("opsdk", "envtest")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(base) for base in node.bases)
+        for member in node.body
+        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(member)
+    }
+
+
+def test_each_public_name_says_what_it_is() -> None:
+    """Functions, classes and their methods. A base class or a Protocol describes the methods that implement it."""
+    described = _methods_of_protocols()
+    silent = []
+    for module in MODULES:
+        imported = importlib.import_module(module)
+        for name in imported.__all__:
+            value = getattr(imported, name)
+            if not (inspect.isclass(value) or inspect.isfunction(value)):
+                continue
+            if not inspect.getdoc(value):
+                silent.append(f"{module}.{name}")
+            methods = vars(value) if inspect.isclass(value) else {}
+            silent += [
+                f"{module}.{name}.{method}"
+                for method, function in methods.items()
+                if not method.startswith("_")
+                and isinstance(function, FunctionType | property | classmethod | staticmethod)
+                and not inspect.getdoc(getattr(value, method))
+                and method not in described
+            ]
+    assert silent == []
 
 
 def test_a_signature_and_an_alias_have_one_line_each(tmp_path: Path) -> None:

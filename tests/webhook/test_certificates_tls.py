@@ -134,7 +134,7 @@ async def test_a_server_that_runs_keeps_its_certificates(tmp_path: Path) -> None
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         options = SelfSigned(service="hooks", namespace="default")
         with pytest.raises(UsageError, match="already started"):
-            server.use_certificates(CertificateManager(cluster.uncached, options))
+            server.use_certificates(CertificateManager(cluster.uncached, options).tls_context)
     described = repr(server)
     task.cancel()
     await asyncio.wait([task])

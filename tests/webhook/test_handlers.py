@@ -327,11 +327,11 @@ def test_what_is_no_rule_is_refused() -> None:
 
 async def test_the_context_knows_the_request() -> None:
     """User, operation, subresource, options and dry run."""
-    seen: list[AdmissionContext] = []
-    await ValidatorHandler(Site, create=lambda _, ctx: seen.append(ctx)).handle(
+    contexts: list[AdmissionContext] = []
+    await ValidatorHandler(Site, create=lambda _, ctx: contexts.append(ctx)).handle(
         request(object=site_tree(), dry_run=True, subresource="status", options={"kind": "x"})
     )
-    (ctx,) = seen
+    (ctx,) = contexts
     assert (ctx.user.username, ctx.operation, ctx.subresource, ctx.dry_run) == ("ann", "CREATE", "status", True)
     assert ctx.options == {"kind": "x"}
 

@@ -63,12 +63,12 @@ async def test_a_handler_that_raises_is_answered_with_500(caplog: pytest.LogCapt
     assert response["status"]["code"] == 500
     assert response["status"]["message"] == "panic: ZeroDivisionError: of course [recovered]"
     assert "in crash" in caplog.text
-    shown = values(metrics)
-    assert shown["controller_runtime_webhook_panics_total"] == 1
-    assert shown["controller_runtime_conversion_webhook_panics_total"] == 0
-    assert shown['controller_runtime_webhook_requests_total{code="200",webhook="/w"}'] == 1
-    assert shown['controller_runtime_webhook_requests_in_flight{webhook="/w"}'] == 0
-    assert shown['controller_runtime_webhook_latency_seconds_count{webhook="/w"}'] == 1
+    samples = values(metrics)
+    assert samples["controller_runtime_webhook_panics_total"] == 1
+    assert samples["controller_runtime_conversion_webhook_panics_total"] == 0
+    assert samples['controller_runtime_webhook_requests_total{code="200",webhook="/w"}'] == 1
+    assert samples['controller_runtime_webhook_requests_in_flight{webhook="/w"}'] == 0
+    assert samples['controller_runtime_webhook_latency_seconds_count{webhook="/w"}'] == 1
 
 
 async def test_log_lines_of_a_rule_have_the_fields_of_the_request(caplog: pytest.LogCaptureFixture) -> None:
@@ -333,12 +333,15 @@ async def test_clients_need_a_certificate_of_the_client_ca(tmp_path: Path) -> No
     (tmp_path / "clients.crt").write_bytes(ca.cert)
     server = WebhookServer(options(tmp_path, ca.issue("hooks", "127.0.0.1"), client_ca_name="clients.crt"))
     server.register("/w", AdmissionWebhook(allow))
-    known, unknown = ca.issue("apiserver").files(tmp_path, "known"), stranger.issue("x").files(tmp_path, "unknown")
+    known_client, unknown = (
+        ca.issue("apiserver").files(tmp_path, "known"),
+        stranger.issue("x").files(tmp_path, "unknown"),
+    )
     async with running(server):
         for client in (None, unknown):
             with pytest.raises((OSError, asyncio.IncompleteReadError)):
                 await call(server.port, trusting(ca, client), review())
-        answer, _ = await call(server.port, trusting(ca, known), review())
+        answer, _ = await call(server.port, trusting(ca, known_client), review())
     assert answer["response"]["allowed"]
 
 

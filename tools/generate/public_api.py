@@ -108,7 +108,7 @@ class _Sources:
             case ast.ClassDef():
                 yield f"class {public}{_constructor(node)}"
                 for member in node.body:
-                    if isinstance(member, _Function) and not member.name.startswith("_"):
+                    if isinstance(member, _Function) and (member.name == "__call__" or not member.name.startswith("_")):
                         yield f"    {_decorated(member)}{member.name}{_signature(member, is_method=True)}"
             case _:
                 yield public

@@ -102,6 +102,7 @@ def _check_depth(value: JsonValue, path: str) -> None:
 
 
 def _apply(doc: JsonValue, operation: Mapping[str, JsonValue], budget: _Budget) -> None:
+    """Carry out one operation in place. Raises `PatchError`."""
     name = operation.get("op")
     if name not in _OPERATIONS:
         raise PatchError(f"unexpected JSON patch operation {name!r}: use add, remove, replace, move, copy or test")
@@ -192,6 +193,7 @@ def _remove(container: JsonValue, key: str, path: str, budget: _Budget) -> None:
 
 
 def _diff(old: JsonValue, new: JsonValue, at: tuple[str | int, ...], out: list[JsonObject]) -> None:
+    """Append the operations that make `new` of `old`."""
     if deep_equal(old, new):
         return
     if isinstance(old, dict) and isinstance(new, dict):

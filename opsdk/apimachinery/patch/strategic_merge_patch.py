@@ -174,6 +174,7 @@ def _merge_ordered_lists(original: JsonObject, patch: JsonObject, schema: Schema
 
 
 def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schema) -> list[JsonValue]:
+    """Merge two lists by their merge key, or as a set, in the order of the patch. Raises `PatchError`."""
     if not original and not patch:
         return original
     if not _of_maps(original, patch):
@@ -338,6 +339,7 @@ def create_strategic(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue],
 
 
 def _diff_field(patch: JsonObject, key: str, old: JsonValue, new: JsonValue, schema: Schema) -> None:
+    """Add the change of one field to the patch."""
     merge_list = isinstance(new, list) and isinstance(old, list) and "merge" in schema.patch_strategies
     if isinstance(old, dict) and isinstance(new, dict) and "replace" not in schema.patch_strategies:
         patch[key] = _diff_map(old, new, schema, retain="retainKeys" in schema.patch_strategies)
@@ -360,6 +362,7 @@ def _diff_map(old: JsonObject, new: JsonObject, schema: Schema, *, retain: bool)
 
 
 def _diff_elements(patch: JsonObject, key: str, old: list[JsonValue], new: list[JsonValue], schema: Schema) -> None:
+    """Add the changes of a list with a merge key to the patch: changed, new and deleted elements, and the order."""
     merge_key = schema.patch_merge_key
     before, after = _Elements.of(old, merge_key).by_key, _Elements.of(new, merge_key).by_key
     retain = "retainKeys" in schema.patch_strategies

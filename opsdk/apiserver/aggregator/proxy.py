@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from opsdk.apimachinery.integers import parse_int
 from opsdk.apiserver.aggregator.api_services import RemoteService
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call
@@ -21,16 +19,14 @@ from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, End
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.apiserver.webhook_client.go_errors import failure
 from opsdk.apiserver.webhook_client.in_process_upgrade import BidirectionalStream
-from opsdk.base.limits import KIB, LIMITS
 from opsdk.errors import ApiError, OpsdkError
+from opsdk.http.body_stream import Body
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import CutConnection, HttpResponse, StreamResponse, UpgradeResponse, text_response
 from opsdk.http.server.upgrade import UpgradedStream
 
 SWITCHING = 101
-_SHORT_BODY = 64 * KIB
-"""Bytes of a request body that are sent on a pooled connection."""
 _SAFE = "/:@!$&'()*+,;=~-._"
 _PLAIN = "!#$&'*+^`|"
 _HOPS = frozenset(
@@ -78,7 +74,7 @@ class AggregatorProxy:
         )
 
     async def request(
-        self, endpoint: Endpoint, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
+        self, endpoint: Endpoint, method: str, target: str, headers: list[tuple[str, str]], body: Body = b""
     ) -> ResponseStream:
         """Send one request. Raises `UnreachableError` without a response, `ClientConfigError` for an invalid CA."""
         pairs = [("Host", endpoint.joined), *headers]
@@ -86,25 +82,6 @@ class AggregatorProxy:
         return await _reached(
             endpoint, self._lines.exchange(endpoint, method, target, pairs, body, retry_if_closed=retry_if_closed)
         )
-
-    async def _request_with_body(
-        self, endpoint: Endpoint, request: HttpRequest, target: str, headers: list[tuple[str, str]]
-    ) -> ResponseStream:
-        """Send a client's request: a short body on a pooled connection, another one as it arrives.
-
-        An application in this process gets the whole body at once, so that it is limited as an object is.
-        """
-        length = parse_int(request.header("content-length")) or 0
-        is_short = "transfer-encoding" not in request.headers and length <= _SHORT_BODY
-        if is_short or self._lines.inside(endpoint.authority):
-            body = await request.body(LIMITS.body_bytes)
-            return await self.request(endpoint, request.method, target, headers, body)
-        pairs = [("Host", endpoint.joined), *headers]
-        async with aclosing(request.chunks()) as chunks:
-            return await _reached(
-                endpoint,
-                self._lines.stream(endpoint, request.method, target, pairs, chunks, length=length or None),
-            )
 
     async def pass_on(self, call: Call, remote: RemoteService) -> HttpResponse:
         """Forward a request and return the response."""
@@ -131,7 +108,8 @@ class AggregatorProxy:
                 return UpgradeResponse(
                     SWITCHING, back, protocol=protocol, run=partial(_proxy_bytes, far), release=far.abort
                 )
-            exchange = await self._request_with_body(place, call.http, target, headers)
+            body = await call.http.body_to_forward()
+            exchange = await self.request(place, call.http.method, target, headers, body)
         except ClientConfigError as error:
             return text_response(f"{error}\n", status=500)
         except UnreachableError as error:

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,12 @@ from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.apiserver.webhook_client.in_process_upgrade import BidirectionalStream, upgrade_in_process
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import PEER_CERTIFICATE, App
+from opsdk.http.body_stream import Body
 from opsdk.http.client.connection import ClientConnection, Connected, connect
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
 from opsdk.http.client.upgrade import UpgradeConnection, upgrade
-from opsdk.http.client.writable import WritableConnection, stream_request
 
 MAX_POOLS = 64
 DIAL_TIMEOUT = 30.0
@@ -89,42 +89,26 @@ class ConnectionPools(Closing):
         method: str,
         target: str,
         headers: Pairs,
-        body: bytes = b"",
+        body: Body = b"",
         *,
         retry_if_closed: bool = False,
     ) -> ResponseStream:
         """Send one request and wait for the response head.
 
-        With `retry_if_closed` the request is sent again if an idle connection turns out to be closed by the peer.
+        With `retry_if_closed` the request is sent again if an idle connection turns out to be closed by the peer. A
+        `BodyStream` gets a new connection, and is sent once.
 
         Raises:
             ClientConfigError: the CA cannot be parsed.
         """
         backend = self._backend_for(endpoint)
-        reused = retry_if_closed and isinstance(backend, ConnectionPool) and backend.idle > 0
+        may_be_stale = isinstance(backend, ConnectionPool) and isinstance(body, bytes) and backend.idle > 0
         try:
             return await backend.exchange(method, target, headers, body)
         except ConnectionLostError:
-            if not reused:
+            if not (retry_if_closed and may_be_stale):
                 raise
         return await backend.exchange(method, target, headers, body)
-
-    async def stream(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        target: str,
-        headers: Pairs,
-        chunks: AsyncIterator[bytes],
-        *,
-        length: int | None,
-    ) -> ResponseStream:
-        """Send one request on a new connection, its body as it arrives; see `stream_request`."""
-        context = self._context(endpoint.ca, insecure=endpoint.insecure)
-        make = partial(WritableConnection, endpoint.joined)
-        return await stream_request(
-            lambda: _dial(endpoint, context, make), method, target, headers, chunks, length=length
-        )
 
     async def upgrade(self, endpoint: Endpoint, method: str, target: str, headers: Pairs) -> BidirectionalStream:
         """Send one upgrade request on a new connection, and wait for the response head."""

@@ -123,6 +123,7 @@ def _plain(value: Value) -> str:
 
 
 def _nested(value: Value) -> str:
+    """Return a value inside a list or map as ``%s`` of ``format`` shows it."""
     if isinstance(value, Listed):
         return f"[{', '.join(map(_nested, value))}]"
     if isinstance(value, Mapped):

@@ -204,6 +204,8 @@ _NUMBERS: Final = ("int64", "uint64", "double")
 
 
 def _order(name: str, holds: Callable[[int], bool]) -> list[Overload]:
+    """Return the overloads of a comparison, between numbers of different types too."""
+
     def test(left: Value, right: Value) -> bool:
         return holds(compare(left, right))
 

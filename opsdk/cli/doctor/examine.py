@@ -97,6 +97,7 @@ async def _definitions(operator: Operator, client: Client) -> list[Finding]:
 
 
 async def _webhooks(operator: Operator, client: Client) -> list[Finding]:
+    """Return what is wrong with the webhook configurations in the cluster, and with their endpoints."""
     configurations = operator.webhook_configurations(_PLACEHOLDER_CLIENT_CONFIG)
     if not configurations:
         return []
@@ -180,6 +181,7 @@ async def clean(operator: Operator, config: Config, *, definitions: bool, dry_ru
 
 
 async def _remove_finalizers(operator: Operator, client: Client, *, dry_run: bool) -> list[Removal]:
+    """Remove the operator's finalizers from its custom objects. Return what was, or would be, removed."""
     removals: list[Removal] = []
     finalizers = operator.finalizer_names()
     for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):

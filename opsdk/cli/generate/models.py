@@ -208,6 +208,7 @@ class ModelModule:
         return [f"    rules = ({', '.join(calls)},)"] if calls else []
 
     def _enum(self, values: Sequence[Any], path: tuple[str, ...]) -> str:
+        """Add an Enum class for these values, and return its name."""
         name = pascal(*path)
         while name in self._classes:
             name += "_"
@@ -234,6 +235,7 @@ class ModelModule:
             yield self._field(name, wire, part, path=(cls, wire), required=wire in required)
 
     def _field(self, name: str, wire: str, part: Schema, *, path: tuple[str, ...], required: bool) -> str:
+        """Return the line of a class's field."""
         annotation = self._annotation(part, path)
         arguments = {}
         default: str | None = None
@@ -326,6 +328,7 @@ class ModelModule:
         return markers
 
     def _annotation(self, schema: Schema, path: tuple[str, ...]) -> Annotation:
+        """Return the annotation of a schema, with the keywords that it implies."""
         values = [value for value in schema.get("enum", ()) if value is not None]
         if values and schema.get("type") == "string":
             return Annotation(self._enum(values, path), {"type": "string", "enum": schema["enum"]})
@@ -377,6 +380,7 @@ class ModelModule:
         return Annotation(f"list[{self._hint(items, element)}]", implied, bounds)
 
     def _object(self, schema: Schema, path: tuple[str, ...]) -> Annotation:
+        """Return the annotation of an object: a dict, free-form JSON, or a class of its own."""
         values = schema.get("additionalProperties")
         if isinstance(values, Mapping) and not schema.get(PRESERVE):
             bounds = {word: schema[key] for key, word in _BOUNDS["object"].items() if schema.get(key)}

@@ -143,6 +143,7 @@ class TypeGenerator:
 
     # -------------------------------------------------------------- classes
     def _kind_class(self, module: Module, cls: str, schema: Schema, gvk: tuple[str, str, str]) -> str:
+        """Return the source of a kind's class."""
         module.use("typing", "ClassVar")
         module.use("opsdk.apimachinery.gvk", "GroupVersionKind")
         module.use("opsdk.apimachinery.object", "TypedObject")
@@ -177,6 +178,7 @@ class TypeGenerator:
             yield self._field(module, (cls, wire), name, part, required=wire in required)
 
     def _field(self, module: Module, path: tuple[str, str], name: str, part: Schema, *, required: bool) -> str:
+        """Return the line of a class's field."""
         wire = path[1]
         hint = self._type(module, part, path)
         renamed = f"name={wire!r}" if camel(name) != wire else ""
@@ -201,6 +203,7 @@ class TypeGenerator:
 
     # -------------------------------------------------------------- types
     def _type(self, module: Module, part: Schema, path: tuple[str, ...]) -> str:
+        """Return the annotation of a schema."""
         if ref := _reference(part):
             return self._referenced_type(module, ref)
         if part.get("x-kubernetes-int-or-string") or part.get("format") == "int-or-string":
@@ -242,6 +245,7 @@ class TypeGenerator:
         return f"dict[str, {module.use('typing', 'Any')}]"
 
     def _referenced_type(self, module: Module, ref: str) -> str:
+        """Return the annotation of a reference, and import its class."""
         if ref in _HAND_WRITTEN_TYPES:
             where, name = _HAND_WRITTEN_TYPES[ref]
             if "Any" in name:
@@ -262,6 +266,7 @@ class TypeGenerator:
         return _HEADER.format(title=title, maker=self._maker, source=self._source)
 
     def _render(self, module: Module) -> str:
+        """Return the source of a module: imports, and classes after those that they use."""
         title = f"Typed kinds of ``{f'{module.group}/' if module.group else ''}{module.version}``."
         parts = [self._head(title), "from __future__ import annotations\n"]
         if standard := module.imports.get("typing"):

@@ -124,6 +124,7 @@ def package(
 
 
 def _package_inputs() -> _PackageInputs:
+    """Return what all files of a package are made from, read from the project and its operator."""
     project = current_project()
     operator = load_operator("")
     namespace = operator_namespace(project, operator.name)

@@ -63,6 +63,7 @@ def container_settings(table: Mapping[str, Any]) -> ContainerSettings:
 
 
 def _variable(name: str, value: object) -> JsonObject:
+    """Return a container's environment variable. Raises `UsageError`."""
     if not _VARIABLE.fullmatch(name):
         raise UsageError(f"env.{name}: a name has letters, digits, - . and _, and begins with no digit")
     if isinstance(value, str):

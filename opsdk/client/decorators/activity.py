@@ -45,6 +45,7 @@ class RecordRequests(Wrapper):
 
 
 def _request_sent(operation: Operation, result: Any, status: int, seconds: float, reason: str) -> RequestSent:
+    """Return the journal's record of a request."""
     verb = "patch" if isinstance(operation, PatchObject) else type(operation).__name__.lower()
     subresource, version = "", ""
     match operation:

@@ -43,7 +43,6 @@ class Wrapper:
         return self.inner.watch(self.transform_watch(operation))
 
     def observe_removals(self, kind: Kind[Any], observer: RemovalObserver) -> bool:
-        """See `opsdk.client.ports.observe_removals`."""
         return observe_removals(self.inner, kind, observer)
 
     def __repr__(self) -> str:

@@ -109,6 +109,7 @@ class EventCorrelator:
         self._correlations.pop(key, None)
 
     def _new_event(self, key: EventKey, references: Mapping[str, ObjectReference | None], now: datetime) -> Event:
+        """Return a new Event with a unique name, in the namespace of its object."""
         regarding = references["regarding"] or ObjectReference()
         # Events about cluster-scoped objects are in the namespace "default", as in client-go.
         namespace = regarding.namespace or "default"

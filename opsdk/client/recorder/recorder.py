@@ -188,6 +188,7 @@ class EventRecorder:
                 self._put(Write.SERIES, key, event, self._fence)
 
     async def _write(self, write: Write, key: EventKey, event: Event) -> None:
+        """Write an Event, with retries. A series whose Event has expired becomes a new Event."""
         waits = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.25).start()
         for _ in range(_TRIES):
             try:

@@ -7,9 +7,11 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TypeVar, cast
 
+from opsdk.errors import ConnectionLostError
+from opsdk.http.body_stream import BodyStream
 from opsdk.http.client.checked_socket import CheckedSocket, open_socket
 from opsdk.http.client.errors import PARSE_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
@@ -49,6 +51,7 @@ class ClientConnection(SharedBufferProtocol):
         self._waiter: asyncio.Future[None] | None = None
         self._error: BaseException | None = None
         self._paused = False
+        self._writable: asyncio.Future[None] | None = None
         self._closed = asyncio.get_running_loop().create_future()
 
     # -- asyncio.Protocol
@@ -92,7 +95,18 @@ class ClientConnection(SharedBufferProtocol):
             self._error = exc or EOFError("closed by the server")
         if not self._closed.done():
             self._closed.set_result(None)
+        self.resume_writing()
         self._wake()
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`: the peer does not read."""
+        self._writable = self._writable or asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        writable, self._writable = self._writable, None
+        if writable is not None:
+            writable.set_result(None)
 
     # -- for exchange and pool
     @property
@@ -119,6 +133,49 @@ class ClientConnection(SharedBufferProtocol):
             self.socket.check = check
         self.reader.begin(method)
         self.transport.write(payload)
+
+    async def send_stream(self, method: str, head: bytes, body: BodyStream, check: Check | None = None) -> None:
+        """Send a request whose body arrives in chunks, and wait for status and headers of the response.
+
+        The response ends the request: the rest of the body stays unread, and no other request may use the connection.
+        Raises what `head` and the body raise. `check` as for `send`.
+
+        Deviates: net/http's Transport sends the rest of a body while the response is read.
+        """
+        self.send(method, head, check)
+        sending, responding = asyncio.ensure_future(self._send_chunks(body)), asyncio.ensure_future(self.head())
+        try:
+            await asyncio.wait((sending, responding), return_when=asyncio.FIRST_COMPLETED)
+            if not responding.done():
+                sending.result()
+            await responding
+        finally:
+            for task in (sending, responding):
+                task.cancel()
+            outcome, _ = await asyncio.gather(sending, responding, return_exceptions=True)
+            if outcome is not None:
+                self.draining = True
+
+    async def _send_chunks(self, body: BodyStream) -> None:
+        is_chunked = body.length is None
+        async with aclosing(aiter(body)) as chunks:
+            async for chunk in chunks:
+                try:
+                    await self.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if is_chunked else chunk)
+                except ConnectionLostError:
+                    # A server that closes its side has often sent a response first. The wait for the head reports it.
+                    return
+        if is_chunked:
+            with suppress(ConnectionLostError):
+                await self.write(b"0\r\n\r\n")
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes behind the head, and wait while the peer does not read. Raises `ConnectionLostError`."""
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionLostError(f"{self.where}: the connection has ended")
+        self.transport.write(data)
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
 
     async def head(self) -> None:
         """Wait for status and headers. Raises `TransportError` if the connection breaks."""

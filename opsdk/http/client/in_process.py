@@ -6,7 +6,8 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from typing import Protocol
 from urllib.parse import unquote
 
@@ -14,7 +15,8 @@ from opsdk.aio.containment import contain
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.asgi_types import CUT, App, Message
-from opsdk.http.client.request import CheckFactory, Pairs, encode_request, raw_headers, unchecked
+from opsdk.http.body_stream import Body, BodyStream
+from opsdk.http.client.request import Check, CheckFactory, Pairs, encode_head, raw_headers, unchecked
 from opsdk.structured_merge.value import JsonObject
 
 _log = logging.getLogger("opsdk.http.client")
@@ -69,14 +71,14 @@ class AsgiBackend:
         self._open: dict[AsgiExchange, None] = {}  # in order, so that runs repeat
         self._closed = False
 
-    async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> AsgiExchange:
+    async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> AsgiExchange:
         """Start the application and return when the response head has arrived. Cancellation ends the application."""
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
-        encode_request(method, target, headers, b"")  # rejects the same requests as a socket
+        encode_head(method, target, headers, "")  # rejects the same requests as a socket
         if (check := self._check_factory(method, target)) is not None:
             check()
-        exchange = AsgiExchange(body, lambda ended: self._open.pop(ended, None))
+        exchange = AsgiExchange(body, lambda ended: self._open.pop(ended, None), check=check)
         self._open[exchange] = None
         scope = self._scope(method, target, headers, body)
         scope["extensions"] = {**self._extensions, CUT: exchange.cut}
@@ -89,10 +91,14 @@ class AsgiBackend:
             raise
         return exchange
 
-    def _scope(self, method: str, target: str, headers: Pairs, body: bytes) -> JsonObject:
+    def _scope(self, method: str, target: str, headers: Pairs, body: Body) -> JsonObject:
+        """Return the ASGI scope of a request."""
         path, _, query = target.partition("?")
         pairs = [*raw_headers(headers)]
-        if body or method in {"POST", "PUT", "PATCH"}:
+        if isinstance(body, BodyStream):
+            name, value = body.framing
+            pairs.append((name.lower().encode(), value.encode()))
+        elif body or method in {"POST", "PUT", "PATCH"}:
             pairs.append((b"content-length", str(len(body)).encode()))
         return {
             "type": "http",
@@ -126,11 +132,18 @@ class AsgiBackend:
 class AsgiExchange:
     """One request inside the application."""
 
-    def __init__(self, body: bytes, on_close: Callable[[AsgiExchange], object]) -> None:
+    def __init__(self, body: Body, on_close: Callable[[AsgiExchange], object], *, check: Check | None = None) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.task: asyncio.Task[object] | None = None
-        self._request_body: bytes | None = body
+        self._request_body: bytes | None = None
+        self._request_chunks: AsyncGenerator[bytes, None] | None = None
+        if isinstance(body, BodyStream):
+            self._request_chunks = aiter(body)
+        else:
+            self._request_body = body
+        self._check = check
+        self._body_error: Exception | None = None
         self._on_close = on_close
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
@@ -166,7 +179,7 @@ class AsgiExchange:
         self._changed.set()
 
     def _fail(self, error: BaseException) -> None:
-        if self._complete or self._failed is not None:
+        if self._complete or self._failed is not None or self._body_error is not None:
             return
         if not self.status:
             # As an HTTP server responds when the application fails before it sends a head.
@@ -180,10 +193,28 @@ class AsgiExchange:
         if self._request_body is not None and not self._disconnected.is_set():
             body, self._request_body = self._request_body, None
             return {"type": "http.request", "body": body, "more_body": False}
+        if self._request_chunks is not None and not self._disconnected.is_set():
+            return await self._receive_chunk(self._request_chunks)
         await self._disconnected.wait()
         return {"type": "http.disconnect"}
 
+    async def _receive_chunk(self, chunks: AsyncGenerator[bytes, None]) -> Message:
+        """Return the next chunk of the request's body. An exception of it ends the request, as a lost client does."""
+        try:
+            chunk = await anext(chunks, b"")
+            if self._check is not None:
+                self._check()
+        except Exception as error:  # noqa: BLE001 - the caller of the exchange gets it
+            self._body_error, self._request_chunks = error, None
+            self._disconnected.set()
+            self._changed.set()
+            return {"type": "http.disconnect"}
+        if not chunk:
+            self._request_chunks = None
+        return {"type": "http.request", "body": chunk, "more_body": bool(chunk)}
+
     async def _send(self, message: Message) -> None:
+        """Take a message of the application. It waits while the reader is slow."""
         if self._disconnected.is_set():
             return
         if message["type"] == "http.response.start":
@@ -213,7 +244,6 @@ class AsgiExchange:
             await self._wait_for_change()
 
     async def read(self) -> bytes:
-        """See `ResponseStream`."""
         while not self._chunks:
             if self._complete:
                 return b""
@@ -225,6 +255,8 @@ class AsgiExchange:
         return data
 
     async def _wait_for_change(self) -> None:
+        if self._body_error is not None:
+            raise self._body_error
         if self._failed is not None:
             raise ConnectionLostError(f"the application ended during the response: {self._failed!r}") from self._failed
         self._changed.clear()
@@ -238,15 +270,23 @@ class AsgiExchange:
         task = self.task
         if task is None or task.done() or self._complete:
             # After a complete response the application may continue, as on an HTTP server.
+            await self._close_request()
             return
         try:
             for _ in range(_DISCONNECT_TURNS):
                 await asyncio.sleep(0)
                 if task.done():
-                    return
+                    break
         finally:
             task.cancel()
             await asyncio.wait({task})
+            await self._close_request()
+
+    async def _close_request(self) -> None:
+        chunks, self._request_chunks = self._request_chunks, None
+        if chunks is not None:
+            with suppress(RuntimeError):  # the application waits for the next chunk, and is cancelled
+                await chunks.aclose()
 
     def __repr__(self) -> str:
         return f"<AsgiExchange {self.status or 'no head yet'}{', complete' if self._complete else ''}>"

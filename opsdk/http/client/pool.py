@@ -14,6 +14,7 @@ from typing import cast
 from opsdk.aio.clock import monotonic
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
+from opsdk.http.body_stream import Body, BodyStream
 from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.request import CheckFactory, Pairs, encode_request, unchecked
@@ -32,6 +33,7 @@ SLOW_DIAL = 2.0
 # A dial that takes longer than this may have lost its SYN (Linux sends it again after 1 s). Others do not wait for it.
 HUNG_DIAL = 0.1
 """Seconds."""
+_CLOSED_WHILE_CONNECTING = "the transport was closed while connecting"
 
 
 class ConnectionExchange:
@@ -46,13 +48,11 @@ class ConnectionExchange:
         self.headers = connection.reader.headers
 
     async def read(self) -> bytes:
-        """See `ResponseStream`."""
         if self._connection is None:
             return b""
         return await self._connection.read()
 
     async def aclose(self) -> None:
-        """See `ResponseStream`."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await self._pool.release(connection)
@@ -102,10 +102,17 @@ class ConnectionPool:
         """Number of idle connections."""
         return len(self._idle)
 
-    async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> ConnectionExchange:
-        """Send one request and return when the response head has arrived. Cancellation closes the connection."""
+    async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ConnectionExchange:
+        """Send one request and return when the response head has arrived. Cancellation closes the connection.
+
+        A `BodyStream` gets a new connection: the server may just have closed an idle one, and it cannot be sent again.
+        """
         payload = encode_request(method, target, headers, body)
-        connection = self._take_idle() or await self._wait_for_connection()
+        stream = body if isinstance(body, BodyStream) else None
+        if stream is None:
+            connection = self._take_idle() or await self._wait_for_connection()
+        else:
+            connection = await self._dial_for_stream()
         check = self._check_factory(method, target)
         try:
             if check is not None:
@@ -114,8 +121,11 @@ class ConnectionPool:
             await self.release(connection)
             raise
         try:
-            connection.send(method, payload, check)
-            await connection.head()
+            if stream is not None:
+                await connection.send_stream(method, payload, stream, check)
+            else:
+                connection.send(method, payload, check)
+                await connection.head()
         except BaseException as error:
             connection.abort()
             await self.release(connection)
@@ -125,10 +135,13 @@ class ConnectionPool:
             raise
         return ConnectionExchange(self, connection)
 
-    def _take_idle(self) -> ClientConnection | None:
-        """Return an idle connection that is still usable, or None."""
+    def _raise_if_closed(self) -> None:
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
+
+    def _take_idle(self) -> ClientConnection | None:
+        """Return an idle connection that is still usable, or None."""
+        self._raise_if_closed()
         now = monotonic()
         while self._idle:
             connection = self._idle.pop()
@@ -137,6 +150,19 @@ class ConnectionPool:
                 return connection
             connection.abort()
         return None
+
+    async def _dial_for_stream(self) -> ClientConnection:
+        """Return a new connection. The limit of dials is for bursts of short requests, and does not count."""
+        self._raise_if_closed()
+        try:
+            connection = await self._dial()
+        except TRANSPORT_ERRORS as error:
+            raise translate(error, sent=False, where="dial") from error
+        self._busy[connection] = None
+        if self._closed:
+            await self.release(connection)
+            raise ConnectionLostError(_CLOSED_WHILE_CONNECTING)
+        return connection
 
     async def _wait_for_connection(self) -> ClientConnection:
         """Return the next connection that is dialed or returned. Raises the error of a dial that began meanwhile."""
@@ -238,7 +264,7 @@ class ConnectionPool:
         self._stop_hung_dial_timer()
         for waiter in self._waiting:
             if not waiter.cancelled():
-                waiter.set_result(ConnectionLostError("the transport was closed while connecting"))
+                waiter.set_result(ConnectionLostError(_CLOSED_WHILE_CONNECTING))
         self._waiting.clear()
         await self._tasks.aclose()
         connections = [*self._idle, *self._busy]

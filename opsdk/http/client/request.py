@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from opsdk.errors import UsageError
+from opsdk.http.body_stream import Body, BodyStream
 
 Pairs = Sequence[tuple[str, str]]
 Check = Callable[[], None]
@@ -37,8 +38,8 @@ class ResponseStream(Protocol):
 class ConnectionBackend(Protocol):
     """Carries out exchanges: a connection pool, or an application in this process."""
 
-    async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> ResponseStream:
-        """Send one request and return when the response head has arrived."""
+    async def exchange(self, method: str, target: str, headers: Pairs, body: Body) -> ResponseStream:
+        """Send one request and return when the response head has arrived. That ends a `BodyStream` too."""
         ...
 
     def drain(self) -> None:
@@ -83,14 +84,23 @@ def merge_headers(
     return merged
 
 
-def encode_request(method: str, target: str, headers: Pairs, body: bytes) -> bytes:
-    """Return the bytes of a request. Raises `UsageError` for a character that would end a line early."""
+def encode_request(method: str, target: str, headers: Pairs, body: Body) -> bytes:
+    """Return the bytes of a request, without the body if it is a `BodyStream`.
+
+    Raises `UsageError` for a character that would end a line early.
+    """
+    if isinstance(body, BodyStream):
+        name, value = body.framing
+        return encode_head(method, target, headers, f"{name}: {value}\r\n")
     framing = f"Content-Length: {len(body)}\r\n" if body or method in {"POST", "PUT", "PATCH"} else ""
     return encode_head(method, target, headers, framing) + body
 
 
 def encode_head(method: str, target: str, headers: Pairs, framing: str) -> bytes:
-    """Return the bytes of a request's head; `framing` is the line that states where the body ends, or empty."""
+    """Return the bytes of a request's head; `framing` is the line that states where the body ends, or empty.
+
+    Raises `UsageError` for a character that would end a line early.
+    """
     if not method.isalpha() or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{method} {target!r} is not a valid request line: escape the path and the query")
     lines = headers.lines if isinstance(headers, MergedHeaders) else _header_lines(headers)

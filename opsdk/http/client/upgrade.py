@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import httptools
 
+from opsdk.http.client.connection import ClientConnection
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
 from opsdk.http.client.request import Pairs, encode_request
-from opsdk.http.client.writable import WritableConnection, WritableExchange, dial_and_send
 
 
 class UpgradeParser(ResponseParser):
@@ -17,7 +18,6 @@ class UpgradeParser(ResponseParser):
     switched = False
 
     def feed(self, data: bytes) -> None:
-        """See `ResponseParser`."""
         if self.switched:
             self.on_body(data)
             return
@@ -29,13 +29,12 @@ class UpgradeParser(ResponseParser):
                 self.on_body(data[rest.args[0] :])
 
     def eof(self) -> None:
-        """See `ResponseParser`."""
         super().eof()
         if self.switched:
             self.state = ResponseState.DONE
 
 
-class UpgradeConnection(WritableConnection):
+class UpgradeConnection(ClientConnection):
     """A connection for one upgrade request. After the response it also sends bytes."""
 
     def __init__(self, where: str) -> None:
@@ -43,8 +42,30 @@ class UpgradeConnection(WritableConnection):
         self.reader = UpgradeParser()
 
 
-class UpgradedExchange(WritableExchange):
-    """The response to an upgrade request: 101 with both directions open, or any other response with its body."""
+class UpgradedExchange:
+    """The response to an upgrade request: 101 with both directions open, or any other response with its body.
+
+    A `ResponseStream`; `aclose` closes the connection.
+    """
+
+    def __init__(self, connection: UpgradeConnection) -> None:
+        self._connection = connection
+        self.status = connection.reader.status
+        self.headers = connection.reader.headers
+
+    def __repr__(self) -> str:
+        return f"<UpgradedExchange {self.status} on {self._connection!r}>"
+
+    async def read(self) -> bytes:
+        """Return the next bytes, empty at the end. Raises `ConnectionLostError`."""
+        return await self._connection.read()
+
+    async def aclose(self) -> None:
+        """Send what was written, then close the connection. Idempotent."""
+        transport = self._connection.transport
+        if transport is not None:
+            transport.close()
+        self._connection.draining = True
 
     async def write(self, data: bytes) -> None:
         """Send bytes after a 101 response. Waits while the peer does not read. Raises `ConnectionLostError`."""
@@ -64,7 +85,12 @@ async def upgrade(
         ConnectError: no connection was made.
         ConnectionLostError: the connection broke before the response.
     """
-    connection = await dial_and_send(dial, method, encode_request(method, target, headers, b""))
+    payload = encode_request(method, target, headers, b"")
+    try:
+        connection = await dial()
+    except TRANSPORT_ERRORS as error:
+        raise translate(error, sent=False, where="dial") from error
+    connection.send(method, payload)
     try:
         await connection.head()
     except BaseException:

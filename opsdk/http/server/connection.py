@@ -1,7 +1,7 @@
-"""One server connection: parses requests, with the checks and error responses of Go's HTTP server.
+"""One server connection: it reads requests, runs the application for each, and writes the responses.
 
-Requests are processed one after another. Pipelined requests wait: the connection is not read while more than one
-request is queued.
+`opsdk.http.server.request_parser` has the states of what is read. Requests are processed one after another. Pipelined
+requests wait: the connection is not read while more than one request is queued.
 
 Upstream: net/http/server.go (Go 1.25)
 """
@@ -13,10 +13,7 @@ import logging
 import math
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Final, cast
-
-import httptools
 
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, PEER_INTERMEDIATES, UPGRADE, App, Receive, Scope, Send
@@ -25,7 +22,8 @@ from opsdk.http.server import request_rules
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.peer import peer_of
 from opsdk.http.server.request import DECODED_HEADERS
-from opsdk.http.server.request_rules import MALFORMED, Refusal
+from opsdk.http.server.request_parser import BodyEnd, RequestEvent, RequestHead, RequestParser, RequestState, Tunnelled
+from opsdk.http.server.request_rules import Refusal
 from opsdk.http.server.service import Service
 from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.structured_merge.value import JsonObject
@@ -37,29 +35,11 @@ _LINGER_SECONDS: Final = 0.5
 """Seconds for a client to read the response to a request that it is still sending."""
 _FLUSH_SECONDS: Final = 30.0
 """Seconds for a client to read the end of the last response."""
-
-
-class _RefusedError(Exception):
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.reason)
-        self.refusal = refusal
-
-
-@dataclass(slots=True)
-class _RequestHead:
-    """The head that is read. If the blanks of its line are still to be checked, `raw` has its bytes, among others."""
-
-    target: bytearray = field(default_factory=bytearray)
-    is_unchecked: bool = False
-    raw: bytearray = field(default_factory=bytearray)
-    method: bytes = b""
-    fed: int = 0
-    size: int = 0
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+_BEFORE_HEAD: Final = (RequestState.IDLE, RequestState.METHOD)
 
 
 class ServerConnection(SharedBufferProtocol):
-    """Parses requests and writes responses; see the module docstring."""
+    """A connection of a `Service`; see the module docstring."""
 
     def __init__(self, service: Service) -> None:
         super().__init__()
@@ -67,28 +47,13 @@ class ServerConnection(SharedBufferProtocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._scope: JsonObject = {}
-        self._parser = httptools.HttpRequestParser(self)
-        # Content-Length beside Transfer-Encoding is accepted, as by Go, but ends the connection. Header lines are read
-        # strictly: no blank before the colon or at the start of a line, or two servers disagree about the framing.
-        self._parser.set_dangerous_leniencies(
-            lenient_chunked_length=True,
-            lenient_transfer_encoding=True,
-            lenient_version=True,
-            lenient_data_after_close=True,
-        )
-        self._partial_method = b""
-        self._first_bytes = b""
-        self._parsed_bytes = b""
-        self._head: _RequestHead | None = None
+        self._requests = RequestParser(service.limits)
         self._incoming: ServerExchange | None = None
         self._queue: deque[ServerExchange | Refusal] = deque()
-        self._read_closed = False
         self._upgraded: UpgradedStream | None = None
         self._reading_paused = False
         self._writable: asyncio.Event | None = None
         self._limits = service.limits
-        self._body_gap = 0
-        self._trailer_bytes = 0
         self._certificate_end = math.inf
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -128,28 +93,38 @@ class ServerConnection(SharedBufferProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
-        if self._upgraded is not None:
-            self._upgraded.feed(data)
+        state = self._requests.state
+        if state is RequestState.CLOSED:
             return
-        if self._read_closed:
+        if state in _BEFORE_HEAD and time.time() > self._certificate_end:
+            self._close_after_queue()
+            if not self._queue:
+                self._close()
             return
-        if self._head is None and self._incoming is None:
-            if time.time() > self._certificate_end:
-                self._close_after_queue()
-                if not self._queue:
-                    self._close()
+        if state is RequestState.IDLE:
+            if self._accept_known(data):
                 return
-            if not self._partial_method:
-                if self._accept_known(data):
-                    return
-                self._first_bytes = data
-            data = self._read_method(data)
-            if not data:
-                return
-        self._parse(data)
-        self._first_bytes = self._parsed_bytes = b""
+            self._set_timeout(self._limits.head_seconds)
+        for event in self._requests.feed(data):
+            self._on_event(event)
         if self._incoming is not None:
             self._set_timeout(self._limits.body_idle_seconds)
+
+    def _on_event(self, event: RequestEvent) -> None:
+        match event:
+            case bytes():
+                if self._incoming is not None:
+                    self._incoming.take(event)
+            case BodyEnd():
+                if self._incoming is not None:
+                    self._incoming.end_body()
+                    self._incoming = None
+            case RequestHead():
+                self._accept(event)
+            case Refusal():
+                self._refuse(event)
+            case Tunnelled():
+                self._tunnel(event.data)
 
     def _accept_known(self, data: bytes) -> bool:
         """Accept a whole request whose header block was parsed before. False: the parser has to read it."""
@@ -176,46 +151,12 @@ class ServerConnection(SharedBufferProtocol):
         self._enqueue(exchange)
         return True
 
-    def _feed_parser(self, data: bytes) -> None:
-        self._parsed_bytes = data
-        if self._head is not None and self._head.is_unchecked:
-            self._head.raw += data
-        self._parser.feed_data(data)
-
-    def _parse(self, data: bytes) -> None:
-        self._body_gap += len(data)
-        try:
-            self._feed_parser(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # The bytes that follow belong to another protocol. They are dropped unless the application upgrades.
-            self._read_closed = True
-            self._close_after_queue()
-            self._upgraded = UpgradedStream(self, self._close_tunnel)
-            rest = data[upgrade.args[0] :]
-            if rest:
-                self._upgraded.feed(rest)
-        except httptools.HttpParserCallbackError as error:
-            cause = error.__context__
-            if not isinstance(cause, _RefusedError):
-                raise
-            self._refuse(cause.refusal)
-        except httptools.HttpParserError:
-            self._refuse(request_rules.malformed_version(data) if self._incoming is None else MALFORMED)
-        else:
-            if self._head is not None:
-                self._head.fed += len(data)
-                if self._head.fed > self._limits.head_bytes:
-                    self._refuse(request_rules.TOO_LARGE)
-            elif self._incoming is not None and self._body_gap > self._limits.body_gap_bytes:
-                self._refuse(MALFORMED)  # the parser keeps a trailer until it is complete
-
     def eof_received(self) -> bool:
         """EOF from the peer: finish queued requests, and cancel streaming responses (watches)."""
-        self._read_closed = True
         if self._upgraded is not None:
             self._upgraded.end()
-        if self._head is not None or self._partial_method:
-            self._refuse(MALFORMED)
+        for event in self._requests.end():
+            self._on_event(event)
         for exchange in self._queue:
             if isinstance(exchange, ServerExchange):
                 exchange.close_read()
@@ -225,7 +166,7 @@ class ServerConnection(SharedBufferProtocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """See asyncio."""
         self._service.discard(self)
-        self._read_closed = True
+        self._requests.close()
         if self._upgraded is not None:
             self._upgraded.end()
         if self._timer is not None:
@@ -274,7 +215,7 @@ class ServerConnection(SharedBufferProtocol):
 
     def _refuse_slow_body(self) -> None:
         exchange, self._incoming = self._incoming, None
-        self._read_closed = True
+        self._requests.close()
         assert exchange is not None
         exchange.close_read()
         if not exchange.started and self._queue[0] is exchange:
@@ -283,133 +224,42 @@ class ServerConnection(SharedBufferProtocol):
             self.write(request_rules.TOO_SLOW.encode())
             self._end(linger=True)
 
-    # -------------------------------------------------------------- heads
-    def _read_method(self, data: bytes) -> bytes:
-        """Return the first bytes of a request for the parser, which only knows some methods."""
-        if not self._partial_method:
-            self._set_timeout(self._limits.head_seconds)
-        self._partial_method += data
-        method_match = request_rules.METHOD.match(self._partial_method)
-        if method_match is None:
-            if request_rules.METHOD_BEGIN.fullmatch(self._partial_method):
-                return b""
-            data, self._partial_method = self._partial_method, b""
-            return data
-        method, data = method_match[1], self._partial_method
-        self._partial_method = b""
-        # The parser skips repeated blanks. A line that is not complete yet is checked when its head is complete.
-        line_end = data.find(b"\n")
-        if data.startswith(b" ", method_match.end()) or (line_end > 0 and data.count(b" ", 0, line_end) > 2):
-            self._refuse(MALFORMED)
-            return b""
-        self._head = _RequestHead(is_unchecked=line_end < 0)
-        if method not in request_rules.METHODS:
-            self._head.method = method
-            data = b"GET" + data[len(method) :]
-        return data
-
-    def on_message_begin(self) -> None:
-        """See httptools."""
-        if self._head is None:  # the request follows another one in the same bytes
-            self._head = _RequestHead(is_unchecked=True, raw=bytearray(self._parsed_bytes))
-
-    def on_url(self, url: bytes) -> None:
-        """See httptools."""
-        assert self._head is not None
-        self._head.target += url
-        self._head.size += len(url)
-        if self._head.size > self._limits.head_bytes:
-            raise _RefusedError(request_rules.TOO_LARGE)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """See httptools."""
-        head = self._head
-        if head is None:
-            self._trailer_bytes += len(name) + len(value) + 4
-            if self._trailer_bytes > self._limits.trailer_bytes:
-                raise _RefusedError(MALFORMED)
-            return
-        head.headers.append((name.lower(), value))
-        head.size += len(name) + len(value) + 4
-        if head.size > self._limits.head_bytes or len(head.headers) > self._limits.head_fields:
-            raise _RefusedError(request_rules.TOO_LARGE)
-
-    def on_headers_complete(self) -> None:
-        """See httptools."""
-        head, self._head = self._head, None
-        assert head is not None
-        version = self._parser.get_http_version()
-        method = head.method or self._parser.get_method()
-        refusal = request_rules.check_head(method, version, head.headers)
-        if head.is_unchecked and b"%b %b HTTP/" % (self._parser.get_method(), bytes(head.target)) not in bytes(
-            head.raw
-        ):
-            refusal = refusal or MALFORMED
-        if refusal is not None:
-            raise _RefusedError(refusal)
-        target = request_rules.read_target(method, bytes(head.target))
-        if target is None:
-            raise _RefusedError(MALFORMED)
-        path, raw_path, query = target
-        if query.count(b"&") >= self._limits.query_parameters:
-            raise _RefusedError(request_rules.TOO_LARGE)
+    # -------------------------------------------------------------- requests
+    def _accept(self, request: RequestHead) -> None:
+        """Queue the exchange of a request."""
         scope: Scope = {
             **self._scope,
-            "http_version": version,
-            "method": method.decode("ascii"),
-            "path": path,
-            "raw_path": raw_path,
-            "query_string": query,
-            "headers": head.headers,
+            "http_version": request.version,
+            "method": request.method.decode("ascii"),
+            "path": request.path,
+            "raw_path": request.raw_path,
+            "query_string": request.query,
+            "headers": request.headers,
         }
-        if self._parser.should_upgrade():
+        if request.upgrades:
             scope["extensions"] = {**self._scope["extensions"], UPGRADE: self._upgrade}
-        self._accept(head, scope)
-
-    def _accept(self, head: _RequestHead, scope: Scope) -> None:
-        lengths = request_rules.values(head.headers, b"content-length")
-        keep_alive = self._parser.should_keep_alive() and not self._service.draining
-        if request_rules.values(head.headers, b"transfer-encoding"):
-            # RFC 9112, 6.1: no further request after a message whose framing another server may read otherwise.
-            keep_alive = keep_alive and not lengths and scope["http_version"] != "1.0"
-            lengths = []
-            scope["headers"] = head.headers = [pair for pair in head.headers if pair[0] != b"content-length"]
-        self._body_gap = self._trailer_bytes = 0
-        expectations = request_rules.tokens(head.headers, b"expect")
-        expects = b"100-continue" in expectations
+        keep_alive = request.keep_alive and not self._service.draining
         app = self._service.app
-        if any(expectations) and not expects:
+        if request.fails_expectation:
             app = _fixed_response(417, (b"connection", b"close"))
-        elif (scope["method"], scope["path"]) == ("OPTIONS", "*"):
+        elif (scope["method"], request.path) == ("OPTIONS", "*"):
             app = _fixed_response(200)
-        exchange = ServerExchange(
-            self,
-            scope,
-            app,
-            keep_alive=keep_alive,
-            expects=expects and scope["http_version"] != "1.0",
-            length=int(lengths[0]) if lengths else None,
+        if request.first_bytes and keep_alive:
+            self._service.learn_head(request.first_bytes, request.headers)
+        self._incoming = ServerExchange(
+            self, scope, app, keep_alive=keep_alive, expects=request.expects_continue, length=request.length
         )
-        if self._first_bytes and exchange.keep_alive and not expectations:
-            self._service.learn_head(self._first_bytes, head.headers)
-        self._first_bytes = b""
-        self._incoming = exchange
-        self._enqueue(exchange)
-
-    # -------------------------------------------------------------- bodies
-    def on_body(self, body: bytes) -> None:
-        """See httptools."""
-        self._body_gap = 0
-        if self._incoming is not None:
-            self._incoming.take(body)
-
-    def on_message_complete(self) -> None:
-        """See httptools."""
-        if self._incoming is not None:
-            self._incoming.end_body()
-            self._incoming = None
+        self._enqueue(self._incoming)
 
     # -------------------------------------------------------------- other protocols
+    def _tunnel(self, data: bytes) -> None:
+        """Pass bytes of another protocol on. They are dropped unless the application upgrades."""
+        if self._upgraded is None:
+            self._close_after_queue()
+            self._upgraded = UpgradedStream(self, self._close_tunnel)
+        if data:
+            self._upgraded.feed(data)
+
     def _upgrade(self, headers: list[tuple[bytes, bytes]]) -> UpgradedStream:
         """See `UPGRADE`."""
         item = self._queue[0] if self._queue else None
@@ -436,8 +286,6 @@ class ServerConnection(SharedBufferProtocol):
             self._set_reading(on=False)
 
     def _refuse(self, refusal: Refusal) -> None:
-        self._read_closed = True
-        self._head, self._partial_method = None, b""
         if self._incoming is not None:
             # The application sees it when it reads the body, and may still respond.
             self._incoming.close_read()
@@ -520,8 +368,8 @@ class ServerConnection(SharedBufferProtocol):
         if self._queue:
             self._start_next()
         else:
-            partial = self._head is not None or self._partial_method or self._incoming is not None
-            self._set_timeout(self._limits.head_seconds if partial else self._limits.idle_seconds)
+            between = self._requests.state in (RequestState.IDLE, RequestState.CLOSED)
+            self._set_timeout(self._limits.idle_seconds if between else self._limits.head_seconds)
 
     # -------------------------------------------------------------- closing
     def _set_reading(self, *, on: bool) -> None:
@@ -537,7 +385,7 @@ class ServerConnection(SharedBufferProtocol):
 
     def _end(self, *, linger: bool) -> None:
         """Close the connection. With `linger`, first read from a client that still sends, or it misses the response."""
-        self._read_closed = True
+        self._requests.close()
         if not linger:
             self._close()
             return

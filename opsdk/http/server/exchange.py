@@ -135,7 +135,6 @@ class ServerExchange:
         self._event.set()
 
     async def receive(self) -> Message:
-        """See ASGI ``receive``."""
         if self._expects_continue and not self.started and not self._connection.closing:
             self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._expects_continue = False
@@ -157,7 +156,6 @@ class ServerExchange:
 
     # -------------------------------------------------------------- the answer
     async def send(self, message: Message) -> None:
-        """See ASGI ``send``."""
         if self._connection.full:
             await self._connection.drained()
         if self.disconnected:
@@ -172,6 +170,7 @@ class ServerExchange:
             self._send_body(message.get("body", b""), more=message.get("more_body", False))
 
     def _start_response(self, message: Message) -> None:
+        """Write the response's head, or keep it for the first part of the body."""
         status, headers = message["status"], list(message.get("headers", ()))
         self.started = True
         length, closes, dated = _framing(headers)
@@ -206,6 +205,7 @@ class ServerExchange:
             self._head = head  # sent with the body: one system call and one TLS record
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
+        """Write a part of the body. Raises `RuntimeError` if it does not fit the length of the head."""
         head, self._head = self._head, b""
         if self._no_body:
             self._remaining = 0

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.apimachinery.integers import parse_int
+from opsdk.base.limits import KIB
 from opsdk.errors import BadRequestError, TooLargeError
 from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, PEER_INTERMEDIATES, UPGRADE, Receive, Scope
+from opsdk.http.body_stream import Body, BodyStream
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.upgrade import Upgrade
 from opsdk.structured_merge.value import JsonObject
@@ -56,6 +58,11 @@ _COMMON_NAMES: Final = {
 
 DECODED_HEADERS: Final = "opsdk.decoded_headers"
 """Key of the scope for the result of `decode_headers`, where the server has it already."""
+
+_SHORT_BODY: Final = 64 * KIB
+"""Bytes of a request body that a proxy reads whole."""
+
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
 DecodedHeaders = tuple[Mapping[str, str], Mapping[str, list[str]]]
 
@@ -181,6 +188,21 @@ class HttpRequest:
                 raise BadRequestError("the client disconnected before the request was complete")
             yield message.get("body", b"")
             more = message.get("more_body", False)
+
+    async def body_to_forward(self) -> Body:
+        """Return the body for a request to another server.
+
+        A short body is read whole, so that it can be sent on a connection of a pool. Another one is sent as it arrives.
+        Raises as `body` and `chunks`.
+        """
+        length = parse_int(self.header("content-length"))
+        if "transfer-encoding" in self.headers:
+            length = None
+        elif length is None and self.method not in _WITH_BODY:
+            length = 0  # of the others, HTTP/2 sends bodies without a length
+        if length is None or length > _SHORT_BODY:
+            return BodyStream(self.chunks(), length=length)
+        return await self.body(_SHORT_BODY)
 
     async def disconnected(self) -> None:
         """Return when the client has disconnected. Unread parts of the body are discarded."""

@@ -138,6 +138,7 @@ class WebServer(Closing):
         self._accept_task = self._tasks.start(self._accept(listening, self._service, context), name="accept")
 
     async def _accept(self, listening: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
+        """Accept connections until cancelled. Those above the limit are closed."""
         loop = asyncio.get_running_loop()
         pause = 0.0
         while True:
@@ -158,6 +159,7 @@ class WebServer(Closing):
             self._tasks.start(self._start_connection(client, service, tls), name="connect")
 
     async def _start_connection(self, client: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
+        """Start TLS if needed, and give the socket to a connection."""
         from opsdk.http.server.connection import ServerConnection  # noqa: PLC0415 - start-up time: in-process tests never need it
 
         loop = asyncio.get_running_loop()

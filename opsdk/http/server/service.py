@@ -95,6 +95,7 @@ class Service:
         self.tasks[task] = None
 
     async def _run(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
+        """Run the application for one exchange. Its exception fails the exchange only."""
         task = asyncio.current_task()
         assert task is not None
         try:

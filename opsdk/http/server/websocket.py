@@ -100,6 +100,7 @@ class WebSocket:
         return self._messages.popleft()
 
     def _receive_frames(self) -> None:
+        """Assemble the messages of the frames that have arrived. One that is too long ends the connection."""
         with RequiredExtra("apiserver", "a WebSocket"):
             from websockets.frames import Frame, Opcode  # noqa: PLC0415 - as above
 

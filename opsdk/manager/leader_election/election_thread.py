@@ -99,7 +99,6 @@ class ElectionThread(Closing):
         await self._elected.wait()
 
     async def release(self) -> None:
-        """See `LeaderElector.release`."""
         if self._elector is None or self._loop is None or self._thread_done.done():
             return
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._elector.release(), self._loop))
@@ -110,7 +109,6 @@ class ElectionThread(Closing):
         return self._elector is not None and self._elector.is_leader
 
     def check(self, action: str) -> None:
-        """See `opsdk.aio.fence.Fence`."""
         if self._elector is None:
             raise LeaderElectionLostError(f"{action} was not sent: the leader election has not started")
         self._elector.check(action)
@@ -234,5 +232,4 @@ class _MainHook(TelemetryHook):
         self._call_in_main_loop = in_main
 
     def record(self, record: Record) -> None:
-        """See `TelemetryHook`."""
         self._call_in_main_loop(partial(self._hook.record, record))

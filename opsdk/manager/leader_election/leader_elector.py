@@ -169,6 +169,7 @@ class LeaderElector:
 
     # -------------------------------------------------------------- the loop
     async def _acquire(self) -> None:
+        """Return when this replica leads. Raises `LeaderElectionLostError` if the response came too late."""
         last_holder = ""
         while True:
             held = self.may_acquire() and await self._try_with_timeout(self.options.try_timeout) is _AttemptResult.HELD
@@ -186,6 +187,7 @@ class LeaderElector:
             await asyncio.sleep(min(jittered, remaining) if remaining > 0 else jittered)
 
     async def _renew(self) -> None:
+        """Renew the lease in each period. Raises `LeaderElectionLostError`; it does not return."""
         await self._sleep_until(monotonic() + self.options.retry_period)
         while True:
             began = monotonic()
@@ -236,6 +238,7 @@ class LeaderElector:
         return str(error) or "the request timed out"
 
     async def _try_acquire_or_renew(self) -> _AttemptResult:
+        """Read the lease if needed, and write it if this replica may hold it."""
         if self.rules.role is Role.LEADING:
             # Fast path of client-go: update the last observed lease without reading it.
             try:

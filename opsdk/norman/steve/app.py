@@ -169,7 +169,7 @@ class SteveApp:
 
     # -------------------------------------------------------------- the cluster
     async def _proxy_to_cluster(self, request: HttpRequest, user: User) -> HttpResponse:
-        """Send a request to the cluster as the user. The response is sent on as it arrives."""
+        """Send a request to the cluster as the user. Both bodies are sent on as they arrive; it limits them."""
         if {".", ".."} & set(request.path.split("/")):
             raise ErrorCode.NOT_FOUND.error(
                 "the path must not have the segments . and .."
@@ -179,7 +179,7 @@ class SteveApp:
             quote(request.path, safe=_PATH_SAFE),
             query=_pairs(request),
             headers={name: request.header(name) for name in _REQUEST_HEADERS if request.header(name)},
-            body=await request.body(_MAX_BODY),
+            body=await request.body_to_forward(),
         )
         heads: list[tuple[int, Mapping[str, str]]] = []
         chunks = self._stream_response(sent, user, heads)

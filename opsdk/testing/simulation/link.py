@@ -229,6 +229,7 @@ class Link:
     async def _pass(
         self, exchange: Exchange, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]
     ) -> None:
+        """Pass one exchange to the server, with the faults whose windows are open."""
         await self._travel()
         if self.window(Fault.BLACK_HOLE) is not None:
             await self._vanish(exchange, receive)

@@ -146,6 +146,7 @@ class Replica:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"replica {self.number}")
 
     async def _run(self) -> None:
+        """Run one operator after the other: it is restarted when it ends, as a container is."""
         while True:
             operator = self._operator = self._factory()
             self.journals.append(operator.journal)

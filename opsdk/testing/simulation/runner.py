@@ -270,6 +270,7 @@ class _Run:
 
     # -------------------------------------------------------------- the plan
     async def _take(self, step: Step) -> None:
+        """Carry out one step of the plan: an action of the user, a deletion, a restart, or a fault."""
         self._notes.append(f"{asyncio.get_running_loop().time():.6f} {step!r}")
         action = next((a for a in self._simulation.actions if _name(a) == step.name), None)
         if action is not None:
@@ -306,6 +307,7 @@ class _Run:
 
     # -------------------------------------------------------------- the judgement
     async def _judge(self) -> list[str]:
+        """Return the violations at the end of a run: of convergence, of the calm after it, and of the checks."""
         s = self._simulation
         if (problem := await self._settle()) is not None:
             return [f"converged: {problem}"]

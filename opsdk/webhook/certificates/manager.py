@@ -78,7 +78,7 @@ class CertificateManager:
         targets = [InjectionTarget(InjectionKind.VALIDATING, "website-validating")]
         certificates = CertificateManager(cluster.uncached, options, targets=targets)
         server = WebhookServer()
-        server.use_certificates(certificates)
+        server.use_certificates(certificates.tls_context)
         manager.add(certificates)
         manager.add(server)
         manager.add_readyz_check("webhook-certificates", certificates.check_ready)
@@ -262,6 +262,7 @@ class CertificateManager:
     async def _write(
         self, secret: Secret | None, stored: CertificateBundle | None, step: RotationStep
     ) -> CertificateBundle:
+        """Carry out a rotation step: write the Secret and return its certificates."""
         now, action = utc_now(), step.value
         if stored is None and self.bundle is not None and not serving_fault(self.bundle, (), now):
             # Other replicas also serve it, and each caBundle trusts it, so no call fails.
@@ -319,6 +320,7 @@ class CertificateManager:
         self._missing_targets = absent
 
     async def _inject(self, target: InjectionTarget, bundle: CertificateBundle) -> InjectionResult:
+        """Set the caBundle of one target. Raises `ConflictError` if target or Secret changed concurrently."""
         try:
             obj = await self._client.get(target.kind.kind, target.name, uncached=True)
             patch = injection_patch(target, to_tree(obj), self._client_config, bundle.trusted)

@@ -75,11 +75,11 @@ def test_event_names_are_valid_subdomains() -> None:
     """An event's name is a subdomain of at most 253 characters for any object name."""
     for name in ("a" * 253, "system:node", "UPPER", f"{'a' * 235}.b", "a-" * 118, ""):
         _, event = record(made(), similar(name=name), name=name)
-        found = event.metadata.name
-        assert len(found) <= 253
-        assert all(part and part.strip("-") == part for part in found.split("."))
-        assert found == found.lower()
-        assert ":" not in found
+        result = event.metadata.name
+        assert len(result) <= 253
+        assert all(part and part.strip("-") == part for part in result.split("."))
+        assert result == result.lower()
+        assert ":" not in result
 
 
 def test_the_memory_is_bounded() -> None:

@@ -216,10 +216,10 @@ async def test_an_answer_that_was_lost_is_no_second_event() -> None:
     stored = server.execute
 
     async def lose_the_first(operation: Any) -> Any:
-        found = await stored(operation)
+        result = await stored(operation)
         if len(server.tries) == 1:
             raise ConnectError("lost")
-        return found
+        return result
 
     recorder._client.executor.execute = lose_the_first  # type: ignore[method-assign]
     tell(recorder)

@@ -44,7 +44,7 @@ async def test_a_fence_that_closes_before_the_system_call(encrypted: bool, tmp_p
             await transport.send(PUT)
         FENCE.reset(token)
         await transport.send(GET)
-        assert [(seen.method, seen.connection) for seen in server.seen] == [("GET", 1), ("GET", 2)]
+        assert [(request.method, request.connection) for request in server.seen] == [("GET", 1), ("GET", 2)]
 
 
 async def test_a_closed_fence_stops_a_partly_sent_body() -> None:

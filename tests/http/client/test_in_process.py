@@ -31,10 +31,10 @@ def _body(data: bytes, *, more: bool = False) -> JsonObject:
 
 async def test_the_application_sees_the_request() -> None:
     """Path, query, headers, credentials and body reach the application as from a socket."""
-    seen: JsonObject = {}
+    scope_seen: JsonObject = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        seen.update(scope, message=await receive())
+        scope_seen.update(scope, message=await receive())
         await send(_start(201, (b"X-A", b"1"), (b"x-a", b"2")))
         await send(_body(b"made"))
 
@@ -43,9 +43,13 @@ async def test_the_application_sees_the_request() -> None:
         request = RestRequest("POST", "/a%2Fb", query=[("q", "1 2")], headers={"Accept": "x"}, body=b"{}")
         response = await transport.send(request)
     assert (response.status, response.body, response.headers) == (201, b"made", {"x-a": "1, 2"})
-    assert (seen["path"], seen["raw_path"], seen["query_string"]) == ("/base/a/b", b"/base/a%2Fb", b"q=1+2")
-    assert seen["message"] == {"type": "http.request", "body": b"{}", "more_body": False}
-    headers = dict(seen["headers"])
+    assert (scope_seen["path"], scope_seen["raw_path"], scope_seen["query_string"]) == (
+        "/base/a/b",
+        b"/base/a%2Fb",
+        b"q=1+2",
+    )
+    assert scope_seen["message"] == {"type": "http.request", "body": b"{}", "more_body": False}
+    headers = dict(scope_seen["headers"])
     assert headers[b"authorization"] == b"Bearer t"
     assert (headers[b"impersonate-user"], headers[b"content-length"], headers[b"accept"]) == (b"jane", b"2", b"x")
 

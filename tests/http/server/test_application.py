@@ -33,8 +33,8 @@ def test_the_first_of_several_values_counts() -> None:
 
 async def test_a_body_is_read_once_and_kept() -> None:
     """The parts are joined; asking twice gives the same bytes."""
-    found = request(b"ab", b"cd")
-    assert (await found.body(10), await found.body(10)) == (b"abcd", b"abcd")
+    result = request(b"ab", b"cd")
+    assert (await result.body(10), await result.body(10)) == (b"abcd", b"abcd")
 
 
 @pytest.mark.parametrize("headers", [{}, {"content-length": "11"}])

@@ -195,7 +195,7 @@ async def test_repeated_blanks_are_refused_wherever_the_bytes_are_cut(request_by
         for cut in range(1, len(valid)):
             response = await pieces(server, valid[:cut], valid[cut:])
             assert response.endswith(b"GET /a?"), (cut, response)
-        assert (await pieces(server, *(raw[at : at + 1] for at in range(len(raw))))).endswith(BAD)
+        assert (await pieces(server, *(raw[cut : cut + 1] for cut in range(len(raw))))).endswith(BAD)
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ async def test_an_http_1_0_client_gets_a_response_without_chunks() -> None:
     """HTTP/1.0 needs no Host, knows no chunks, and its connection ends unless it wants to keep it."""
     async with serving() as server:
         assert bare(await talk(server, b"GET /stream HTTP/1.0\r\n\r\n")) == (b"HTTP/1.0 200 OK", b"012")
-        kept = b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
-        twice = await talk(server, kept, b"GET /b HTTP/1.0\r\n\r\n")
+        keep_alive_request = b"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+        twice = await talk(server, keep_alive_request, b"GET /b HTTP/1.0\r\n\r\n")
         assert (twice.count(b"HTTP/1.0 200 OK"), twice.count(b"connection: keep-alive")) == (2, 1)
 
 
@@ -288,8 +288,8 @@ async def test_100_continue_is_sent_when_the_body_is_read() -> None:
 async def test_a_small_unread_body_is_discarded() -> None:
     """The next request on the connection gets its response."""
     async with serving() as server:
-        said = b"POST /ignored HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
-        both = await talk(server, said, b"hello", b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        message = b"POST /ignored HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+        both = await talk(server, message, b"hello", b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert both.count(b"200 OK") == 2
 
 
@@ -409,11 +409,11 @@ REQUEST = (
 async def test_a_request_cut_at_every_byte() -> None:
     """A complete request gets a response, any other gets an error or none; no task and no connection stay."""
     async with serving() as server:
-        for at in range(len(REQUEST) + 1):
-            heard = await talk(server, REQUEST[:at], half_close=True)
-            assert heard == b"" or heard.startswith(b"HTTP/1.1 "), at
-            assert b" 500 " not in heard or heard.startswith(b"HTTP/1.1 500"), at
-            if at == len(REQUEST):
+        for cut in range(len(REQUEST) + 1):
+            heard = await talk(server, REQUEST[:cut], half_close=True)
+            assert heard == b"" or heard.startswith(b"HTTP/1.1 "), cut
+            assert b" 500 " not in heard or heard.startswith(b"HTTP/1.1 500"), cut
+            if cut == len(REQUEST):
                 assert heard.count(b"HTTP/1.1 200 OK") == 2
         await asyncio.sleep(0.7)
         assert server._service is not None
@@ -464,10 +464,14 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> ServeOptions:
 
 async def test_plain_http_on_a_tls_port_gets_an_error_response(secure: ServeOptions) -> None:
     """The response is that of Go's server."""
-    wanted = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    expected = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
     async with serving(secure) as server:
-        for said in (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"POST /x HTTP/1.1\r\n\r\n", b"OPTIONS * HTTP/1.1\r\n\r\n"):
-            assert await talk(server, said) == wanted
+        for message in (
+            b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"POST /x HTTP/1.1\r\n\r\n",
+            b"OPTIONS * HTTP/1.1\r\n\r\n",
+        ):
+            assert await talk(server, message) == expected
 
 
 @pytest.mark.parametrize(

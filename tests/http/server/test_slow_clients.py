@@ -127,14 +127,14 @@ async def test_connections_beyond_the_limit_are_closed() -> None:
 
 async def test_a_stream_waits_for_a_client_that_does_not_read() -> None:
     """The stream ends when the client disconnects; other streams do not wait."""
-    made = 0
+    created = 0
     closed = asyncio.Event()
 
     async def endless() -> AsyncGenerator[bytes, None]:
-        nonlocal made
+        nonlocal created
         try:
             while True:
-                made += 1
+                created += 1
                 yield b"x" * 65536
         finally:
             closed.set()
@@ -146,12 +146,12 @@ async def test_a_stream_waits_for_a_client_that_does_not_read() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
         writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
         await asyncio.sleep(10)
-        before = made
+        before = created
         assert before < 400
         reader, other = await asyncio.open_connection("127.0.0.1", server.port)
         other.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         await reader.readuntil(b"ok")
-        assert made == before
+        assert created == before
         assert not closed.is_set()
         writer.transport.abort()
         await asyncio.wait_for(closed.wait(), 5)

@@ -201,23 +201,23 @@ def test_messages_do_not_depend_on_chunk_boundaries(messages: list[bytes | str],
 
     async def hear() -> list[bytes | str]:
         tunnel = UpgradedStream(Silent(), lambda: None)
-        socket, found = WebSocket(tunnel), list[bytes | str]()
+        socket, result = WebSocket(tunnel), list[bytes | str]()
 
         async def collect() -> None:
             while (message := await socket.receive()) is not None:
-                found.append(message)
+                result.append(message)
 
         owner = TaskOwner("test")
         task = owner.start(collect(), name="collect")
-        at = 0
+        position = 0
         for size in (*sizes * (len(raw) // sum(sizes) + 1), len(raw)):
-            tunnel.feed(raw[at : at + size])
-            at += size
+            tunnel.feed(raw[position : position + size])
+            position += size
             await asyncio.sleep(0)
         tunnel.end()
         await task
         await owner.aclose()
-        return found
+        return result
 
     assert asyncio.run(hear()) == messages
 
@@ -278,7 +278,7 @@ def test_violations_close_the_socket_with_a_code(frame: bytes, code: int, *, cut
         tunnel = UpgradedStream(connection, lambda: None)
         socket = WebSocket(tunnel)
         reading = asyncio.ensure_future(socket.receive())
-        for piece in [frame[at : at + 1] for at in range(len(frame))] if cut else [frame]:
+        for piece in [frame[cut : cut + 1] for cut in range(len(frame))] if cut else [frame]:
             tunnel.feed(piece)
             await asyncio.sleep(0)
         assert await reading is None

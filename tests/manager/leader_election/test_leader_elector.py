@@ -322,7 +322,7 @@ def test_leadership_ends_before_the_lease_does(lease: float, deadline: float, re
     """For all options and all times of tries: whoever observes a renewal when it is sent takes the lease later."""
     renew_deadline = lease * deadline
     try:
-        wanted = LeaderElectionOptions(
+        options = LeaderElectionOptions(
             name="n",
             namespace="ns",
             identity="a",
@@ -332,7 +332,7 @@ def test_leadership_ends_before_the_lease_does(lease: float, deadline: float, re
         )
     except UsageError:
         return
-    ours, theirs = LeaderElectionRules(wanted), LeaderElectionRules(replace(wanted, identity="b"))
+    ours, theirs = LeaderElectionRules(options), LeaderElectionRules(replace(options, identity="b"))
     now = 100.0
     record = ours.desired_record(EPOCH)
     ours.acquired(record, now, now)
@@ -365,8 +365,8 @@ async def test_what_others_wrote_on_the_lease_stays() -> None:
         metadata=ObjectMeta(name="lock", namespace="ns", uid="u", resource_version="0", labels={"team": "x"}),
         spec=LeaseSpec(holder_identity="", lease_transitions=4),
     )
-    wanted = LeaderElectionOptions(name="lock", namespace="ns", identity="a", labels=(("mine", "y"),))
-    elector = LeaderElector(server.client("a"), wanted)
+    options = LeaderElectionOptions(name="lock", namespace="ns", identity="a", labels=(("mine", "y"),))
+    elector = LeaderElector(server.client("a"), options)
     task = asyncio.create_task(elector.run())
     assert await leading(elector)
     acquired = server.lease.spec.acquire_time

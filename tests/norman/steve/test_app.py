@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from envtest.groups.core.rest.responders import Proxied
 from opsdk.api.core.v1 import Container, Pod, PodSpec
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.client.client import Client
+from opsdk.errors import OpsdkError
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse, StreamResponse
 from opsdk.http.server.server import ServeOptions, WebServer
@@ -265,3 +266,43 @@ async def test_subscriptions_work_behind_any_asgi_server() -> None:
         assert (created["name"], created["data"]["id"]) == ("resource.create", "default/a")
         incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
         await running
+
+
+async def test_a_body_to_the_cluster_is_sent_as_it_arrives() -> None:
+    """A slow upload reaches the cluster piece by piece; a client that leaves ends the cluster's request."""
+    received, ended = asyncio.Queue[bytes](), asyncio.Event()
+
+    async def read(request: HttpRequest) -> HttpResponse:
+        try:
+            async for chunk in request.chunks():
+                if chunk:
+                    received.put_nowait(chunk)
+        except OpsdkError:
+            ended.set()
+            raise
+        return HttpResponse(200)
+
+    def proxied(_: JsonObject, path: str, request: HttpRequest) -> Awaitable[HttpResponse]:
+        return read(request)
+
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        for number in range(10):
+            yield b"%d" % number
+            assert await received.get() == b"%d" % number
+        if leaves:
+            raise ConnectionError("the test's client has left")
+
+    async with served(proxied) as (admin, _, client):
+        await pod(client, "store")
+        path = "/api/v1/namespaces/default/pods/store/proxy/"
+        async with asyncio.timeout(30):
+            leaves = False
+            assert (await admin.put(path, content=chunks())).status_code == 200
+            leaves = True
+            with pytest.raises(ConnectionError):
+                await admin.put(path, content=chunks())
+            await ended.wait()
+            large = b"x" * (5 << 20)
+            assert (await admin.put(path, content=large)).status_code == 200
+            refused = await admin.post("/api/v1/namespaces/default/configmaps", content=large)
+            assert (refused.status_code, refused.json()["reason"]) == (413, "RequestEntityTooLarge")

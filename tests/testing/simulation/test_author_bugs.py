@@ -190,6 +190,34 @@ def test_an_operator_with_webhooks_is_simulated(capsys: pytest.CaptureFixture[st
     assert sites.run(3).transcript == sites.run(3).transcript
 
 
+def test_children_of_deleted_owners_are_collected() -> None:
+    """A correct operator relies on the garbage collector, which runs unless the environment says otherwise."""
+
+    def make() -> Operator:
+        operator = Operator("site")
+
+        @operator.reconciler(Site, owns=[ConfigMap])
+        async def reconcile(site: Site, ctx: Context) -> None:
+            await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name), data={"text": site.spec.text}))
+
+        return operator
+
+    async def copies_match(world: World) -> None:
+        sites = await world.client.list(Site, namespace="default")
+        configs = await world.client.list(ConfigMap, namespace="default")
+        copies = {config.metadata.name: config.data for config in configs if config.metadata.owner_references}
+        assert copies == {site.metadata.name: {"text": site.spec.text} for site in sites}
+
+    sites = Simulation(
+        operator=make,
+        environment=lambda: envtest.Environment(crds=[crd_for(Site)]),
+        actions=[make_site, delete_site],
+        check=copies_match,
+        children=[ConfigMap],
+    )
+    assert simulate(sites, range(3), name="SITES").seeds == 3
+
+
 def test_the_time_limit_ends_a_simulation() -> None:
     """The seeds that were not run are named, and are no failure."""
     sites = Simulation(

@@ -96,7 +96,7 @@ def forget_an_own_write(patch: pytest.MonkeyPatch) -> None:
 def drop_a_retry(patch: pytest.MonkeyPatch) -> None:
     """A failed reconcile is not queued again."""
     end = ReconcileEnd(ReconcileOutcome.ERROR)
-    patch.setattr(RequeuePolicy, "after_failure", lambda self, queue, item, error, notes: end)
+    patch.setattr(RequeuePolicy, "after_failure", lambda self, queue, item, error: end)
 
 
 def ignore_deletions(patch: pytest.MonkeyPatch) -> None:
