@@ -14,8 +14,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from envtest.environment import Environment
-from envtest.external.fake_binaries.assets import write_assets
-from envtest.external.fake_binaries.program import run
+from envtest.fake_binaries.assets import write_assets
+from envtest.fake_binaries.program import run
 from envtest.plane.compaction import INTERVAL
 from envtest.plane.kubeconfig import write_private
 from opsdk.aio.garbage import tune_garbage_collector

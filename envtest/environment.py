@@ -16,6 +16,10 @@ from envtest.controllers.ports import NONE, NoControllers, Simulation
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
+from envtest.instruments import snapshots
+from envtest.instruments.faults import Faults
+from envtest.instruments.hot_loop_guard import LIMIT, HotLoopGuard
+from envtest.instruments.journal import Budget, Journal, StartUp
 from envtest.plane import wait
 from envtest.plane.authenticators import AccessOptions
 from envtest.plane.bootstrap import publish_server_address, publish_trust
@@ -27,10 +31,6 @@ from envtest.plane.lifecycle import Startable
 from envtest.plane.managed_fields import owners
 from envtest.plane.pki import PKI, PROXIES, CertificateAuthority
 from envtest.plane.users import AuthenticatedUser
-from envtest.testing import snapshots
-from envtest.testing.faults import Faults
-from envtest.testing.hot_loop_guard import LIMIT, HotLoopGuard
-from envtest.testing.journal import Budget, Journal, StartUp
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.front_proxy import NAME
@@ -386,9 +386,7 @@ class Environment(Startable):
     async def _publish_trust(self) -> None:
         clients, proxies = self._trusted_ca_certificates()
         pki = self._pki
-        await publish_trust(
-            self.plane, clients=clients, proxies=proxies, names=pki.proxy_names, headers=pki.proxy_headers
-        )
+        await publish_trust(self.plane, clients=clients, proxies=proxies, names=pki.proxy_names)
 
     def kubeconfig(self, web: WebServer) -> str:
         """Return a kubeconfig for the admin of a served environment."""

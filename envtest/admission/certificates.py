@@ -39,14 +39,14 @@ class SignerPermission(Plugin):
 
     async def validate(self, attributes: Attributes) -> None:
         """Raise `ForbiddenError` if the user has the permission neither on the signer nor on its domain."""
-        if not writes(attributes, self._path, "UPDATE") or not self._means(attributes):
+        if not writes(attributes, self._path, "UPDATE") or not self._applies_to(attributes):
             return
         signer = _signer(attributes.old)
         wildcard = f"{signer.rpartition('/')[0]}/*"
         if not (await self._may(attributes, signer) or await self._may(attributes, wildcard)):
             raise refused(attributes, f'user not permitted to {self._verb} requests with signerName "{signer}"')
 
-    def _means(self, attributes: Attributes) -> bool:
+    def _applies_to(self, attributes: Attributes) -> bool:
         if self._verb != "sign":
             return True
         new, old = ((obj or {}).get("status") or {} for obj in (attributes.obj, attributes.old))

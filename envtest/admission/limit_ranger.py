@@ -113,9 +113,9 @@ def claim_problems(limit: JsonObject, claim: JsonObject) -> Iterator[str]:
         return
     requests = read(((claim.get("spec") or {}).get("resources") or {}).get("requests"))
     for name, text in sorted((limit.get("min") or {}).items()):
-        yield from _least(_Bound(limit, name, text, requests, {}))
+        yield from _minimum_violations(_Bound(limit, name, text, requests, {}))
     for name, text in sorted((limit.get("max") or {}).items()):
-        yield from _most(_Bound(limit, name, text, requests, requests), "request")
+        yield from _maximum_violations(_Bound(limit, name, text, requests, requests), "request")
 
 
 class _Bound:
@@ -132,9 +132,9 @@ class _Bound:
 
 def _problems(limit: JsonObject, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for name, text in sorted((limit.get("min") or {}).items()):
-        yield from _least(_Bound(limit, name, text, requests, limits))
+        yield from _minimum_violations(_Bound(limit, name, text, requests, limits))
     for name, text in sorted((limit.get("max") or {}).items()):
-        yield from _most(_Bound(limit, name, text, requests, limits), "limit")
+        yield from _maximum_violations(_Bound(limit, name, text, requests, limits), "limit")
     for name, text in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
         bound = _Bound(limit, name, text, requests, limits)
         says = f"{bound.name} max limit to request ratio per {bound.kind} is {bound.enforced}"
@@ -146,7 +146,7 @@ def _problems(limit: JsonObject, requests: Amounts, limits: Amounts) -> Iterator
             yield f"{says}, but provided ratio is {float(bound.limit.value / bound.request.value):.6f}"
 
 
-def _least(bound: _Bound) -> Iterator[str]:
+def _minimum_violations(bound: _Bound) -> Iterator[str]:
     if bound.request is None:
         yield f"{bound.says('minimum')}.  No request is specified"
     elif bound.request < bound.enforced:
@@ -155,7 +155,7 @@ def _least(bound: _Bound) -> Iterator[str]:
         yield f"{bound.says('minimum')}, but limit is {bound.limit}"
 
 
-def _most(bound: _Bound, word: str) -> Iterator[str]:
+def _maximum_violations(bound: _Bound, word: str) -> Iterator[str]:
     if bound.limit is None:
         yield f"{bound.says('maximum')}.  No {word} is specified"
     elif bound.limit > bound.enforced:

@@ -45,7 +45,7 @@ class PodResizeValidator(_OnNode):
         if not _resizes(attributes):
             return
         node = self._node(attributes)
-        lacking = "; ".join(_lacking(attributes.obj or {}, node))
+        lacking = "; ".join(_missing_resources(attributes.obj or {}, node))
         if lacking:
             text = f"Node didn't have enough allocatable resources: {lacking}"
             raise refused(attributes, text, causes=(Cause(reason="NodeCapacity"),))
@@ -84,7 +84,7 @@ def _resizes(attributes: Attributes) -> bool:
     return bool(spec.get("nodeName")) and spec != _spec(attributes.old)
 
 
-def _lacking(pod: JsonObject, node: JsonObject) -> Iterator[str]:
+def _missing_resources(pod: JsonObject, node: JsonObject) -> Iterator[str]:
     allocatable = read((node.get("status") or {}).get("allocatable"))
     spec = _spec(pod)
     requests = with_overhead(spec, "requests", of_pod(spec, "requests"))

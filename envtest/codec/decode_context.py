@@ -79,7 +79,9 @@ class DecodeContext(msgspec.Struct):
         """Record that a value has the wrong type; raise if the decoder cannot continue."""
         if self.from_memory:
             raise DecodeError(_in_memory(value, go_type, form))
-        error = DecodeError(f"json: cannot unmarshal {_shown(value, go_type)} into {self._where()} of type {go_type}")
+        error = DecodeError(
+            f"json: cannot unmarshal {_number_or_kind(value, go_type)} into {self._where()} of type {go_type}"
+        )
         if form is GoKind.OWN:
             raise error
         if self.first_error is None:
@@ -101,7 +103,7 @@ class DecodeContext(msgspec.Struct):
 _WHOLE = re.compile(r"u?int\d+")
 
 
-def _shown(value: JsonValue, go_type: str) -> str:
+def _number_or_kind(value: JsonValue, go_type: str) -> str:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return f"number {json.dumps(value)}" if number and _WHOLE.fullmatch(go_type) else json_kind(value)
 
@@ -109,7 +111,7 @@ def _shown(value: JsonValue, go_type: str) -> str:
 def _in_memory(value: JsonValue, go_type: str, form: GoKind) -> str:
     kind = _kind(value)
     if form is GoKind.OWN:
-        return f"json: cannot unmarshal {_shown(value, go_type)} into Go value of type {go_type}"
+        return f"json: cannot unmarshal {_number_or_kind(value, go_type)} into Go value of type {go_type}"
     if form is GoKind.STRUCT:
         return f"cannot restore struct from: {kind}"
     if form in (GoKind.LIST, GoKind.MAP):

@@ -130,7 +130,7 @@ def _number(value: JsonValue, context: DecodeContext) -> JsonValue:
     return whole_numbers(value)
 
 
-def _any(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
+def _unchanged(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one signature for all
     return value
 
 
@@ -249,7 +249,7 @@ class Decoders:
             case "object":
                 return _object, "map[string]interface {}"
             case _:
-                return _any, "interface {}"
+                return _unchanged, "interface {}"
 
     def _reference(self, name: str) -> tuple[Decoder, str]:
         schema = self._types.schema(name) or {}
@@ -285,7 +285,7 @@ class Decoders:
 
             return read, go_name(name)
         special = SPECIAL.get(short)
-        return (special, go_name(name)) if special is not None else (_any, go_name(name))
+        return (special, go_name(name)) if special is not None else (_unchanged, go_name(name))
 
 
 _EMPTY_STRUCTS = frozenset({"CustomResourceSubresourceStatus"})

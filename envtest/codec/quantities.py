@@ -44,8 +44,8 @@ def canonical(text: str) -> str:
     if len(whole) + len(part) > _MOST_DIGITS:
         raise DecodeError(_NUMBER)
     number = whole.lstrip("0") or "0"
-    power = 0 if suffix in _BINARY else _power(suffix)
-    if _small(number, part, suffix, power):
+    power = 0 if suffix in _BINARY else _power_of_ten(suffix)
+    if _fits_int64(number, part, suffix, power):
         if suffix in _BINARY:
             shortest = int(number) % 8 != 0
         else:
@@ -60,7 +60,7 @@ def canonical(text: str) -> str:
     return f"-{digits}" if sign == "-" and value else digits
 
 
-def _power(suffix: str) -> int:
+def _power_of_ten(suffix: str) -> int:
     """Return the power of ten of a decimal suffix. Raises `DecodeError`."""
     if suffix in _POWERS:
         return _POWERS[suffix]
@@ -70,7 +70,7 @@ def _power(suffix: str) -> int:
     return int(match[1])
 
 
-def _small(number: str, part: str, suffix: str, power: int) -> bool:
+def _fits_int64(number: str, part: str, suffix: str, power: int) -> bool:
     """Whether the number fits into an int64 with a power of ten."""
     if suffix in _BINARY:
         return not part and len(number) + _BINARY[suffix] * 3 // 10 <= _BINARY_DIGITS

@@ -89,10 +89,10 @@ def _parse(text: str, layout: str) -> tuple[datetime, str]:
         raise _fail(text, layout, text[position:], "Z07:00")
     if zone.end() < len(text):
         raise DecodeError(f'parsing time "{text}": extra text: "{text[zone.end() :]}"')
-    return _moment(text, parts, zone), fraction
+    return _datetime_of(text, parts, zone), fraction
 
 
-def _moment(text: str, parts: list[str], zone: re.Match[str]) -> datetime:
+def _datetime_of(text: str, parts: list[str], zone: re.Match[str]) -> datetime:
     for name, index, low, high in _RANGES:
         if not low <= int(parts[index][:2]) <= high:
             raise DecodeError(f'parsing time "{text}": {name} out of range')

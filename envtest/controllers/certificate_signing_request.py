@@ -13,8 +13,8 @@ from datetime import datetime
 
 from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import conditions_of, deleting, is_true, parse_time, stamp, with_condition, with_status
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import SIGNING_REQUESTS, DeleteWrite, UpdateWrite
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _CLIENT, _KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
@@ -119,9 +119,9 @@ class _Requests(SimulatedController):
         """Watch certificate signing requests."""
         self.informers.add_event_handler(SIGNING_REQUESTS, self._changed)
 
-    def _changed(self, event: StoreEvent) -> None:
-        if event.new is not None and not deleting(event.new):
-            self.queue.add(event.key)
+    def _changed(self, change: StorageChange) -> None:
+        if change.current is not None and not deleting(change.current):
+            self.queue.add(change.key)
 
 
 class SigningController(_Requests):
@@ -167,14 +167,14 @@ class ApprovingController(_Requests):
             ("selfnodeclient", "self kubelet client", own),
             ("nodeclient", "kubelet client", True),
         ):
-            if fits and await self._may(spec, part):
+            if fits and await self._is_allowed(spec, part):
                 message = f"Auto approving {text} certificate after SubjectAccessReview."
                 changed = with_decision(request, "Approved", "AutoApproved", message, self.context.now())
                 await self.write([UpdateWrite(SIGNING_REQUESTS, changed, "approval")])
                 return None
         return None
 
-    async def _may(self, spec: JsonObject, part: str) -> bool:
+    async def _is_allowed(self, spec: JsonObject, part: str) -> bool:
         where = {"group": SIGNING_REQUESTS.group, "resource": SIGNING_REQUESTS.plural, "subresource": part}
         review = {
             "kind": "SubjectAccessReview",

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envtest.controllers.controller import SimulatedController
-from envtest.controllers.reflector import StoreEvent
+import msgspec
+
+from envtest.controllers.controller import ControllerContext, SimulatedController
+from envtest.controllers.index import ObjectIndex
 from envtest.controllers.writes import CLUSTER_ROLES, UpdateWrite
 from envtest.groups.common.label_selectors import selects
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
+
+_ROLES = ("aggregated",)
+"""The index value of the roles with an aggregation rule."""
 
 
 # ------------------------------------------------------------------ core
@@ -25,13 +31,12 @@ def aggregated_rules(role: JsonObject, others: Iterable[JsonObject]) -> list[Jso
     """Return the aggregated rules: distinct, selector by selector, in the order of the role names."""
     own = role["metadata"]["name"]
     roles = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
-    rules: list[JsonObject] = []
+    rules: dict[bytes, JsonObject] = {}
     for selector in selectors_of(role):
         chosen = (o for o in roles if selects(selector, o["metadata"].get("labels") or {}))
         for rule in (rule for other in chosen for rule in other.get("rules") or ()):
-            if rule not in rules:
-                rules.append(rule)
-    return rules
+            rules.setdefault(msgspec.json.encode(rule, order="deterministic"), rule)
+    return list(rules.values())
 
 
 # ------------------------------------------------------------------ shell
@@ -40,14 +45,19 @@ class ClusterRoleController(SimulatedController):
 
     name = "clusterrole-aggregation"
 
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._aggregated = ObjectIndex[str]()
+
     def add_event_handlers(self) -> None:
         """Watch ClusterRoles; each one may be part of any other."""
         self.informers.add_event_handler(CLUSTER_ROLES, self._changed)
 
-    def _changed(self, _: StoreEvent) -> None:
-        for key, role in self.informers.all(CLUSTER_ROLES).items():
-            if selectors_of(role):
-                self.queue.add(key)
+    def _changed(self, change: StorageChange) -> None:
+        before, after = (_ROLES if obj and selectors_of(obj) else () for obj in (change.previous, change.current))
+        self._aggregated.update(change.key, before, after)
+        for key in self._aggregated.keys(*_ROLES):
+            self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

@@ -11,11 +11,13 @@ from datetime import datetime
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.event_recorder import Recorder
-from envtest.controllers.reflector import SharedInformers, StoreEvent
+from envtest.controllers.informers import SharedInformers
+from envtest.controllers.objects import controller_of
 from envtest.controllers.stages import Stage
-from envtest.controllers.writes import DeleteWrite, PatchWrite, PendingEvent, Write, Writes
+from envtest.controllers.writes import DeleteWrite, PatchWrite, PendingEvent, Resource, Write, Writes
 from opsdk.aio.clock import utc_now
 from opsdk.aio.tasks import TaskOwner
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
@@ -111,9 +113,21 @@ class SimulatedController(ABC):
         """Forget cached state after the storage went back to an earlier state."""
 
     # -------------------------------------------------------------- for subclasses
-    def add(self, event: StoreEvent) -> None:
-        """Enqueue the object of an event."""
-        self.queue.add(event.key)
+    def add(self, change: StorageChange) -> None:
+        """Enqueue the changed object."""
+        self.queue.add(change.key)
+
+    def add_controller(self, change: StorageChange, resource: Resource) -> None:
+        """Enqueue the controllers that the object has and had, if they are of the kind `resource`."""
+        for obj in (change.previous, change.current):
+            owner = None if obj is None else controller_of(obj)
+            if obj is not None and owner is not None and owner.get("kind") == resource.kind:
+                self.queue.add(resource.key(obj["metadata"]["namespace"], owner["name"]))
+
+    def add_pods_of_node(self, name: str) -> None:
+        """Enqueue the pods on a node."""
+        for key in self.informers.pod_keys_of_node(name):
+            self.queue.add(key)
 
     async def write(self, writes: Writes) -> None:
         """Send writes and record Events in order; ignore missing objects of patches and deletions."""
@@ -132,7 +146,7 @@ class SimulatedController(ABC):
                 raise
             return None
         except ApiError as error:
-            if write.failure_event is not None and not _ending(error):
+            if write.failure_event is not None and not _is_namespace_terminating(error):
                 self.reported_error = error
                 await self.events.record(write.failure_event, error=error.message)
             raise
@@ -160,14 +174,14 @@ class Runner:
             return
         for controller in self.controllers:
             controller.add_event_handlers()
-        self.context.informers.start(self._tasks)
+        self.context.informers.start()
         for controller in self.controllers:
             await controller.create_initial_objects()
         for controller in self.controllers:
             self._tasks.start(self._work(controller), name=controller.name)
 
     def restored(self) -> None:
-        """Let controllers drop cached state; reflectors detect changes themselves."""
+        """Let controllers drop cached state."""
         for controller in self.controllers:
             controller.restored()
 
@@ -187,11 +201,14 @@ class Runner:
             try:
                 queue = controller.queue
                 try:
-                    await self.context.informers.catch_up()
                     after = await controller.reconcile(key)
                 except ApiError as error:
                     wait = queue.add_rate_limited(key)
-                    expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.reported_error
+                    expected = (
+                        isinstance(error, _EXPECTED)
+                        or _is_namespace_terminating(error)
+                        or error is controller.reported_error
+                    )
                     level = logging.DEBUG if expected else logging.WARNING
                     _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
                 except Exception:  # noqa: BLE001 - logged and retried; one bad object must not stop the cluster
@@ -207,7 +224,7 @@ class Runner:
             await asyncio.sleep(0)
 
 
-def _ending(error: ApiError) -> bool:
+def _is_namespace_terminating(error: ApiError) -> bool:
     """Whether the write failed because the namespace is terminating."""
     causes = error.details.causes if isinstance(error, ForbiddenError) else ()
     return any(c.reason == "NamespaceTerminating" for c in causes)

@@ -16,7 +16,6 @@ from envtest.controllers.job import is_finished
 from envtest.controllers.objects import (
     conditions_of,
     controlled_by,
-    controller_of,
     deleting,
     is_true,
     owner_reference,
@@ -24,10 +23,10 @@ from envtest.controllers.objects import (
     stamp,
     with_status,
 )
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import CRON_JOBS, JOBS, CreateWrite, DeleteWrite, PendingEvent, UpdateWrite, Write
 from envtest.groups.batch.cron_schedule import Schedule, ScheduleError, parse
 from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
@@ -180,7 +179,7 @@ def schedule_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
 # ------------------------------------------------------------------ core
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """Sync a CronJob once: update the active list, apply the history limits, find the job to create."""
-    view = CronJobView(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
+    view = CronJobView(owner, sorted(jobs, key=_start_order), now, copy_tree(owner.get("status") or {}))
     # Keep references to unfinished jobs, and the time of the last success.
     uids = {r.get("uid") for r in view.active}
     gone = {r.get("uid"): r for r in view.active}
@@ -203,7 +202,7 @@ def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPl
     view.remove_active(gone.keys())
     due, again = _due(view) if not deleting(owner) else (None, None)
     if not deleting(owner):
-        _tidy(view)
+        _clean_up_finished_jobs(view)
     if view.status != (owner.get("status") or {}):
         view.writes.append(UpdateWrite(CRON_JOBS, with_status(owner, view.status), "status"))
     return CronPlan(view.writes, again, due)
@@ -231,7 +230,7 @@ def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     return DueJob(job_for(view.owner, latest, times.zone), latest), again
 
 
-def _began(job: JsonObject) -> tuple[str, str]:
+def _start_order(job: JsonObject) -> tuple[str, str]:
     started = (job.get("status") or {}).get("startTime") or job["metadata"].get("creationTimestamp", "")
     return (str(started), job["metadata"]["name"])
 
@@ -277,7 +276,7 @@ def _drop(view: CronJobView, jobs: Sequence[JsonObject]) -> None:
     view.remove_active({j["metadata"]["uid"] for j in jobs})
 
 
-def _tidy(view: CronJobView) -> None:
+def _clean_up_finished_jobs(view: CronJobView) -> None:
     """Delete the oldest finished jobs beyond the history limits."""
     spec = view.owner["spec"]
     for kind, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
@@ -320,11 +319,8 @@ class CronJobController(SimulatedController):
         self.informers.add_event_handler(CRON_JOBS, self.add)
         self.informers.add_event_handler(JOBS, self._job)
 
-    def _job(self, event: StoreEvent) -> None:
-        for obj in (event.old, event.new):
-            owner = None if obj is None else controller_of(obj)
-            if obj is not None and owner is not None and owner.get("kind") == CRON_JOBS.kind:
-                self.queue.add(CRON_JOBS.key(obj["metadata"]["namespace"], owner["name"]))
+    def _job(self, change: StorageChange) -> None:
+        self.add_controller(change, CRON_JOBS)
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""
@@ -346,7 +342,6 @@ class CronJobController(SimulatedController):
                 job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
                 if job is None or not controlled_by(job, owner):
                     raise
-            await self.informers.catch_up()
             now = self.informers.get(key)
             if job is not None and now is not None:
                 await self.write([with_last_schedule_time(now, job, due.scheduled_time)])

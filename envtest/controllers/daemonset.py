@@ -21,7 +21,6 @@ from envtest.controllers.objects import (
     with_status,
 )
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled_value
 from envtest.controllers.scheduler import (
     NOT_READY,
@@ -42,6 +41,7 @@ from envtest.controllers.writes import (
     Write,
 )
 from opsdk.aio.clock import monotonic
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _GENERATION, _OF_TEMPLATE = "pod-template-generation", "deprecated.daemonset.template.generation"
@@ -56,6 +56,21 @@ _TOLERATED = (
 _OF_NETWORKS = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 _PAUSE, _LONGEST_PAUSE = 1.0, 900.0
 """Back-off in seconds before a failed pod of a node is replaced: the first value, doubled up to the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonFailures:
+    """The failed pods of one template on one node: their number, and the time of the last deletion."""
+
+    template_hash: str
+    times: int = 0
+    last: float = 0.0
+
+    def remaining(self, now: float) -> float:
+        """Return the seconds until a failed pod is replaced."""
+        if not self.times:
+            return 0.0
+        return self.last + min(_PAUSE * 2.0 ** min(self.times - 1, 12), _LONGEST_PAUSE) - now
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +320,11 @@ def count(view: DaemonSetView) -> JsonObject:
     }
 
 
+def _scheduling_state(node: JsonObject | None) -> tuple[JsonObject, Sequence[JsonObject]] | None:
+    """Return what decides whether daemons run on a node: its labels and taints."""
+    return None if node is None else (node["metadata"].get("labels") or {}, taints_of(node))
+
+
 # ------------------------------------------------------------------ shell
 class DaemonSetController(PlanningController):
     """``daemonset``: keys of DaemonSets."""
@@ -314,8 +334,8 @@ class DaemonSetController(PlanningController):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        # By DaemonSet, node and revision: the number of failures, and the time of the last deletion.
-        self._failures: dict[tuple[str, str, str], tuple[int, float]] = {}
+        self._failures: dict[str, dict[str, DaemonFailures]] = {}
+        """The failed pods of each DaemonSet, by its uid and by node."""
 
     def restored(self) -> None:
         """See `SimulatedController`."""
@@ -324,11 +344,15 @@ class DaemonSetController(PlanningController):
     def add_event_handlers(self) -> None:
         """Watch DaemonSets, pods and nodes."""
         super().add_event_handlers()
+        self.informers.add_event_handler(DAEMON_SETS, self._daemon_set)
         self.informers.add_event_handler(NODES, self._node)
 
-    def _node(self, event: StoreEvent) -> None:
-        states = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
-        if states[0] != states[1]:
+    def _daemon_set(self, change: StorageChange) -> None:
+        if change.current is None:
+            self._failures.pop(change.latest["metadata"]["uid"], None)
+
+    def _node(self, change: StorageChange) -> None:
+        if _scheduling_state(change.previous) != _scheduling_state(change.current):
             for key in self.informers.all(DAEMON_SETS):
                 self.queue.add(key)
 
@@ -346,19 +370,25 @@ class DaemonSetController(PlanningController):
         view = DaemonSetView(
             owner, by_node, nodes, revisions, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
         )
-        # The remaining back-off of failed pods by node; without back-off, the failure is counted.
-        uid, now = view.owner["metadata"]["uid"], monotonic()
-        pauses: dict[str, float] = {}
-        for node, node_pods in view.pods.items():
-            if not any(phase_of(p) == "Failed" and not deleting(p) for p in node_pods):
-                continue
-            key = (uid, node, view.template_hash)
-            times, last = self._failures.get(key, (0, 0.0))
-            remaining = last + min(_PAUSE * 2.0 ** min(times - 1, 12), _LONGEST_PAUSE) - now if times else 0.0
-            pauses[node] = remaining
-            if remaining <= 0:
-                self._failures[key] = (times + 1, now)
-        view = replace(view, paused=pauses)
-        result = plan(view)
+        result = plan(replace(view, paused=self._pauses(view)))
         without = [w for w in result.writes if not failed or not isinstance(w, CreateWrite) or w.resource != PODS]
         return PodPlan([*moves, *without], result.requeue_after)
+
+    def _pauses(self, view: DaemonSetView) -> dict[str, float]:
+        """Return the seconds for which failed pods stay, by node. A failure without a pause is counted."""
+        uid, now = view.owner["metadata"]["uid"], monotonic()
+        nodes = {*view.nodes, *view.pods}
+        failures = {node: failed for node, failed in self._failures.pop(uid, {}).items() if node in nodes}
+        pauses: dict[str, float] = {}
+        for node, pods in view.pods.items():
+            if not any(phase_of(p) == "Failed" and not deleting(p) for p in pods):
+                continue
+            failed = failures.get(node)
+            if failed is None or failed.template_hash != view.template_hash:
+                failed = DaemonFailures(view.template_hash)
+            pauses[node] = failed.remaining(now)
+            if pauses[node] <= 0:
+                failures[node] = DaemonFailures(view.template_hash, failed.times + 1, now)
+        if failures:
+            self._failures[uid] = failures
+        return pauses

@@ -29,7 +29,6 @@ from envtest.controllers.objects import (
     without_zeros,
 )
 from envtest.controllers.pod_control import PodPlan
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import (
     DEPLOYMENTS,
     PODS,
@@ -42,6 +41,7 @@ from envtest.controllers.writes import (
     Write,
 )
 from envtest.groups.common.label_selectors import selects
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import AlreadyExistsError, ApiError
 from opsdk.structured_merge.value import JsonObject
 
@@ -397,23 +397,20 @@ class DeploymentController(SimulatedController):
         self.informers.add_event_handler(REPLICA_SETS, self._replica_set)
         self.informers.add_event_handler(PODS, self._pod)
 
-    def _replica_set(self, event: StoreEvent) -> None:
-        for obj in (event.old, event.new):
-            owner = None if obj is None else controller_of(obj)
-            if obj is not None and owner is not None and owner.get("kind") == DEPLOYMENTS.kind:
-                self.queue.add(DEPLOYMENTS.key(obj["metadata"]["namespace"], owner["name"]))
-        if event.new is not None and not event.new["metadata"].get("ownerReferences"):
-            namespace, labels = event.new["metadata"]["namespace"], event.new["metadata"].get("labels") or {}
+    def _replica_set(self, change: StorageChange) -> None:
+        self.add_controller(change, DEPLOYMENTS)
+        if change.current is not None and not change.current["metadata"].get("ownerReferences"):
+            namespace, labels = change.current["metadata"]["namespace"], change.current["metadata"].get("labels") or {}
             for item in self.informers.in_namespace(DEPLOYMENTS, namespace):
                 if selects(item["spec"].get("selector") or {}, labels):
                     self.queue.add(DEPLOYMENTS.key(namespace, item["metadata"]["name"]))
 
-    def _pod(self, event: StoreEvent) -> None:
-        ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
-        owner = controller_of(event.obj) if ended else None
+    def _pod(self, change: StorageChange) -> None:
+        ended = change.current is None or phase_of(change.current) in ("Succeeded", "Failed")
+        owner = controller_of(change.latest) if ended else None
         if owner is None or owner.get("kind") != REPLICA_SETS.kind:
             return
-        namespace = event.obj["metadata"]["namespace"]
+        namespace = change.latest["metadata"]["namespace"]
         replica_set = self.informers.get(REPLICA_SETS.key(namespace, owner["name"]))
         above = None if replica_set is None else controller_of(replica_set)
         if above is not None:
@@ -441,7 +438,6 @@ class DeploymentController(SimulatedController):
             await self.write(result.writes)
         except ApiError as error:
             if error is self.reported_error:
-                await self.informers.catch_up()
                 deployment = self.informers.get(key)
                 if deployment is not None:
                     taken = isinstance(error, AlreadyExistsError)

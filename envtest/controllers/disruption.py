@@ -24,10 +24,10 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled_value
 from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, PendingEvent, UpdateWrite
 from envtest.groups.common.label_selectors import selects
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -150,11 +150,11 @@ class DisruptionController(SimulatedController):
         self.informers.add_event_handler(BUDGETS, self.add)
         self.informers.add_event_handler(PODS, self._pod)
 
-    def _pod(self, event: StoreEvent) -> None:
-        namespace = event.obj["metadata"]["namespace"]
-        if event.new is not None and is_true(conditions_of(event.new), "DisruptionTarget"):
-            self.queue.add(event.key)
-        pods = [p for p in (event.old, event.new) if p is not None]
+    def _pod(self, change: StorageChange) -> None:
+        namespace = change.latest["metadata"]["namespace"]
+        if change.current is not None and is_true(conditions_of(change.current), "DisruptionTarget"):
+            self.queue.add(change.key)
+        pods = [p for p in (change.previous, change.current) if p is not None]
         for budget in self.informers.in_namespace(BUDGETS, namespace):
             if any(covers_pod(budget, p) for p in pods):
                 self.queue.add(BUDGETS.key(namespace, budget["metadata"]["name"]))

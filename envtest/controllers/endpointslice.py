@@ -6,12 +6,12 @@ Upstream: pkg/controller/endpointslice, pkg/controller/endpoint (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from envtest.controllers.controller import ControllerContext, SimulatedController
+from envtest.controllers.index import ObjectIndex
 from envtest.controllers.objects import deleting, is_ready, owner_reference, phase_of
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
@@ -196,27 +196,20 @@ def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject
     return subsets
 
 
-@dataclass(slots=True)
-class LabelIndex:
-    """An index of objects by namespace and label."""
+LabelValue = tuple[str, str, str]
+"""A namespace, a label and its value."""
 
-    _keys: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
 
-    def update(self, namespace: str, key: str, before: JsonObject, after: JsonObject) -> None:
-        """Update the index after the labels of an object changed."""
-        for pair in before.items() - after.items():
-            self._keys.get((namespace, *pair), {}).pop(key, None)
-        for pair in after.items() - before.items():
-            self._keys.setdefault((namespace, *pair), {})[key] = None
+def _label_values(namespace: str, labels: JsonObject) -> list[LabelValue]:
+    return [(namespace, label, str(value)) for label, value in sorted(labels.items())]
 
-    def smallest(self, namespace: str, labels: JsonObject) -> list[str]:
-        """Return the smallest set of keys among the labels; it holds every object with all of them."""
-        candidates = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
-        return min(candidates, key=len) if candidates else []
 
-    def any_of(self, namespace: str, labels: JsonObject) -> set[str]:
-        """Return the keys of objects with any of the labels."""
-        return {key for pair in labels.items() for key in self._keys.get((namespace, *pair), ())}
+def _labels(pod: JsonObject | None) -> JsonObject:
+    return {} if pod is None else pod["metadata"].get("labels") or {}
+
+
+def _selector(service: JsonObject | None) -> JsonObject:
+    return {} if service is None else service["spec"].get("selector") or {}
 
 
 # ------------------------------------------------------------------ shell
@@ -225,33 +218,32 @@ class _ServiceController(SimulatedController):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pods = LabelIndex()
-        self._services = LabelIndex()
+        self._pods = ObjectIndex[LabelValue]()
+        self._services = ObjectIndex[LabelValue]()
 
     def add_event_handlers(self) -> None:
         """Watch services and pods."""
         self.informers.add_event_handler(SERVICES, self._service)
         self.informers.add_event_handler(PODS, self._pod)
 
-    def _service(self, event: StoreEvent) -> None:
+    def _service(self, change: StorageChange) -> None:
         # Any single label of the selector finds the service.
-        before, after = (
-            dict(sorted((((o or {}).get("spec") or {}).get("selector") or {}).items())[:1])
-            for o in (event.old, event.new)
-        )
-        self._services.update(event.obj["metadata"]["namespace"], event.key, before, after)
-        self.queue.add(event.key)
+        namespace = change.latest["metadata"]["namespace"]
+        before, after = (_label_values(namespace, _selector(o))[:1] for o in (change.previous, change.current))
+        self._services.update(change.key, before, after)
+        self.queue.add(change.key)
 
-    def _pod(self, event: StoreEvent) -> None:
-        namespace = event.obj["metadata"]["namespace"]
-        before, after = (((o or {}).get("metadata") or {}).get("labels") or {} for o in (event.old, event.new))
-        self._pods.update(namespace, event.key, before, after)
-        for key in self._services.any_of(namespace, before) | self._services.any_of(namespace, after):
+    def _pod(self, change: StorageChange) -> None:
+        namespace = change.latest["metadata"]["namespace"]
+        before, after = (_label_values(namespace, _labels(o)) for o in (change.previous, change.current))
+        self._pods.update(change.key, before, after)
+        for key in dict.fromkeys(key for value in (*before, *after) for key in self._services.keys(value)):
             self.queue.add(key)
 
     def backends(self, service: JsonObject) -> list[JsonObject]:
         """Return the pods behind a service."""
-        keys = self._pods.smallest(service["metadata"]["namespace"], service["spec"].get("selector") or {})
+        values = _label_values(service["metadata"]["namespace"], _selector(service))
+        keys = self._pods.keys(min(values, key=self._pods.count)) if values else ()
         return backends(service, (p for k in keys if (p := self.informers.get(k)) is not None))
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from envtest.controllers.controller import SimulatedController
 from envtest.controllers.endpointslice import MANAGED, SERVICE
 from envtest.controllers.objects import deleting, owner_reference
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import ENDPOINTS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _MANAGER = "endpointslicemirroring-controller.k8s.io"
@@ -91,13 +91,13 @@ class MirroringController(SimulatedController):
         self.informers.add_event_handler(SERVICES, self._same_name)
         self.informers.add_event_handler(SLICES, self._slice)
 
-    def _same_name(self, event: StoreEvent) -> None:
-        self.queue.add(ENDPOINTS.key(*event.resource.split(event.key)))
+    def _same_name(self, change: StorageChange) -> None:
+        self.queue.add(ENDPOINTS.key(*SERVICES.split(change.key)))
 
-    def _slice(self, event: StoreEvent) -> None:
-        labels = event.obj["metadata"].get("labels") or {}
-        if event.new is None and labels.get(MANAGED) == _MANAGER:
-            self.queue.add(ENDPOINTS.key(event.obj["metadata"]["namespace"], labels.get(SERVICE, "")))
+    def _slice(self, change: StorageChange) -> None:
+        labels = change.latest["metadata"].get("labels") or {}
+        if change.current is None and labels.get(MANAGED) == _MANAGER:
+            self.queue.add(ENDPOINTS.key(change.latest["metadata"]["namespace"], labels.get(SERVICE, "")))
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

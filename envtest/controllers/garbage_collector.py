@@ -23,8 +23,8 @@ from envtest.controllers.owner_references import (
     without_finalizer,
     without_owner,
 )
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import EVENTS, CreateWrite, DeleteWrite, PatchWrite, Resource
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import AlreadyExistsError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -37,21 +37,23 @@ class GarbageCollector(SimulatedController):
     def add_event_handlers(self) -> None:
         """Watch every kind."""
         self.informers.add_event_handler_for_all(self._event)
-        self._told: set[tuple[str, str]] = set()
+        self._reported_owners: dict[str, set[str]] = {}
+        """The uids of invalid owners that an Event reports, by the uid of the dependent."""
 
-    def _event(self, event: StoreEvent) -> None:
-        old, new = event.old, event.new
-        if event.resource.prefix == EVENTS.prefix:
+    def _event(self, change: StorageChange) -> None:
+        old, new = change.previous, change.current
+        if change.key.startswith(EVENTS.prefix):
             return  # Events expire
         if new is None:
-            for key in self.informers.dependent_keys(event.obj["metadata"]["uid"]):
+            for key in self.informers.dependent_keys(change.latest["metadata"]["uid"]):
                 self.queue.add(key)
-            self._enqueue_owners(event.obj)
+            self._enqueue_owners(change.latest)
+            self._reported_owners.pop(change.latest["metadata"]["uid"], None)
             return
         if old is not None and _same(old, new):
             return
         if owner_uids(new) or (deleting(new) and new["metadata"].get("finalizers")):
-            self.queue.add(event.key)
+            self.queue.add(change.key)
         if old is not None and old["metadata"].get("ownerReferences") != new["metadata"].get("ownerReferences"):
             self._enqueue_owners(old)
 
@@ -142,10 +144,10 @@ class GarbageCollector(SimulatedController):
             return
         for ref in obj["metadata"].get("ownerReferences") or ():
             kind = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
-            mark = (obj["metadata"]["uid"], ref.get("uid", ""))
-            if kind is None or not kind.namespaced or mark in self._told:
+            reported = self._reported_owners.get(obj["metadata"]["uid"], ())
+            if kind is None or not kind.namespaced or ref.get("uid", "") in reported:
                 continue
-            self._told.add(mark)
+            self._reported_owners.setdefault(obj["metadata"]["uid"], set()).add(ref.get("uid", ""))
             with suppress(AlreadyExistsError):
                 now = stamp(self.context.now())
                 where = f"{ref['apiVersion']}/{ref['kind']}, namespace: , name: {ref['name']}, uid: {ref['uid']}"

@@ -32,9 +32,9 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.pod_control import PodOwnerController, claim, make_pod, remove_pod
 from envtest.controllers.pod_ranking import deletion_order
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import JOBS, PODS, PatchWrite, PendingEvent, UpdateWrite, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _PAUSE, _LONGEST_PAUSE = 10.0, 600.0
@@ -404,7 +404,7 @@ def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:
 # ------------------------------------------------------------------ core: the status
 def _track(view: JobView, counted: FinishedPods, over: JsonObject | None, held: Collection[str]) -> list[PatchWrite]:
     """Record finished pods in the status. Returns the patches that remove the finalizers of recorded pods."""
-    _settle(view)
+    _count_without_finalizer(view)
     failing = over is not None and over["type"] == "FailureTarget"
     noted: dict[str, list[str]] = {key: view.uncounted(key) for key in ("succeeded", "failed")}
     patches: list[PatchWrite] = []
@@ -442,7 +442,7 @@ def _counter_of(view: JobView, pod: JsonObject, *, failed: bool) -> str | None:
     return None if ignored else "failed"
 
 
-def _settle(view: JobView) -> None:
+def _count_without_finalizer(view: JobView) -> None:
     """Move pods without finalizer from ``uncountedTerminatedPods`` to the counters."""
     there = {p["metadata"]["uid"] for p in view.pods if of_pods.has_tracking_finalizer(p)}
     for key in ("succeeded", "failed"):
@@ -501,17 +501,18 @@ class JobController(PodOwnerController):
         """See `SimulatedController`."""
         self._backoffs.clear()
 
-    def _forget(self, event: StoreEvent) -> None:
-        if event.new is not None:
+    def _forget(self, change: StorageChange) -> None:
+        if change.current is not None:
             return
-        self._backoffs.pop(event.obj["metadata"]["uid"], None)
-        for key in self.informers.dependent_keys(event.obj["metadata"]["uid"]):
+        self._backoffs.pop(change.latest["metadata"]["uid"], None)
+        for key in self.informers.dependent_keys(change.latest["metadata"]["uid"]):
             if key.startswith(PODS.prefix):
                 self.queue.add(key)
 
-    def _left_over(self, event: StoreEvent) -> None:
-        if event.new is not None and of_pods.has_tracking_finalizer(event.new) and self._orphaned(event.new):
-            self.queue.add(event.key)
+    def _left_over(self, change: StorageChange) -> None:
+        pod = change.current
+        if pod is not None and of_pods.has_tracking_finalizer(pod) and self._orphaned(pod):
+            self.queue.add(change.key)
 
     def _orphaned(self, pod: JsonObject) -> bool:
         owner = controller_of(pod)

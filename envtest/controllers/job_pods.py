@@ -145,12 +145,12 @@ def delayed(job: JsonObject, pods: Sequence[JsonObject], settled: Collection[int
         if not (has_tracking_finalizer(pod) and is_failed(pod, job) and valid_index(pod, job)) or index in settled:
             continue
         before = held.get(index)
-        if before is None or _later(pod, before):
+        if before is None or _is_later(pod, before):
             held[index] = pod
     return held
 
 
-def _later(pod: JsonObject, than: JsonObject) -> bool:
+def _is_later(pod: JsonObject, than: JsonObject) -> bool:
     older, newer = all_failures_of_index(than), all_failures_of_index(pod)
     return newer >= older and finish_time(pod) >= finish_time(than)
 

@@ -31,7 +31,6 @@ from envtest.controllers.pod_status import (
     state_of,
     status_in,
 )
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import (
     NOT_READY,
     Placement,
@@ -53,6 +52,7 @@ from envtest.controllers.writes import (
     UpdateWrite,
 )
 from opsdk.aio.clock import monotonic
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
@@ -172,29 +172,28 @@ class KubeletController(SimulatedController):
         self.informers.add_event_handler(NODES, self._node)
         self.informers.add_event_handler(CLAIMS, lambda _: self._reschedule())
 
-    def _pod(self, event: StoreEvent) -> None:
-        if event.new is None:
-            self._since.pop(event.key, None)
+    def _pod(self, change: StorageChange) -> None:
+        if change.current is None:
+            self._since.pop(change.key, None)
         else:
-            self.queue.add(event.key)
-        freed = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
-        if freed and event.old is not None and event.old["spec"].get("nodeName") and pod_requests(event.old):
+            self.queue.add(change.key)
+        freed = change.current is None or phase_of(change.current) in ("Succeeded", "Failed")
+        before = change.previous
+        if freed and before is not None and before["spec"].get("nodeName") and pod_requests(before):
             self._reschedule()
 
-    def _node(self, event: StoreEvent) -> None:
-        self.queue.add(event.key)
-        if event.new is None:
+    def _node(self, change: StorageChange) -> None:
+        self.queue.add(change.key)
+        if change.current is None:
             return
         self._reschedule()
-        if event.old is not None and conditions_of(event.old) != conditions_of(event.new):
-            name = event.new["metadata"]["name"]
-            for key, pod in self.informers.all(PODS).items():
-                if pod["spec"].get("nodeName") == name:
-                    self.queue.add(key)
+        if change.previous is not None and conditions_of(change.previous) != conditions_of(change.current):
+            self.add_pods_of_node(change.current["metadata"]["name"])
 
     def _reschedule(self) -> None:
-        for key, pod in self.informers.all(PODS).items():
-            if waits_for_scheduler(pod):
+        for key in self.informers.pod_keys_of_node(""):
+            pod = self.informers.get(key)
+            if pod is not None and waits_for_scheduler(pod):
                 self.queue.add(key)
 
     async def create_initial_objects(self) -> None:
@@ -203,7 +202,6 @@ class KubeletController(SimulatedController):
             await self.context.kubelet.write(CreateWrite(NODES, node_object()))
         except AlreadyExistsError:
             return
-        await self.informers.catch_up()
         await self._register(NODES.key("", NODE))
 
     async def _register(self, key: str) -> None:
@@ -262,7 +260,7 @@ class KubeletController(SimulatedController):
                 pod, PodTransition(to=State.PENDING, now=stamp(self.context.now()), host=self._host(pod))
             )
         elif state is State.READY and needs_refresh(pod):
-            await self._write_status(pod, self._to(pod, State.READY))
+            await self._write_status(pod, self._transition_to(pod, State.READY))
         return wait if stage is not None and 0 < wait < math.inf else None
 
     def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
@@ -306,7 +304,7 @@ class KubeletController(SimulatedController):
     def _host(self, pod: JsonObject) -> str:
         return internal_ip(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
-    def _to(
+    def _transition_to(
         self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None
     ) -> PodTransition:
         host = self._host(pod)
@@ -331,7 +329,7 @@ class KubeletController(SimulatedController):
 
     async def _move(self, pod: JsonObject, stage: Stage) -> None:
         before, to = state_of(pod), resulting_state(pod, stage)
-        await self._write_status(pod, self._to(pod, to, stage))
+        await self._write_status(pod, self._transition_to(pod, to, stage))
         if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):
             for _ in pod["spec"].get("containers") or ():
                 await self.events.record(PendingEvent(pod, "Started", "Container started"))
@@ -359,11 +357,11 @@ class KubeletController(SimulatedController):
         if running:
             if number is not None:
                 self._used[number] += 1
-            move = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
+            move = None if stage is None or stage.to is None else self._transition_to(pod, stage.to, stage)
             to, code = final_state(pod, move, killed=delay > grace > 0)
             for container in pod["spec"].get("containers") or ():
                 await self.events.record(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
-            ended = await self._write_status(pod, self._to(pod, to, stage, code=code))
+            ended = await self._write_status(pod, self._transition_to(pod, to, stage, code=code))
             pod = ended if ended is not None else pod
         if pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"):
             await self.context.kubelet.write(DeleteWrite(PODS, pod, grace_period_seconds=0))

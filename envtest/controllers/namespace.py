@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import conditions_of, deleting, stamp, with_condition, with_status
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import NAMESPACES, PODS, DeleteWrite, Resource, UpdateWrite
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import ConflictError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -91,13 +91,13 @@ class NamespaceController(SimulatedController):
         self.informers.add_event_handler(NAMESPACES, self._namespace)
         self.informers.add_event_handler_for_all(self._content)
 
-    def _namespace(self, event: StoreEvent) -> None:
-        if event.new is not None and deleting(event.new):
-            self.queue.add(event.key)
+    def _namespace(self, change: StorageChange) -> None:
+        if change.current is not None and deleting(change.current):
+            self.queue.add(change.key)
 
-    def _content(self, event: StoreEvent) -> None:
-        name = event.obj["metadata"].get("namespace")
-        if not name or (event.new is not None and not deleting(event.new) and event.old is not None):
+    def _content(self, change: StorageChange) -> None:
+        name = change.latest["metadata"].get("namespace")
+        if not name or (change.current is not None and not deleting(change.current) and change.previous is not None):
             return
         key = NAMESPACES.key("", name)
         namespace = self.informers.get(key)
@@ -112,12 +112,12 @@ class NamespaceController(SimulatedController):
         name = namespace["metadata"]["name"]
         # Delete all content, pods first. `pods` then holds the objects that remain.
         await self._delete_all(PODS, name)
-        pods = self._found([PODS], name)
+        pods = self._existing_objects([PODS], name)
         if not pods:
             others = [r for r in self.informers.resources if r.namespaced]
             for resource in others:
                 await self._delete_all(resource, name)
-            pods = self._found(others, name)
+            pods = self._existing_objects(others, name)
         remaining = RemainingContent.of(pods)
         status = {
             **(namespace.get("status") or {}),
@@ -136,5 +136,5 @@ class NamespaceController(SimulatedController):
                 with suppress(NotFoundError, ConflictError):
                     await self.context.api.write(DeleteWrite(resource, obj))
 
-    def _found(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, JsonObject]]:
+    def _existing_objects(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, JsonObject]]:
         return [(r, obj) for r in resources for obj in self.informers.in_namespace(r, namespace)]

@@ -20,9 +20,9 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, tolerates
 from envtest.controllers.writes import NODES, PODS, DeleteWrite, PendingEvent, UpdateWrite, Write, Writes
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _PRESSURES = {
@@ -149,7 +149,7 @@ class NodeLifecycleController(SimulatedController):
             await self.write([UpdateWrite(NODES, changed)])
         if {k for k, _ in wanted_taints(node)} & {NOT_READY, UNREACHABLE}:
             name = node["metadata"]["name"]
-            for pod in [p for p in self.informers.all(PODS).values() if p["spec"].get("nodeName") == name]:
+            for pod in self.informers.pods_of_node(name):
                 await self.write(with_not_ready(pod, now))
         return None
 
@@ -164,20 +164,18 @@ class TaintEvictionController(SimulatedController):
         self.informers.add_event_handler(PODS, self._pod)
         self.informers.add_event_handler(NODES, self._node)
 
-    def _pod(self, event: StoreEvent) -> None:
-        if event.new is None or not event.new["spec"].get("nodeName"):
+    def _pod(self, change: StorageChange) -> None:
+        if change.current is None or not change.current["spec"].get("nodeName"):
             return
-        before = event.old or {"spec": {}}
-        if any(before["spec"].get(k) != event.new["spec"].get(k) for k in ("nodeName", "tolerations")):
-            self.queue.add(event.key)
+        before = change.previous or {"spec": {}}
+        if any(before["spec"].get(k) != change.current["spec"].get(k) for k in ("nodeName", "tolerations")):
+            self.queue.add(change.key)
 
-    def _node(self, event: StoreEvent) -> None:
-        old, new = (((o or {}).get("spec") or {}).get("taints") or [] for o in (event.old, event.new))
-        if event.new is None or old == new:
+    def _node(self, change: StorageChange) -> None:
+        old, new = (((o or {}).get("spec") or {}).get("taints") or [] for o in (change.previous, change.current))
+        if change.current is None or old == new:
             return
-        for key, pod in self.informers.all(PODS).items():
-            if pod["spec"].get("nodeName") == event.new["metadata"]["name"]:
-                self.queue.add(key)
+        self.add_pods_of_node(change.current["metadata"]["name"])
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

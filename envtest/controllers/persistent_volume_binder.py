@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import deleting, phase_of, with_status
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import (
     CLAIMS,
     PODS,
@@ -26,6 +25,7 @@ from envtest.controllers.writes import (
 )
 from envtest.groups.common.label_selectors import selects
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _CLAIM_IN_USE, _VOLUME_IN_USE = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
@@ -64,7 +64,7 @@ def plan_claim(claim: JsonObject, view: ClaimView) -> Writes:
         return _bind(claim, view)
     if volume is None:
         return _lost_claim(claim) if phase_of(claim) == "Bound" else []
-    if not _takes(volume, claim):
+    if not _is_free_for(volume, claim):
         return []
     if phase_of(claim) == "Bound" and not _grows(claim, volume):
         return []
@@ -93,7 +93,7 @@ def _grows(claim: JsonObject, volume: JsonObject) -> bool:
 def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
     """Copy the capacity of the bound volume into the claim's status."""
     capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
-    if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
+    if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _is_free_for(volume, claim):
         return []
     if capacity == _shape(volume)["capacity"]["storage"]:
         return []
@@ -135,13 +135,15 @@ def _bind(claim: JsonObject, view: ClaimView) -> Writes:
 
 def find_matching_volume(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
     """Return the volume that is pre-bound to a claim, else the smallest available volume that fits."""
-    candidates = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
-    free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
+    candidates = [
+        v for v in volumes if (v["spec"].get("claimRef") or {}) and _is_free_for(v, claim) and not deleting(v)
+    ]
+    free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _matches_claim(claim, v)]
     free.sort(key=lambda v: (Quantity(v["spec"]["capacity"]["storage"]).value, v["metadata"]["name"]))
     return next(iter([*candidates, *free]), None)
 
 
-def _fits(claim: JsonObject, volume: JsonObject) -> bool:
+def _matches_claim(claim: JsonObject, volume: JsonObject) -> bool:
     claim_spec, volume_spec = claim["spec"], volume["spec"]
     if (claim_spec.get("storageClassName") or "") != (volume_spec.get("storageClassName") or ""):
         return False
@@ -154,7 +156,7 @@ def _fits(claim: JsonObject, volume: JsonObject) -> bool:
     return Quantity(_requested_storage(claim)) <= Quantity((volume_spec.get("capacity") or {}).get("storage", "0"))
 
 
-def _takes(volume: JsonObject, claim: JsonObject) -> bool:
+def _is_free_for(volume: JsonObject, claim: JsonObject) -> bool:
     """Whether the claimRef of a volume is empty or names this claim."""
     reference = volume["spec"].get("claimRef") or {}
     meta = claim["metadata"]
@@ -246,18 +248,18 @@ class VolumeController(SimulatedController):
         self.informers.add_event_handler(PODS, self._pod)
         self.informers.add_event_handler(STORAGE_CLASSES, lambda _: self._requeue_claims())
 
-    def _claim(self, event: StoreEvent) -> None:
-        self.queue.add(event.key)
-        name = event.obj["spec"].get("volumeName")
+    def _claim(self, change: StorageChange) -> None:
+        self.queue.add(change.key)
+        name = change.latest["spec"].get("volumeName")
         if name:
             self.queue.add(VOLUMES.key("", name))
 
-    def _volume(self, event: StoreEvent) -> None:
-        self.queue.add(event.key)
-        reference = event.obj["spec"].get("claimRef") or {}
+    def _volume(self, change: StorageChange) -> None:
+        self.queue.add(change.key)
+        reference = change.latest["spec"].get("claimRef") or {}
         if reference:
             self.queue.add(CLAIMS.key(reference.get("namespace", ""), reference.get("name", "")))
-        elif event.new is not None:
+        elif change.current is not None:
             self._requeue_claims()
 
     def _requeue_claims(self) -> None:
@@ -266,11 +268,11 @@ class VolumeController(SimulatedController):
             if not claim["spec"].get("volumeName"):
                 self.queue.add(key)
 
-    def _pod(self, event: StoreEvent) -> None:
-        ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
-        if ended or event.old is None:
-            for name in claims_of(event.obj):
-                self.queue.add(CLAIMS.key(event.obj["metadata"]["namespace"], name))
+    def _pod(self, change: StorageChange) -> None:
+        ended = change.current is None or phase_of(change.current) in ("Succeeded", "Failed")
+        if ended or change.previous is None:
+            for name in claims_of(change.latest):
+                self.queue.add(CLAIMS.key(change.latest["metadata"]["namespace"], name))
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import controlled_by, controller_of, deleting, is_active, owner_reference
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import PODS, CreateWrite, DeleteWrite, PatchWrite, PendingEvent, Resource, Write, Writes
 from envtest.groups.common.label_selectors import selects
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 
@@ -116,13 +116,10 @@ class PodOwnerController(SimulatedController):
         self.informers.add_event_handler(self.resource, self.add)
         self.informers.add_event_handler(PODS, self._pod)
 
-    def _pod(self, event: StoreEvent) -> None:
-        for obj in (event.old, event.new):
-            owner = None if obj is None else controller_of(obj)
-            if obj is not None and owner is not None and owner.get("kind") == self.resource.kind:
-                self.queue.add(self.resource.key(obj["metadata"]["namespace"], owner["name"]))
-        if event.new is not None and controller_of(event.new) is None:
-            labels, namespace = event.new["metadata"].get("labels") or {}, event.new["metadata"]["namespace"]
+    def _pod(self, change: StorageChange) -> None:
+        self.add_controller(change, self.resource)
+        if change.current is not None and controller_of(change.current) is None:
+            labels, namespace = change.current["metadata"].get("labels") or {}, change.current["metadata"]["namespace"]
             for owner in self.informers.in_namespace(self.resource, namespace) if labels else ():
                 if selects(selector_of(owner), labels):
                     self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
@@ -136,7 +133,6 @@ class PodOwnerController(SimulatedController):
             return await self._sync(owner, "")
         except ApiError as error:
             if error is self.reported_error:
-                await self.informers.catch_up()
                 owner = self.informers.get(key)
                 if owner is not None:
                     await self._sync(owner, error.message)

@@ -11,9 +11,9 @@ from datetime import datetime
 from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.node_lifecycle import with_disruption_target
 from envtest.controllers.objects import age_order, deleting, phase_of, with_status
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import NODES, PODS, DeleteWrite, UpdateWrite, Writes
 from opsdk.aio.clock import monotonic
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _QUARANTINE = 40.0
@@ -54,6 +54,7 @@ class PodCollector(SimulatedController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._gone: dict[str, float] = {}
+        """When each deleted node was found missing, while it has pods."""
         self._finished = 0
 
     def restored(self) -> None:
@@ -65,27 +66,28 @@ class PodCollector(SimulatedController):
         self.informers.add_event_handler(PODS, self._pod)
         self.informers.add_event_handler(NODES, self._node)
 
-    def _pod(self, event: StoreEvent) -> None:
-        ended = [o is not None and phase_of(o) in ("Succeeded", "Failed") for o in (event.old, event.new)]
+    def _pod(self, change: StorageChange) -> None:
+        ended = [o is not None and phase_of(o) in ("Succeeded", "Failed") for o in (change.previous, change.current)]
         self._finished += ended[1] - ended[0]
         if self._finished > _MANY:
             self.queue.add("")
-        new = event.new
+        new = change.current
         if new is None:
+            node = change.latest["spec"].get("nodeName")
+            if node and not self.informers.pod_keys_of_node(node):
+                self._gone.pop(node, None)
             return
         name = new["spec"].get("nodeName")
         lost = bool(name) and self.informers.get(NODES.key("", name)) is None
         if lost or (deleting(new) and not name):
-            self.queue.add(event.key)
+            self.queue.add(change.key)
 
-    def _node(self, event: StoreEvent) -> None:
-        name = event.obj["metadata"]["name"]
-        if event.new is not None:
+    def _node(self, change: StorageChange) -> None:
+        name = change.latest["metadata"]["name"]
+        if change.current is not None:
             self._gone.pop(name, None)
             return
-        for key, pod in self.informers.all(PODS).items():
-            if pod["spec"].get("nodeName") == name:
-                self.queue.add(key)
+        self.add_pods_of_node(name)
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

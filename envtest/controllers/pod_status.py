@@ -147,7 +147,11 @@ def status_in(pod: JsonObject, move: PodTransition) -> JsonObject:
     names = " ".join(c["name"] for c in _init_containers(pod))
     incomplete = {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: [{names}]"}
     ready = move.to is State.READY
-    gates = {} if readiness_gates_ready(pod) else {"reason": "ReadinessGatesNotReady", "message": _shut(pod)}
+    gates = (
+        {}
+        if readiness_gates_ready(pod)
+        else {"reason": "ReadinessGatesNotReady", "message": _readiness_gates_message(pod)}
+    )
     for kind, holds, reason in (
         ("PodReadyToStartContainers", move.up or move.to is State.INITIALIZING, {}),
         ("Initialized", begun, ({"reason": ended} if ended == "PodCompleted" else {}) if begun else incomplete),
@@ -165,7 +169,7 @@ def status_in(pod: JsonObject, move: PodTransition) -> JsonObject:
     return status
 
 
-def _shut(pod: JsonObject) -> str:
+def _readiness_gates_message(pod: JsonObject) -> str:
     """Return the message for readiness gates that are not true."""
     texts = []
     for gate in pod["spec"].get("readinessGates") or ():

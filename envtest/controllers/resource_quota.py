@@ -12,8 +12,8 @@ from envtest.admission.resource_quota.check import recount, written
 from envtest.admission.resource_quota.evaluators import Evaluator, Registry
 from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.objects import deleting, with_status
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import QUOTAS, UpdateWrite
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -30,13 +30,14 @@ class QuotaController(SimulatedController):
         """Watch quotas, and every kind that quotas count."""
         self.informers.add_event_handler_for_all(self._changed)
 
-    def _changed(self, event: StoreEvent) -> None:
-        if event.resource.prefix == QUOTAS.prefix:
-            self.queue.add(event.key)
-        if not event.resource.namespaced:
+    def _changed(self, change: StorageChange) -> None:
+        if change.key.startswith(QUOTAS.prefix):
+            self.queue.add(change.key)
+        resource = self.informers.resource_at(change.key)
+        if resource is None or not resource.namespaced:
             return
-        namespace, _ = event.resource.split(event.key)
-        evaluator = self._registry.of(event.resource.group, event.resource.plural)
+        namespace, _ = resource.split(change.key)
+        evaluator = self._registry.of(resource.group, resource.plural)
         for quota in self.informers.in_namespace(QUOTAS, namespace) if evaluator is not None else ():
             if evaluator is not None and evaluator.matching((quota["spec"].get("hard") or {}).keys()):
                 self.queue.add(QUOTAS.key(namespace, quota["metadata"]["name"]))

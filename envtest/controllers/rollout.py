@@ -51,10 +51,10 @@ def same_template(replica_set: JsonObject, deployment: JsonObject) -> bool:
     theirs, desired = replica_set["spec"].get("template") or {}, deployment["spec"]["template"]
     if theirs.get("spec") != desired.get("spec"):
         return False
-    return _bare(theirs) == _bare(desired)
+    return _without_hash(theirs) == _without_hash(desired)
 
 
-def _bare(template: JsonObject) -> JsonObject:
+def _without_hash(template: JsonObject) -> JsonObject:
     meta = dict(template.get("metadata") or {})
     meta["labels"] = {k: v for k, v in (meta.get("labels") or {}).items() if k != HASH}
     return {k: v for k, v in meta.items() if v}

@@ -69,12 +69,12 @@ def matches_node_selector(spec: JsonObject, node: JsonObject) -> bool:
 def _term(term: JsonObject, labels: Mapping[str, str], name: str) -> bool:
     if not term.get("matchExpressions") and not term.get("matchFields"):
         return False
-    return all(_fits(e, dict(labels)) for e in term.get("matchExpressions") or ()) and all(
-        _fits(e, {"metadata.name": name}) for e in term.get("matchFields") or ()
+    return all(_matches_expression(e, dict(labels)) for e in term.get("matchExpressions") or ()) and all(
+        _matches_expression(e, {"metadata.name": name}) for e in term.get("matchFields") or ()
     )
 
 
-def _fits(expression: JsonObject, labels: JsonObject) -> bool:
+def _matches_expression(expression: JsonObject, labels: JsonObject) -> bool:
     operator, value = expression.get("operator"), labels.get(expression.get("key", ""))
     if operator not in ("Gt", "Lt"):
         return selects({"matchExpressions": [expression]}, labels)

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from envtest.controllers.controller import Sign, SimulatedController
 from envtest.controllers.objects import deleting
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -22,6 +21,7 @@ from envtest.controllers.writes import (
     Write,
 )
 from opsdk.apiserver.auth.service_accounts import kept_claims
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
@@ -78,9 +78,9 @@ class ServiceAccountController(SimulatedController):
         self.informers.add_event_handler(SERVICE_ACCOUNTS, self._on_default_object_changed)
         self.informers.add_event_handler(CONFIG_MAPS, self._on_default_object_changed)
 
-    def _on_default_object_changed(self, event: StoreEvent) -> None:
-        meta = event.obj["metadata"]
-        if meta["name"] in (ACCOUNT, TRUST) and event.old is not None:
+    def _on_default_object_changed(self, change: StorageChange) -> None:
+        meta = change.latest["metadata"]
+        if meta["name"] in (ACCOUNT, TRUST) and change.previous is not None:
             self.queue.add(NAMESPACES.key("", meta["namespace"]))
 
     async def create_initial_objects(self) -> None:
@@ -112,8 +112,8 @@ class TokenController(SimulatedController):
         self.informers.add_event_handler(SECRETS, self.add)
         self.informers.add_event_handler(SERVICE_ACCOUNTS, self._account)
 
-    def _account(self, event: StoreEvent) -> None:
-        for secret in self.informers.in_namespace(SECRETS, event.obj["metadata"]["namespace"]):
+    def _account(self, change: StorageChange) -> None:
+        for secret in self.informers.in_namespace(SECRETS, change.latest["metadata"]["namespace"]):
             self.queue.add(SECRETS.key(secret["metadata"]["namespace"], secret["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:

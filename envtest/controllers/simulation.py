@@ -9,8 +9,8 @@ from typing import Protocol
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.controller import Certify, ControllerContext, Runner, Sign, SimulatedController, no_authority
+from envtest.controllers.informers import SharedInformers
 from envtest.controllers.ports import NONE
-from envtest.controllers.reflector import SharedInformers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.controllers.writes import Resource
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
@@ -135,9 +135,9 @@ def selected_controllers(controllers: str | Collection[str]) -> frozenset[str]:
         if name in (CLUSTER, "*"):
             selected |= CONTROLLERS
         elif name.startswith("-"):
-            without.add(_meant(name[1:]))
+            without.add(_canonical_name(name[1:]))
         elif name not in (NONE, ""):
-            selected.add(_meant(name))
+            selected.add(_canonical_name(name))
     unknown = (selected | without) - CONTROLLERS
     if unknown:
         listed = ", ".join([NONE, CLUSTER, *sorted(CONTROLLERS)])
@@ -146,7 +146,7 @@ def selected_controllers(controllers: str | Collection[str]) -> frozenset[str]:
     return frozenset(selected - without)
 
 
-def _meant(name: str) -> str:
+def _canonical_name(name: str) -> str:
     short = name.removesuffix("-controller")
     return _ALIASES.get(short, short)
 

@@ -21,7 +21,6 @@ from envtest.controllers.objects import (
     without_zeros,
 )
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled_value
 from envtest.controllers.writes import (
     CLAIMS,
@@ -37,6 +36,7 @@ from envtest.controllers.writes import (
 )
 from opsdk.apimachinery.integers import parse_int
 from opsdk.apiserver.serializer.deep_copy import copy_tree
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.structured_merge.value import JsonObject
 
 _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
@@ -120,6 +120,10 @@ def healthy(view: StatefulSetView, pod: JsonObject) -> bool:
     return not deleting(pod) and wait is not None and wait <= 0
 
 
+_AT_ONCE = 500
+"""The most pods that one sync creates. Upstream creates all, in batches that grow."""
+
+
 # ------------------------------------------------------------------ core
 def plan(view: StatefulSetView) -> PodPlan:
     """Return the writes of one sync of a StatefulSet."""
@@ -140,10 +144,14 @@ def plan(view: StatefulSetView) -> PodPlan:
 
 
 def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
-    """Create the missing pods; an ordered set waits for each pod before the next one."""
+    """Create up to `_AT_ONCE` missing pods; an ordered set waits for each pod before the next one."""
     writes: list[Write | PendingEvent] = []
+    missing = 0
     for ordinal in view.ordinals:
         pod = view.pods.get(ordinal)
+        missing += pod is None
+        if missing > _AT_ONCE:
+            break
         if pod is None:
             # Whether an earlier pod of this name owns a claim of the new pod: the claim will be deleted with that pod.
             pod_name = f"{view.owner['metadata']['name']}-{ordinal}"
@@ -204,17 +212,21 @@ def _roll(view: StatefulSetView) -> list[Write | PendingEvent]:
     partition = view.partition
     if partition is None:
         return []
-    outdated = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
+    outdated = (view.pods[n] for n in sorted(view.pods, reverse=True) if n in view.ordinals and n >= partition)
     old = [p for p in outdated if revision_of(p) != view.update and not deleting(p)]
     if view.unavailable == 1:
         return [_remove(view.owner, p) for p in old[:1] if _all_well_above(view, ordinal_of(p))]
-    away = sum((p := view.pods.get(n)) is None or not healthy(view, p) for n in view.ordinals)
+    away = len(view.ordinals) - _healthy_pods(view)
     return [_remove(view.owner, p) for p in old[: max(view.unavailable - away, 0)]]
 
 
 def _all_well_above(view: StatefulSetView, ordinal: int) -> bool:
-    above = [n for n in view.ordinals if n > ordinal]
-    return all(n in view.pods and healthy(view, view.pods[n]) for n in above)
+    return _healthy_pods(view, above=ordinal) == view.start + len(view.ordinals) - ordinal - 1
+
+
+def _healthy_pods(view: StatefulSetView, *, above: int = -1) -> int:
+    """Return the number of healthy pods with a desired ordinal above a number."""
+    return sum(n > above and n in view.ordinals and healthy(view, pod) for n, pod in view.pods.items())
 
 
 def _new(view: StatefulSetView, ordinal: int) -> list[Write | PendingEvent]:
@@ -353,16 +365,16 @@ class StatefulSetController(PlanningController):
         self.informers.add_event_handler(REVISIONS, self._revision)
         self.informers.add_event_handler(CLAIMS, self._claim)
 
-    def _claim(self, event: StoreEvent) -> None:
-        namespace = event.obj["metadata"]["namespace"]
-        for owner in self.informers.in_namespace(STATEFUL_SETS, namespace) if event.new is None else ():
+    def _claim(self, change: StorageChange) -> None:
+        namespace = change.latest["metadata"]["namespace"]
+        for owner in self.informers.in_namespace(STATEFUL_SETS, namespace) if change.current is None else ():
             if owner["spec"].get("volumeClaimTemplates"):
                 self.queue.add(STATEFUL_SETS.key(namespace, owner["metadata"]["name"]))
 
-    def _revision(self, event: StoreEvent) -> None:
-        for ref in event.obj["metadata"].get("ownerReferences") or ():
-            if ref.get("kind") == self.resource.kind and event.new is None:
-                self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
+    def _revision(self, change: StorageChange) -> None:
+        for ref in change.latest["metadata"].get("ownerReferences") or ():
+            if ref.get("kind") == self.resource.kind and change.current is None:
+                self.queue.add(self.resource.key(change.latest["metadata"]["namespace"], ref["name"]))
 
     def plan(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str

@@ -150,17 +150,17 @@ class DefinitionStrategy(GeneratedStrategy):
     # -------------------------------------------------------------- side effects
     async def after_create(self, context: Context, obj: JsonObject) -> None:
         """Serve the new CRD."""
-        await self._tell(context, obj)
+        await self._notify_listener(context, obj)
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Serve the updated CRD."""
-        await self._tell(context, obj)
+        await self._notify_listener(context, obj)
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """Stop serving the CRD."""
-        await self._tell(context, obj)
+        await self._notify_listener(context, obj)
 
-    async def _tell(self, context: Context, obj: JsonObject) -> None:
+    async def _notify_listener(self, context: Context, obj: JsonObject) -> None:
         if self.listener is not None:
             await self.listener.changed(context, obj["metadata"]["name"])
 
@@ -258,10 +258,12 @@ def _validate_versions(spec: JsonObject) -> Iterator[Cause]:
         yield from _validate_version(version, f"{field}[{index}]", versions)
     names = [v.get("name") for v in versions]
     if len(set(names)) != len(names):
-        yield api_errors.invalid_value(field, _shown(versions), "must contain unique version names")
+        yield api_errors.invalid_value(field, _without_schemas(versions), "must contain unique version names")
     if sum(1 for v in versions if v.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"
-        yield api_errors.invalid_value(field, None if spec.get("versions") is None else _shown(versions), text)
+        yield api_errors.invalid_value(
+            field, None if spec.get("versions") is None else _without_schemas(versions), text
+        )
     if versions and versions[0].get("name"):
         # The first version is also ``spec.version``, the field of v1beta1.
         for text in validation.dns_1035_label(versions[0]["name"]):
@@ -359,7 +361,7 @@ def _schema(version: JsonObject) -> JsonObject | None:
     return schema
 
 
-def _shown(versions: list[JsonObject]) -> list[JsonObject]:
+def _without_schemas(versions: list[JsonObject]) -> list[JsonObject]:
     """Return the versions as messages show them, without schemas."""
     return [
         {

@@ -12,9 +12,9 @@ import json
 import operator
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from opsdk.base.limits import LIMITS
+from opsdk.base.text_cache import text_cache
 from opsdk.structured_merge.value import JsonValue
 
 _NAME = r"""'(?:\\.|[^'\\])*+'"""
@@ -48,7 +48,7 @@ def valid(path: str) -> bool:
     return path.startswith((".", "[", "$", "@")) and _split(path) is not None
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024, longest=1024)
 def _split(path: str) -> Steps | None:
     matches: list[re.Match[str]] = []
     path = path.removeprefix("$").removeprefix("@")
@@ -125,7 +125,7 @@ def _walk(value: JsonValue, step: re.Match[str], budget: _Budget) -> Iterator[Js
 
 def _fields(value: JsonValue, step: re.Match[str], budget: _Budget) -> Iterator[JsonValue]:
     name = step["field"].replace("\\", "")
-    for element in _everything(value, budget) if step["deep"] else (value,):
+    for element in _descendants(value, budget) if step["deep"] else (value,):
         for part in _children(element) if name == "*" else _named(element, name):
             budget.spend()
             yield part
@@ -143,7 +143,7 @@ def _children(value: JsonValue) -> Iterator[JsonValue]:
         yield from value
 
 
-def _everything(value: JsonValue, budget: _Budget) -> Iterator[JsonValue]:
+def _descendants(value: JsonValue, budget: _Budget) -> Iterator[JsonValue]:
     """Yield a value and all values below it, each before those below it."""
     waiting = [iter((value,))]
     while waiting:
@@ -163,7 +163,7 @@ def _elements(value: list[JsonValue], step: re.Match[str], budget: _Budget) -> I
     elif step["indices"] is not None:
         yield from (value[int(part)] for part in step["indices"].split(","))
     else:
-        yield from (element for element in value if _passes(element, step, budget))
+        yield from (element for element in value if _matches_filter(element, step, budget))
 
 
 def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int) -> list[JsonValue]:
@@ -176,7 +176,7 @@ def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int
     return value[start:end:by]
 
 
-def _passes(element: JsonValue, step: re.Match[str], budget: _Budget) -> bool:
+def _matches_filter(element: JsonValue, step: re.Match[str], budget: _Budget) -> bool:
     budget.spend()
     values = _find(element, step["left"].rstrip(), budget)
     if step["op"] is None:

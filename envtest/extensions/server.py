@@ -87,7 +87,7 @@ class ExtensionServer:
         self._admission = admission
         self._decoders = decoders
         self._served_definitions: dict[str, _ServedDefinition] = {}
-        self.on_group_versions_changed: Callable[[], None] = _nothing
+        self.on_group_versions_changed: Callable[[], None] = _do_nothing
 
     def __repr__(self) -> str:
         return f"<ExtensionServer of {', '.join(sorted(self._served_definitions)) or 'nothing'}>"
@@ -376,7 +376,7 @@ class ExtensionServer:
         return [*served, *self._delegate.groups()]
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: the default callback."""
 
 

@@ -223,11 +223,12 @@ def trust_object(data: Mapping[str, str]) -> JsonObject:
     return {**config_map, "data": dict(data)} if data else config_map
 
 
-def trust_data(clients: bytes, proxies: bytes, names: Sequence[str], headers: HeaderNames) -> dict[str, str]:
+def trust_data(clients: bytes, proxies: bytes, names: Sequence[str]) -> dict[str, str]:
     """Return the data of ``extension-apiserver-authentication``: client and proxy CAs, and header names."""
     data = {"client-ca-file": clients.decode()} if clients else {}
     if not proxies:
         return data
+    headers = HeaderNames()
 
     def listed(words: Iterable[str]) -> str:
         return json.dumps([word.title() for word in words], separators=(",", ":"))
@@ -243,16 +244,9 @@ def trust_data(clients: bytes, proxies: bytes, names: Sequence[str], headers: He
     }
 
 
-async def publish_trust(
-    plane: Stores,
-    *,
-    clients: bytes,
-    proxies: bytes,
-    names: Sequence[str] = (NAME,),
-    headers: HeaderNames = HeaderNames(),  # noqa: B008 - frozen
-) -> None:
-    """Write the CAs of clients and proxies into that ConfigMap."""
-    desired = trust_object(trust_data(clients, proxies, names, headers))
+async def publish_trust(plane: Stores, *, clients: bytes, proxies: bytes, names: Sequence[str] = (NAME,)) -> None:
+    """Write the CAs of clients and proxies into the ConfigMap ``extension-apiserver-authentication``."""
+    desired = trust_object(trust_data(clients, proxies, names))
 
     async def transform(current: JsonObject | None) -> JsonObject:
         updated: JsonObject = copy_tree({**(current or desired), "data": desired.get("data", {})})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
+from weakref import WeakValueDictionary
 
 from envtest.admission import plugins
 from envtest.data.messages import write_protobuf
@@ -115,22 +116,28 @@ class TableSchemas:
 
 
 class CustomSchemas:
-    """The OpenAPI schemas of custom resources, by the names that `CustomModel` gives them."""
+    """The OpenAPI schemas of custom resources, by the names that `CustomModel` gives them.
+
+    A schema lives as long as its definition is served.
+    """
 
     def __init__(self) -> None:
-        self._models: dict[str, tuple[InstalledResource, CustomModel]] = {}
+        self._served: WeakValueDictionary[str, InstalledResource] = WeakValueDictionary()
 
     def schema(self, name: str) -> JsonObject | None:
         """See `SchemaSource`."""
-        model = self._models.get(name)
-        return None if model is None else published(model[0].info, model[1].raw, model[1].selectable)
+        served = self._served.get(name)
+        if served is None:
+            return None
+        assert isinstance(served.model, CustomModel)
+        return published(served.info, served.model.raw, served.model.selectable)
 
     def name_of(self, served: InstalledResource) -> str | None:
         """See `SchemaSource`."""
         if not isinstance(served.model, CustomModel):
             return None
         if not served.info.subresource:
-            self._models[served.model.schema_name] = (served, served.model)
+            self._served[served.model.schema_name] = served
         return served.model.schema_name
 
 

@@ -11,7 +11,7 @@ import msgspec
 from opsdk.apiserver.auth.authentication import Authenticator
 from opsdk.apiserver.auth.certificate_chains import ChainVerifier, ReadCertificates
 from opsdk.apiserver.auth.certificates import CertificateAuthenticator
-from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator, HeaderNames
+from opsdk.apiserver.auth.front_proxy import NAME, FrontProxyAuthenticator
 from opsdk.apiserver.auth.service_accounts import TokenSubject
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError
@@ -63,7 +63,6 @@ class PKI(msgspec.Struct, frozen=True, kw_only=True):
         clients: the CA of client certificates of users.
         proxies: the CA of client certificates of front proxies, which send the user in headers.
         proxy_names: the allowed common names of proxies; empty allows all. Needs `proxies`.
-        proxy_headers: the names of these headers. Needs `proxies`.
         identity: the client certificate of the server itself as a proxy.
         signing_key: the file of the signing key for service account tokens.
         token_keys: files with further keys that verify tokens.
@@ -74,7 +73,6 @@ class PKI(msgspec.Struct, frozen=True, kw_only=True):
     clients: bytes | None = None
     proxies: bytes | None = None
     proxy_names: tuple[str, ...] = (NAME,)
-    proxy_headers: HeaderNames = HeaderNames()
     identity: ClientCertificate | None = None
     signing_key: Path | None = None
     token_keys: Sequence[Path] = ()
@@ -82,7 +80,7 @@ class PKI(msgspec.Struct, frozen=True, kw_only=True):
 
     def authenticators(self, clients: ReadCertificates, proxies: ReadCertificates) -> list[Authenticator]:
         """Return the authenticators that use certificates, in order; the arguments return the CAs in use."""
-        proxy = FrontProxyAuthenticator(ChainVerifier(proxies), self.proxy_names, headers=self.proxy_headers)
+        proxy = FrontProxyAuthenticator(ChainVerifier(proxies), self.proxy_names)
         return [proxy, CertificateAuthenticator(ChainVerifier(clients))]
 
 

@@ -1,4 +1,4 @@
-"""The kit for tests: faults, journals of writes, snapshots, fixtures for pytest and unittest.
+"""What tests import to start an environment or to check it: fixtures for pytest and unittest, effects, komega.
 
-Only tests use this package. Code that the API server needs belongs to ``plane`` or below.
+Code that an environment needs belongs to ``instruments`` or below.
 """

@@ -1,6 +1,6 @@
 """Fault effects: errors, delays, lost connections, broken watches, stale lists.
 
-Each is a value with one method, `envtest.testing.effect.Effect.apply`; new ones are written the same way.
+Each is a value with one method, `envtest.instruments.effect.Effect.apply`; new ones are written the same way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from envtest.testing.effect import FaultScope
+from envtest.instruments.effect import FaultScope
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.status import status_of
@@ -128,7 +128,7 @@ class Truncate:
         response = await handler(call)
         if not isinstance(response, StreamResponse):
             headers = list(response.headers)
-            return StreamResponse(response.status, headers, chunks=_half(response.body))
+            return StreamResponse(response.status, headers, chunks=_first_half(response.body))
         return replace(response, chunks=self._cut(response.chunks))
 
     async def _cut(self, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -142,7 +142,7 @@ class Truncate:
                 yield line
 
 
-async def _half(body: bytes) -> AsyncGenerator[bytes, None]:
+async def _first_half(body: bytes) -> AsyncGenerator[bytes, None]:
     yield body[: len(body) // 2]
     raise CutConnection
 

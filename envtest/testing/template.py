@@ -24,11 +24,11 @@ class Templates:
     """Snapshots of started environments by their options; each is created at its first use."""
 
     def __init__(self) -> None:
-        self._made: dict[bytes, Snapshot] = {}
+        self._snapshots: dict[bytes, Snapshot] = {}
         self._targets: dict[bytes, ClusterTarget] = {}
 
     def __repr__(self) -> str:
-        return f"<Templates: {len(self._made)}>"
+        return f"<Templates: {len(self._snapshots)}>"
 
     def environment(self, options: Mapping[str, Any]) -> Environment:
         """Return a new environment that is not started, with the objects of the options."""
@@ -37,11 +37,11 @@ class Templates:
         if "service_range" in installed:
             rest["service_range"] = installed["service_range"]
         key = _key(installed)
-        snapshot = self._made.get(key)
+        snapshot = self._snapshots.get(key)
         if snapshot is None:
             # No test runs yet, so no event loop exists. Timestamps are those of the start of virtual time.
             with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-                snapshot = self._made[key] = runner.run(_started(installed))
+                snapshot = self._snapshots[key] = runner.run(_snapshot_of_started(installed))
         env = Environment(storage=MemoryStorage.of(snapshot), **rest)
         if "seed" in options:
             env.faults.seed(options["seed"])
@@ -61,7 +61,7 @@ class Templates:
         if entry is None:
             entry = target(kind, **options)
             with asyncio.Runner() as runner:
-                runner.run(_entered(entry))
+                runner.run(_start_or_close(entry))
             self._targets[key] = entry
         return entry
 
@@ -77,7 +77,7 @@ def _key(options: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(dict(options), order="deterministic", enc_hook=str)
 
 
-async def _entered(target: ClusterTarget) -> None:
+async def _start_or_close(target: ClusterTarget) -> None:
     try:
         await target.start()
     except BaseException:
@@ -85,6 +85,6 @@ async def _entered(target: ClusterTarget) -> None:
         raise
 
 
-async def _started(installed: Mapping[str, Any]) -> Snapshot:
+async def _snapshot_of_started(installed: Mapping[str, Any]) -> Snapshot:
     async with Environment(**installed) as env:
         return env.snapshot()

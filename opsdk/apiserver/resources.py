@@ -199,7 +199,7 @@ class ResourceVersions(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class InstalledResource:
     """A resource with its storage and model, as handlers use it."""
 

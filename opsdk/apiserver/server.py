@@ -180,10 +180,10 @@ class Server:
     async def respond(self, request: HttpRequest) -> HttpResponse:
         """Respond to one request."""
         if self._handler is None:
-            self._handler = self.filters.wrap(self._direct)
+            self._handler = self.filters.wrap(self._route)
         info = parse_request(request.method, request.path, request.query)
         return await self._handler(Call(http=request, info=info, protobuf=self._protobuf))
 
-    async def _direct(self, call: Call) -> HttpResponse:
+    async def _route(self, call: Call) -> HttpResponse:
         answer = None if call.info.is_resource else self.well_known.answer(call)
         return answer if answer is not None else await self.delegate.handle(call)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from opsdk.base.extras import RequiredExtra
+from opsdk.base.text_cache import text_cache
 from opsdk.errors import UsageError
 
 
@@ -34,7 +34,7 @@ _MESSAGES: Final = {
 """RE2's error messages where Go's differ."""
 
 
-@lru_cache(maxsize=4096)
+@text_cache(4096, longest=1024)
 def compile_regex(pattern: str) -> Pattern:
     """Compile a regular expression; `search` finds a match anywhere unless it is anchored.
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from opsdk.aio.large_work import sort_in_parts
+from opsdk.base.text_cache import text_cache
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.go_format import go_float, go_quote
 from opsdk.structured_merge.identity_cache import IdentityCache, drop_oldest
@@ -24,6 +25,8 @@ Path = tuple[str, ...]
 
 _CACHED: Final = 8192
 """Elements repeat across objects, but owner references and host names do not. This many use a few MB."""
+_LONGEST: Final = 256
+"""Characters of the longest element that is cached: a client may send elements of 3 MB."""
 
 
 def field_element(name: str) -> str:
@@ -39,7 +42,7 @@ def key_element(keys: Mapping[str, JsonValue]) -> str:
     """
     try:
         return _key_element(*keys, *keys.values())
-    except TypeError:  # unhashable, so it cannot be cached
+    except TypeError:  # unhashable or long, so it is not cached
         return "k:" + _compact(dict(sorted(keys.items())))
 
 
@@ -47,6 +50,8 @@ def key_element(keys: Mapping[str, JsonValue]) -> str:
 def _key_element(*names_and_values: object) -> str:
     """Return the element. Cached, because keys repeat; `typed`, because 1, 1.0 and true are equal in Python."""
     count = len(names_and_values) // 2
+    if any(isinstance(part, str) and len(part) > _LONGEST for part in names_and_values):
+        raise TypeError("an lru_cache keeps no result of a call that raises")
     return "k:" + _compact(dict(sorted(zip(names_and_values[:count], names_and_values[count:], strict=True))))
 
 
@@ -58,7 +63,7 @@ def value_element(value: JsonValue) -> str:
 _compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-@lru_cache(maxsize=_CACHED)
+@text_cache(_CACHED, longest=_LONGEST)
 def _canonical(element: str) -> str:
     """Return the canonical spelling of an element, so that equal elements are equal strings."""
     kind, rest = element[:2], element[2:]
@@ -80,7 +85,7 @@ def _canonical(element: str) -> str:
 _KINDS: Final = {"f": 0, "k": 1, "v": 2, "i": 3}
 
 
-@lru_cache(maxsize=_CACHED)
+@text_cache(_CACHED, longest=_LONGEST)
 def _order(element: str) -> tuple[object, ...]:
     """Return the server's sort key: fields, keys, values, indices; each in its own order."""
     kind, rest = element[0], element[2:]
@@ -105,7 +110,7 @@ def _rank(value: JsonValue) -> tuple[object, ...]:
     return (3 if isinstance(value, list) else 4, _compact(value))
 
 
-@lru_cache(maxsize=_CACHED)
+@text_cache(_CACHED, longest=_LONGEST)
 def _text(element: str) -> str:
     kind, rest = element[0], element[2:]
     match kind:

@@ -105,7 +105,7 @@ class Stage:
         return out.decode() + ("" if check else err.decode())
 
     async def follow(self, *arguments: str) -> Program:
-        """Start a kubectl that goes on by itself; what it prints is what it `said`."""
+        """Start kubectl in the background. `said` has its output."""
         log = self.folder / f"kubectl-{len(self._programs)}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(

@@ -44,7 +44,7 @@ async def test_custom_kinds_are_explained_and_patched(stage: Any, make_site: Any
 
 
 async def test_watches_go_on_with_one_head(stage: Any, wait_until: Any) -> None:
-    """Rows come as objects change, below one line of column names, and a deletion is told too."""
+    """``kubectl get --watch`` prints a row for each change and deletion, below one line of column names."""
     try:
         await stage.server()
         watch = await stage.follow("get", "configmaps", "-w", "-l", "app=x", "--output-watch-events")
@@ -71,7 +71,7 @@ def _said(program: Any, *words: str) -> Any:
 
 @pytest.mark.slow
 async def test_others_may_talk_through_a_proxy(stage: Any, wait_until: Any) -> None:
-    """``kubectl proxy`` passes on whatever it is asked, watches too."""
+    """``kubectl proxy`` forwards all requests, also watches."""
     try:
         await stage.server()
         proxy = await stage.follow("proxy", "--port=0")

@@ -13,25 +13,41 @@ from typing import Any
 import msgspec
 
 _ATOMS = (str, bytes, int, float, type(None), type, ModuleType)
-_LEFT_OUT = ("envtest", "opsdk.apiserver", "fake_server", "logging", "_pytest")
+_NEVER = ("logging", "_pytest")
+_LEFT_OUT = ("envtest", "opsdk.apiserver", "fake_server", *_NEVER)
+_PACKAGES = ("opsdk",)
+_SERVER_PACKAGES = ("opsdk", "envtest")
 # Other libraries keep nothing by the names of objects, and reading their attributes has effects.
 _WALKED = frozenset(
-    {"opsdk", "builtins", "collections", "functools", "asyncio", "_asyncio", "types", "heapq", "weakref"}
+    {
+        "opsdk",
+        "envtest",
+        "builtins",
+        "collections",
+        "functools",
+        "asyncio",
+        "_asyncio",
+        "types",
+        "heapq",
+        "weakref",
+    }
 )
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque, Mapping)
 _FUNCTIONS = (MethodType, FunctionType, CellType, functools.partial, functools._lru_cache_wrapper)
 
 
-def container_sizes(*roots: object) -> Counter[str]:
+def container_sizes(*roots: object, servers: bool = False) -> Counter[str]:
     """Return the number of items in all containers that are reachable, by ``Class.attribute``.
 
-    The walk begins at `roots` and the modules of opsdk. Servers of the test and log records are left out. A container
-    that several classes share counts for each of them, so the order of the walk makes no difference.
+    The walk begins at `roots` and the modules of opsdk. Log records are left out, and servers of the test unless
+    `servers` is True. A container that several classes share counts for each of them, so the order of the walk makes no
+    difference.
     """
+    packages, left_out = (_SERVER_PACKAGES, _NEVER) if servers else (_PACKAGES, _LEFT_OUT)
     sizes: Counter[str] = Counter()
     pending: list[tuple[object, str]] = [(root, type(root).__name__) for root in roots]
     for name, module in list(sys.modules.items()):
-        if name.split(".")[0] == "opsdk" and not name.startswith(("opsdk.api.", "opsdk.apiserver")):
+        if name.split(".")[0] in packages and not name.startswith(("opsdk.api.", *left_out)):
             pending += [(value, f"{name}.{key}") for key, value in vars(module).items()]
     sizes["tasks"] = len(asyncio.all_tasks())
     visited: set[tuple[int, str]] = set()
@@ -40,7 +56,7 @@ def container_sizes(*roots: object) -> Counter[str]:
         obj, label = pending.pop()
         # What has attributes gives its parts labels of their own.
         visit = (id(obj), label if isinstance(obj, (*_CONTAINERS, *_FUNCTIONS)) else "")
-        if isinstance(obj, _ATOMS) or visit in visited or type(obj).__module__.startswith(_LEFT_OUT):
+        if isinstance(obj, _ATOMS) or visit in visited or type(obj).__module__.startswith(left_out):
             continue
         visited.add(visit)
         references.append(obj)

@@ -77,7 +77,7 @@ class Pod:
         setters = ["pod"] if values else []
         containers = self.named(lambda c: bad(_get(c, path)))
         values.extend(v for c in self.containers if bad(v := _get(c, path)))
-        return [*setters, *([_many("container", containers)] if containers else [])], values
+        return [*setters, *([_with_names("container", containers)] if containers else [])], values
 
 
 def _get(owner: JsonObject, path: Iterable[str]) -> JsonValue:
@@ -87,7 +87,7 @@ def _get(owner: JsonObject, path: Iterable[str]) -> JsonValue:
     return value
 
 
-def _many(word: str, names: Sequence[str]) -> str:
+def _with_names(word: str, names: Sequence[str]) -> str:
     """Return ``container "a"`` or ``containers "a", "b"``."""
     return f"{_word(word, names)} {_listed(names)}"
 
@@ -129,7 +129,7 @@ def _too_capable(pod: Pod, allowed: frozenset[str]) -> str:
     bad = pod.named(lambda c: not allowed.issuperset(_added(c)))
     capabilities = _distinct(name for c in pod.containers for name in _added(c) if name not in allowed)
     return (
-        f"{_many('container', bad)} must not include {_listed(capabilities)} in securityContext.capabilities.add"
+        f"{_with_names('container', bad)} must not include {_listed(capabilities)} in securityContext.capabilities.add"
         if bad
         else ""
     )
@@ -137,7 +137,7 @@ def _too_capable(pod: Pod, allowed: frozenset[str]) -> str:
 
 def _host_paths(pod: Pod) -> str:
     volumes = [v["name"] for v in pod.spec.get("volumes") or () if v.get("hostPath") is not None]
-    return _many("volume", volumes) if volumes else ""
+    return _with_names("volume", volumes) if volumes else ""
 
 
 def _ports(container: JsonObject) -> list[str]:
@@ -147,7 +147,7 @@ def _ports(container: JsonObject) -> list[str]:
 def _host_ports(pod: Pod) -> str:
     bad = pod.named(lambda c: bool(_ports(c)))
     ports = _distinct(port for c in pod.containers for port in _ports(c))
-    return f"{_many('container', bad)} {_use(bad)} {_word('hostPort', ports)} {', '.join(ports)}" if bad else ""
+    return f"{_with_names('container', bad)} {_use(bad)} {_word('hostPort', ports)} {', '.join(ports)}" if bad else ""
 
 
 def _probed(container: JsonObject) -> Iterator[str]:
@@ -165,18 +165,18 @@ def _probes(pod: Pod) -> str:
     hosts = _distinct(host for c in pod.containers for host in _probed(c))
     if not bad:
         return ""
-    return f"{_many('container', bad)} {_use(bad)} {_word('probe or lifecycle host', hosts)} {_listed(hosts)}"
+    return f"{_with_names('container', bad)} {_use(bad)} {_word('probe or lifecycle host', hosts)} {_listed(hosts)}"
 
 
 def _privileged(pod: Pod) -> str:
     bad = pod.named(lambda c: bool(_get(c, ("privileged",))))
-    return f"{_many('container', bad)} must not set securityContext.privileged=true" if bad else ""
+    return f"{_with_names('container', bad)} must not set securityContext.privileged=true" if bad else ""
 
 
 def _proc_mount(pod: Pod) -> str:
     bad = pod.named(lambda c: _get(c, ("procMount",)) not in (None, "Default"))
     types = _distinct(v for c in pod.containers if (v := _get(c, ("procMount",))) not in (None, "Default"))
-    return f"{_many('container', bad)} must not set securityContext.procMount to {_listed(types)}" if bad else ""
+    return f"{_with_names('container', bad)} must not set securityContext.procMount to {_listed(types)}" if bad else ""
 
 
 def _selinux(pod: Pod) -> str:
@@ -224,14 +224,14 @@ def _host_process(pod: Pod) -> str:
 # ------------------------------------------------------------------ restricted
 def _escalation(pod: Pod) -> str:
     bad = [] if pod.windows else pod.named(lambda c: _get(c, ("allowPrivilegeEscalation",)) is not False)
-    return f"{_many('container', bad)} must set securityContext.allowPrivilegeEscalation=false" if bad else ""
+    return f"{_with_names('container', bad)} must set securityContext.allowPrivilegeEscalation=false" if bad else ""
 
 
 def _dropped(pod: Pod) -> str:
     if pod.windows:
         return ""
     bad = pod.named(lambda c: "ALL" not in (_get(c, ("capabilities", "drop")) or ()))
-    drop = f'{_many("container", bad)} must set securityContext.capabilities.drop=["ALL"]' if bad else ""
+    drop = f'{_with_names("container", bad)} must set securityContext.capabilities.drop=["ALL"]' if bad else ""
     return "; ".join(filter(None, (drop, _too_capable(pod, frozenset({"NET_BIND_SERVICE"})))))
 
 
@@ -241,7 +241,7 @@ def _volumes(pod: Pod) -> str:
     types = _distinct(kinds[name] for name in bad)
     if not bad:
         return ""
-    return f"{_many('volume', bad)} {_use(bad)} {_word('restricted volume type', types)} {_listed(types)}"
+    return f"{_with_names('volume', bad)} {_use(bad)} {_word('restricted volume type', types)} {_listed(types)}"
 
 
 def _non_root(pod: Pod) -> str:
@@ -249,7 +249,7 @@ def _non_root(pod: Pod) -> str:
     if bad:
         return f"{' and '.join(bad)} must not set securityContext.runAsNonRoot=false"
     silent = [] if _get(pod.spec, ("runAsNonRoot",)) else pod.named(lambda c: _get(c, ("runAsNonRoot",)) is None)
-    return f"pod or {_many('container', silent)} must set securityContext.runAsNonRoot=true" if silent else ""
+    return f"pod or {_with_names('container', silent)} must set securityContext.runAsNonRoot=true" if silent else ""
 
 
 def _user(pod: Pod) -> str:
@@ -264,7 +264,7 @@ def _seccomp_set(pod: Pod) -> str:
         return bad
     silent = pod.named(lambda c: _get(c, path) is None)
     text = 'must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
-    return f"pod or {_many('container', silent)} {text}" if silent else ""
+    return f"pod or {_with_names('container', silent)} {text}" if silent else ""
 
 
 # ------------------------------------------------------------------ all of them

@@ -59,17 +59,17 @@ class PodSecurity(Plugin):
             before, wrong_before = policy_of(None if old is None else old["metadata"].get("labels"))
             if wrong and (old is None or wrong != wrong_before):
                 raise api_errors.invalid("Namespace", "", name, wrong)
-            if old is None or not _stricter(policy.enforce, before.enforce):
+            if old is None or not _is_stricter(policy.enforce, before.enforce):
                 return
             for text in pod_warnings(name, policy.enforce, self._pods(name)):
                 attributes.warn(text)
         elif info.resource == "pods" and not info.group and info.subresource in ("", "ephemeralcontainers", "resize"):
             # Updates are only evaluated if they change a field that the checks read.
-            if attributes.old is None or bool(_judged(attributes.obj) != _judged(attributes.old)):
+            if attributes.old is None or bool(_evaluated_fields(attributes.obj) != _evaluated_fields(attributes.old)):
                 self._check_pod(attributes, attributes.obj, enforce=True)
         else:
             path = _TEMPLATES.get(resource_path(info))
-            template = _at(attributes.obj, path) if path is not None else None
+            template = _object_at(attributes.obj, path) if path is not None else None
             if template is not None:
                 self._check_pod(attributes, template, enforce=False)
 
@@ -100,7 +100,7 @@ def _would_violate(demand: LevelVersion, violations: Sequence[Violation]) -> str
     return f'would violate PodSecurity "{demand}": {", ".join(map(str, violations))}'
 
 
-def _stricter(new: LevelVersion, old: LevelVersion) -> bool:
+def _is_stricter(new: LevelVersion, old: LevelVersion) -> bool:
     """Whether the new level can reject pods that the old one allowed."""
     if new == old or new.lenient:
         return False
@@ -139,14 +139,14 @@ def prioritized(pods: Sequence[JsonObject]) -> list[JsonObject]:
     return [*first, *later]
 
 
-def _judged(pod: JsonObject) -> JsonValue:
+def _evaluated_fields(pod: JsonObject) -> JsonValue:
     spec = pod.get("spec") or {}
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     images = [[(c.get("name"), c.get("image")) for c in spec.get(key) or ()] for key in _CONTAINERS]
     return images, {key: value for key, value in annotations.items() if _SECCOMP in key}
 
 
-def _at(obj: JsonObject, path: Sequence[str]) -> JsonObject | None:
+def _object_at(obj: JsonObject, path: Sequence[str]) -> JsonObject | None:
     value: JsonValue = obj
     for key in path:
         value = (value or {}).get(key)

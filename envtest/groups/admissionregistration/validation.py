@@ -104,7 +104,7 @@ def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
         if operation not in _OPERATIONS:
             yield api_errors.unsupported(f"{field}.operations[{index}]", operation, _OPERATIONS)
     for key, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
-        yield from _alone(rule.get(key) or [], f"{field}.{key}", what)
+        yield from _validate_wildcard(rule.get(key) or [], f"{field}.{key}", what)
     for index, version in enumerate(rule.get("apiVersions") or ()):
         if not version:
             yield api_errors.required(f"{field}.apiVersions[{index}]")
@@ -113,7 +113,7 @@ def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
         yield api_errors.unsupported(f"{field}.scope", rule["scope"], _SCOPES)
 
 
-def _alone(values: Sequence[str], field: str, noun: str) -> Iterator[Cause]:
+def _validate_wildcard(values: Sequence[str], field: str, noun: str) -> Iterator[Cause]:
     """Validate that there are values, and that a wildcard is the only one."""
     if not values:
         yield api_errors.required(field)

@@ -73,7 +73,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         timestamp = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
         end = after + _HORIZON
         while timestamp < end:
-            if timestamp.month not in self.months or not self._on(timestamp):
+            if timestamp.month not in self.months or not self._matches_day(timestamp):
                 timestamp = (timestamp + timedelta(days=1)).replace(hour=0, minute=0)
             elif timestamp.hour not in self.hours:
                 timestamp = (timestamp + timedelta(hours=1)).replace(minute=0)
@@ -83,7 +83,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
                 return timestamp
         return None
 
-    def _on(self, at: datetime) -> bool:
+    def _matches_day(self, at: datetime) -> bool:
         day, weekday = at.day in self.days, at.isoweekday() % 7 in self.weekdays
         return day and weekday if self.any_day or self.any_weekday else day or weekday
 

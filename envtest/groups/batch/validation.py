@@ -181,7 +181,7 @@ def validate_job_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     changed = {key for key in (*status, *before) if status.get(key) != before.get(key)}
     for key in ("active", "succeeded", "failed", "ready", "terminating"):
         yield from validation.not_negative(status.get(key), f"status.{key}")
-    yield from _ending(obj, old, changed)
+    yield from _validate_completion(obj, old, changed)
     yield from _finish(obj, old, changed)
     ready = status.get("ready")
     if changed & {"ready", "active"} and ready is not None and ready > (status.get("active") or 0):
@@ -206,7 +206,7 @@ def validate_job_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     yield from _succeeds(obj, old)
 
 
-def _ending(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cause]:
+def _validate_completion(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cause]:
     """Validate conditions that exclude or require each other, and the completion time."""
     status = obj.get("status") or {}
     complete, failed = _has(obj, "Complete"), _has(obj, "Failed")
@@ -333,7 +333,7 @@ _STATES: Final = ("False", "True", "Unknown")
 _OPERATORS: Final = ("In", "NotIn")
 
 
-def _unshown(path: str, text: str) -> Cause:
+def _error_without_value(path: str, text: str) -> Cause:
     """Return an error that does not show the value."""
     return Cause(reason="FieldValueInvalid", message=f"Invalid value: {text}", field=path)
 
@@ -401,9 +401,9 @@ def _failure(rule: JsonObject, path: str, containers: set[str], *, by_index: boo
         yield from validation.each(qualified_name(kind), kind, f"{item_path}.type")
         yield from _word(pattern.get("status", ""), _STATES, f"{item_path}.status")
     if codes is not None and conditions:
-        yield _unshown(path, "specifying both OnExitCodes and OnPodConditions is not supported")
+        yield _error_without_value(path, "specifying both OnExitCodes and OnPodConditions is not supported")
     elif codes is None and not conditions:
-        yield _unshown(path, "specifying one of OnExitCodes and OnPodConditions is required")
+        yield _error_without_value(path, "specifying one of OnExitCodes and OnPodConditions is required")
 
 
 def _codes(on_exit_codes: JsonObject, path: str, containers: set[str]) -> Iterator[Cause]:

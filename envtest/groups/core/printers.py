@@ -336,7 +336,7 @@ def _phase(obj: JsonObject) -> str:
     return "Terminating" if meta_of(obj).get("deletionTimestamp") else str(status_of(obj).get("phase", ""))
 
 
-def _maybe(value: JsonValue) -> JsonValue:
+def _value_or_unset(value: JsonValue) -> JsonValue:
     return UNSET if value is None else value
 
 
@@ -350,9 +350,9 @@ def _claim(obj: JsonObject, now: float) -> list[JsonValue]:
         (status.get("capacity") or {}).get("storage", "0") if volume else "",
         _modes(status.get("accessModes")) if volume else "",
         _class(obj),
-        _maybe(spec.get("volumeAttributesClassName")),
+        _value_or_unset(spec.get("volumeAttributesClassName")),
         age(obj, now),
-        _maybe(spec.get("volumeMode")),
+        _value_or_unset(spec.get("volumeMode")),
     ]
 
 
@@ -367,10 +367,10 @@ def _volume(obj: JsonObject, now: float) -> list[JsonValue]:
         _phase(obj),
         "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}",
         _class(obj),
-        _maybe(spec.get("volumeAttributesClassName")),
+        _value_or_unset(spec.get("volumeAttributesClassName")),
         status_of(obj).get("reason", ""),
         age(obj, now),
-        _maybe(spec.get("volumeMode")),
+        _value_or_unset(spec.get("volumeMode")),
     ]
 
 

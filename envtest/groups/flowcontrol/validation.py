@@ -211,7 +211,7 @@ def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:
         yield from _verbs(inner.get("verbs") or (), f"{rule_path}.verbs")
         urls = inner.get("nonResourceURLs") or ()
         text = "nonResourceURLs must contain at least one value"
-        yield from _wild(urls, f"{rule_path}.nonResourceURLs", text, "non-resource URLs")
+        yield from _validate_wildcard(urls, f"{rule_path}.nonResourceURLs", text, "non-resource URLs")
         for number, url in enumerate(urls if "*" not in urls else ()):
             yield from _url(url, f"{rule_path}.nonResourceURLs[{number}]")
 
@@ -259,7 +259,7 @@ def _subject(subject: JsonObject, path: str) -> Iterator[Cause]:
             yield api_errors.not_allowed(f"{path}.{key}", f"{key} is forbidden when subject kind is not '{other}'")
 
 
-def _wild(values: Sequence[str], path: str, missing: str, noun: str) -> Iterator[Cause]:
+def _validate_wildcard(values: Sequence[str], path: str, missing: str, noun: str) -> Iterator[Cause]:
     if not values:
         yield api_errors.required(path, missing)
     elif "*" in values and len(values) > 1:
@@ -267,7 +267,7 @@ def _wild(values: Sequence[str], path: str, missing: str, noun: str) -> Iterator
 
 
 def _verbs(verbs: Sequence[str], path: str) -> Iterator[Cause]:
-    yield from _wild(verbs, path, "verbs must contain at least one value", "verbs")
+    yield from _validate_wildcard(verbs, path, "verbs must contain at least one value", "verbs")
     if "*" not in verbs and not set(verbs) <= set(_VERBS):
         yield api_errors.unsupported(path, list(verbs), _VERBS)
 
@@ -276,7 +276,7 @@ def _resource_rule(rule: JsonObject, path: str) -> Iterator[Cause]:
     yield from _verbs(rule.get("verbs") or (), f"{path}.verbs")
     for key, one, many in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
         text = f"resource rules must supply at least one {one}"
-        yield from _wild(rule.get(key) or (), f"{path}.{key}", text, many)
+        yield from _validate_wildcard(rule.get(key) or (), f"{path}.{key}", text, many)
     spaces, namespaces_path = rule.get("namespaces") or (), f"{path}.namespaces"
     if not spaces and not rule.get("clusterScope"):
         text = "resource rules that are not cluster scoped must supply at least one namespace"

@@ -60,13 +60,13 @@ class GuardedStore(CheckedStore):
             kind, role = ref.get("kind", ""), ref.get("name", "")
             if kind not in _KINDS:
                 raise api_errors.plain(f'unsupported role reference kind: "{kind}"')
-            if await self._may(context, "bind", _KINDS[kind], role, context.namespace):
+            if await self._is_allowed(context, "bind", _KINDS[kind], role, context.namespace):
                 return
             rules = self._policy.role(context.namespace if kind == "Role" else "", role)
             if rules is None:
                 raise api_errors.not_found(self.info, role)
             self._confirm_no_escalation(context, obj, rules)
-        elif not await self._may(context, "escalate", self.info.resource, name, context.namespace):
+        elif not await self._is_allowed(context, "escalate", self.info.resource, name, context.namespace):
             self._confirm_no_escalation(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
             # Aggregation can collect any rule, so it requires all permissions.
             if (_aggregates(obj) or _aggregates(old or {})) and self._escalation(context, _EVERYTHING):
@@ -76,7 +76,7 @@ class GuardedStore(CheckedStore):
     def _policy(self) -> RbacPolicy:
         return self._rbac.policy
 
-    async def _may(self, context: Context, verb: str, resource: str, name: str, namespace: str) -> bool:
+    async def _is_allowed(self, context: Context, verb: str, resource: str, name: str, namespace: str) -> bool:
         attributes = AuthorizerAttributes(
             user=context.user,
             verb=verb,

@@ -185,11 +185,11 @@ def validate_driver_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Ca
     now, before = ((o.get("spec") or {}).get("drivers") or () for o in (obj, old))
     for driver in before:
         for other in now:
-            if other.get("name") == driver.get("name") and _lasting(other) != _lasting(driver):
+            if other.get("name") == driver.get("name") and _without_allocatable(other) != _without_allocatable(driver):
                 yield api_errors.invalid_value("CSINodeDriver", as_go(_NODE_DRIVER, other), "field is immutable")
 
 
-def _lasting(driver: JsonObject) -> JsonObject:
+def _without_allocatable(driver: JsonObject) -> JsonObject:
     return {key: value for key, value in driver.items() if key != "allocatable"}
 
 

@@ -110,7 +110,7 @@ class Chain:
             if len(self._bound) >= _BOUND_LIMIT:
                 self._bound.clear()
             path = resource_path(info)
-            plugins = [plugin for plugin in self._named.values() if _concerns(plugin, path)]
+            plugins = [plugin for plugin in self._named.values() if _handles_resource(plugin, path)]
             phases = self._bound[key] = _Phases(
                 mutate=tuple(p.mutate for p in plugins if type(p).mutate is not Plugin.mutate),
                 validate=tuple(p.validate for p in plugins if type(p).validate is not Plugin.validate),
@@ -133,5 +133,5 @@ class Chain:
             await validate(attributes)
 
 
-def _concerns(plugin: AdmissionInterface, path: str) -> bool:
+def _handles_resource(plugin: AdmissionInterface, path: str) -> bool:
     return not isinstance(plugin, Plugin) or plugin.resources is None or path in plugin.resources

@@ -18,7 +18,7 @@ class ObjectCache:
     def __init__(self, storage: LocalStorage, prefix: str) -> None:
         self._storage = storage
         self._prefix = prefix
-        self._found: dict[str, dict[str, JsonObject]] | None = None
+        self._by_namespace: dict[str, dict[str, JsonObject]] | None = None
         self._sorted: dict[str, tuple[JsonObject, ...]] = {}
         storage.subscribe(self._changed, prefix)
 
@@ -40,25 +40,25 @@ class ObjectCache:
         return self._all().get(namespace, {}).get(name)
 
     def _all(self) -> dict[str, dict[str, JsonObject]]:
-        if self._found is None:
-            self._found = {}
+        if self._by_namespace is None:
+            self._by_namespace = {}
             for key, value in self._storage.list_now(self._prefix).items:
                 self._put(key, value)
-        return self._found
+        return self._by_namespace
 
     def _put(self, key: str, value: JsonObject | None) -> None:
-        assert self._found is not None
+        assert self._by_namespace is not None
         namespace, _, name = key.removeprefix(self._prefix).rpartition("/")
         self._sorted.pop(namespace, None)
         if value is not None:
-            self._found.setdefault(namespace, {})[name] = value
+            self._by_namespace.setdefault(namespace, {})[name] = value
             return
-        entries = self._found.get(namespace, {})
+        entries = self._by_namespace.get(namespace, {})
         entries.pop(name, None)
         if not entries:
-            self._found.pop(namespace, None)
+            self._by_namespace.pop(namespace, None)
 
     def _changed(self, change: StorageChange) -> None:
         # The informer starts with the first read.
-        if self._found is not None and change.key.startswith(self._prefix):
+        if self._by_namespace is not None and change.key.startswith(self._prefix):
             self._put(change.key, None if change.kind is ChangeType.DELETE else change.value)

@@ -54,14 +54,14 @@ class VersionedAttributesAccessor:
         self._review = attributes
         self._equivalents = equivalents
         self._namespace = namespace
-        self._asked = RequestAttributes.of(attributes)
+        self._request = RequestAttributes.of(attributes)
         self._others: Sequence[InstalledResource] | None = None
         self._old: dict[int, JsonObject | None] = {}
 
     def matched_resource(self, rules: Sequence[RuleWithOperations], *, equivalent: bool) -> InstalledResource | None:
         """Return the resource version for which a rule matches the request, or None."""
         review = self._review
-        if any(rule.means(self._asked, review.name) for rule in rules):
+        if any(rule.means(self._request, review.name) for rule in rules):
             return review.served
         if not equivalent or not rules:
             return None
@@ -71,7 +71,7 @@ class VersionedAttributesAccessor:
             for other in self._others:
                 info = other.info
                 resource = review.resource._replace(group=info.group, version=info.version, resource=info.resource)
-                if rule.means(self._asked.instead(resource), review.name):
+                if rule.means(self._request.instead(resource), review.name):
                     return other
         return None
 

@@ -94,9 +94,9 @@ class _ChainSearch:
                 if issuer != certificate and self._signed_by(certificate, issuer, depth):
                     above = self.validity(issuer, depth + 1)
                     if above is not None:
-                        chains.append(_joint(_validity(issuer), above))
+                        chains.append(_intersection(_validity(issuer), above))
         own = _validity(certificate)
-        return max((_joint(own, chain) for chain in chains), key=lambda chain: chain.end, default=None)
+        return max((_intersection(own, chain) for chain in chains), key=lambda chain: chain.end, default=None)
 
     def _signed_by(self, certificate: x509.Certificate, issuer: x509.Certificate, depth: int) -> bool:
         with RequiredExtra("apiserver", "a client certificate"):
@@ -134,5 +134,5 @@ def _validity(certificate: x509.Certificate) -> Validity:
     return Validity(certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp())
 
 
-def _joint(a: Validity, b: Validity) -> Validity:
+def _intersection(a: Validity, b: Validity) -> Validity:
     return Validity(max(a.begin, b.begin), min(a.end, b.end))

@@ -68,7 +68,7 @@ class SigningKey:
     def __init__(self, path: Path | None = None, *, also: Sequence[Path] = ()) -> None:
         self._path = path
         self._also = also
-        self._made: PrivateKey | None = None
+        self._own_key: PrivateKey | None = None
         self._others: list[PublicKey] | None = None if also else []
 
     def __repr__(self) -> str:
@@ -77,18 +77,18 @@ class SigningKey:
     def share(self, other: SigningKey) -> None:
         """Use the key of `other` if it exists."""
         if other.exists:
-            self._made = other._key
+            self._own_key = other._key
 
     @property
     def exists(self) -> bool:
         """Whether the key was loaded or generated, or its file exists."""
-        return self._made is not None or (self._path is not None and self._path.exists())
+        return self._own_key is not None or (self._path is not None and self._path.exists())
 
     @property
     def _key(self) -> PrivateKey:
-        if self._made is None:
-            self._made = _load_or_create(self._path) if self._path is not None else PrivateKey(_generated())
-        return self._made
+        if self._own_key is None:
+            self._own_key = _load_or_create(self._path) if self._path is not None else PrivateKey(_generated())
+        return self._own_key
 
     @property
     def key_id(self) -> str:
@@ -102,10 +102,10 @@ class SigningKey:
 
     def public(self) -> list[dict[str, str]]:
         """Return the accepted public keys as a JSON Web Key Set."""
-        keys = {key.key_id: key for key in (self._key.public, *self._more())}
+        keys = {key.key_id: key for key in (self._key.public, *self._verification_keys())}
         return [key.web_key() for key in keys.values()]
 
-    def _more(self) -> list[PublicKey]:
+    def _verification_keys(self) -> list[PublicKey]:
         if self._others is None:
             self._others = [key for path in self._also for key in read_public(path)]
         return self._others
@@ -117,7 +117,7 @@ class SigningKey:
 
     def verify(self, token: str) -> JsonObject:
         """Return the claims of a token that one of these keys signed. Raises `UnauthorizedError`."""
-        keys = [*([self._key.public] if self.exists else []), *self._more()] if _has_form(token) else []
+        keys = [*([self._key.public] if self.exists else []), *self._verification_keys()] if _has_form(token) else []
         payload = next((p for p in (key.payload(token) for key in keys) if p is not None), b"")
         claims = _claims(payload)
         if claims is None:

@@ -32,7 +32,7 @@ class RbacPolicy:
         self._roles: dict[tuple[str, str], tuple[PolicyRule, ...]] = {}
         self._bindings: dict[tuple[str, str], RbacBinding] = {}
         self._by_subject: dict[tuple[str, tuple[str, str]], set[str]] = {}
-        self._found: dict[tuple[str, tuple[str, ...], str], tuple[Grant, ...]] = {}
+        self._grants_by_user: dict[tuple[str, tuple[str, ...], str], tuple[Grant, ...]] = {}
 
     def __repr__(self) -> str:
         return f"<RbacPolicy of {len(self._roles)} roles and {len(self._bindings)} bindings>"
@@ -41,12 +41,12 @@ class RbacPolicy:
     def put_role(self, namespace: str, name: str, rules: Sequence[PolicyRule]) -> None:
         """Add or replace a role; cluster roles have no namespace."""
         self._roles[namespace, name] = tuple(rules)
-        self._found.clear()
+        self._grants_by_user.clear()
 
     def drop_role(self, namespace: str, name: str) -> None:
         """Remove a role."""
         self._roles.pop((namespace, name), None)
-        self._found.clear()
+        self._grants_by_user.clear()
 
     def put_binding(self, binding: RbacBinding) -> None:
         """Add or replace a binding."""
@@ -57,7 +57,7 @@ class RbacPolicy:
 
     def drop_binding(self, namespace: str, name: str) -> None:
         """Remove a binding."""
-        self._found.clear()
+        self._grants_by_user.clear()
         binding = self._bindings.pop((namespace, name), None)
         for key in _keys(binding) if binding is not None else ():
             names = self._by_subject[namespace, key]
@@ -73,12 +73,12 @@ class RbacPolicy:
     def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
         """Return a user's grants: of ClusterRoleBindings, then of the namespace's, each sorted by name."""
         key = (user.name, user.groups, namespace)
-        grants = self._found.get(key)
+        grants = self._grants_by_user.get(key)
         if grants is None:
-            if len(self._found) >= _CACHE_LIMIT:
-                self._found.clear()
+            if len(self._grants_by_user) >= _CACHE_LIMIT:
+                self._grants_by_user.clear()
             places = ("", namespace) if namespace else ("",)
-            grants = self._found[key] = tuple(g for place in places for g in self._grants_in(place, user))
+            grants = self._grants_by_user[key] = tuple(g for place in places for g in self._grants_in(place, user))
         return grants
 
     def _grants_in(self, namespace: str, user: User) -> Iterator[Grant]:

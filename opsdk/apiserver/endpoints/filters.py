@@ -66,11 +66,11 @@ class FilterChain:
     def wrap(self, handler: Handler) -> Handler:
         """Return the handler behind all filters."""
         for named in reversed(self._filters):
-            handler = _behind(named.filter, handler)
+            handler = _filtered_handler(named.filter, handler)
         return handler
 
 
-def _behind(through: Filter, handler: Handler) -> Handler:
+def _filtered_handler(through: Filter, handler: Handler) -> Handler:
     """Return the handler behind a filter. Not a coroutine: each request passes every filter."""
     return lambda call: through(call, handler)
 

@@ -36,7 +36,7 @@ T = TypeVar("T")
 _PREFIX = "unable to parse requirement: "
 
 
-def _bad(text: str) -> ApiError:
+def _bad_request(text: str) -> ApiError:
     return api_errors.bad_request(text)
 
 
@@ -45,7 +45,7 @@ def _counted(read: Callable[[str], T], text: str) -> T:
     try:
         return read(text)
     except UsageError as error:
-        raise _bad(str(error)) from None
+        raise _bad_request(str(error)) from None
 
 
 def parse_labels(text: str) -> Selector:
@@ -79,16 +79,16 @@ class _LabelParser:
             if not word:
                 return requirements
             if word != "!" and not self._word(word):
-                raise _bad(f"found '{word}', expected: !, identifier, or 'end of string'")
+                raise _bad_request(f"found '{word}', expected: !, identifier, or 'end of string'")
             requirements.append(self._requirement())
             word = self._take()
             if not word:
                 return requirements
             if word != ",":
-                raise _bad(f"found '{word}', expected: ',' or 'end of string'")
+                raise _bad_request(f"found '{word}', expected: ',' or 'end of string'")
             after = self._peek()
             if after != "!" and not self._word(after):
-                raise _bad(f"found '{after}', expected: identifier after ','")
+                raise _bad_request(f"found '{after}', expected: identifier after ','")
 
     def _requirement(self) -> Requirement:
         negated = self._peek() == "!"
@@ -96,17 +96,17 @@ class _LabelParser:
             self._take()
         key = self._take()
         if not self._word(key):
-            raise _bad(f"{_PREFIX}found '{key}', expected: identifier")
+            raise _bad_request(f"{_PREFIX}found '{key}', expected: identifier")
         wrong = validation.qualified_name(key)
         if wrong:
-            raise _bad(f"{_PREFIX}<nil>: Invalid value: {api_errors.quoted(key)}: {'; '.join(wrong)}")
+            raise _bad_request(f"{_PREFIX}<nil>: Invalid value: {api_errors.quoted(key)}: {'; '.join(wrong)}")
         if negated:
             return Requirement(key, SelectorOperator.DOES_NOT_EXIST)
         if self._peek() in ("", ","):
             return Requirement(key, SelectorOperator.EXISTS)
         mark = self._take()
         if mark not in _OPERATORS:
-            raise _bad(f"{_PREFIX}found '{mark}', expected: in, notin, =, ==, !=, gt, lt")
+            raise _bad_request(f"{_PREFIX}found '{mark}', expected: in, notin, =, ==, !=, gt, lt")
         operator = _OPERATORS[mark]
         values = self._values() if operator in (SelectorOperator.IN, SelectorOperator.NOT_IN) else (self._value(),)
         _check_values(key, operator, values)
@@ -118,24 +118,24 @@ class _LabelParser:
             return ""
         self._take()
         if not self._word(word):
-            raise _bad(f"{_PREFIX}found '{word}', expected: identifier")
+            raise _bad_request(f"{_PREFIX}found '{word}', expected: identifier")
         return word
 
     def _values(self) -> tuple[str, ...]:
         word = self._take()
         if word != "(":
-            raise _bad(f"{_PREFIX}found '{word}' expected: '('")
+            raise _bad_request(f"{_PREFIX}found '{word}' expected: '('")
         values: set[str] = set()
         first = self._peek()
         if not self._word(first) and first not in (",", ")"):
-            raise _bad(f"{_PREFIX}found '{first}', expected: ',', ')' or identifier")
+            raise _bad_request(f"{_PREFIX}found '{first}', expected: ',', ')' or identifier")
         while True:
             values.add(self._take() if self._word(self._peek()) else "")
             word = self._take()
             if word == ")":
                 return tuple(sorted(values))
             if word != ",":
-                raise _bad(f"{_PREFIX}found '{word}', expected: ',' or ')'")
+                raise _bad_request(f"{_PREFIX}found '{word}', expected: ',' or ')'")
 
 
 def _check_values(key: str, operator: SelectorOperator, values: tuple[str, ...]) -> None:
@@ -155,7 +155,7 @@ def _check_values(key: str, operator: SelectorOperator, values: tuple[str, ...])
         f"{location}: Invalid value: {api_errors.quoted(value)}: {reason}" for location, value, reason in invalid_values
     ]
     if messages:
-        raise _bad(f"{_PREFIX}{messages[0] if len(messages) == 1 else '[' + ', '.join(messages) + ']'}")
+        raise _bad_request(f"{_PREFIX}{messages[0] if len(messages) == 1 else '[' + ', '.join(messages) + ']'}")
 
 
 _TERM = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
@@ -169,7 +169,7 @@ def parse_fields(text: str) -> FieldSelector:
     for part in sorted(re.findall(r"(?:\\.|[^,\\]|\\$)+", text, re.DOTALL)):
         match = _TERM.fullmatch(part)
         if match is None:
-            raise _bad(f"invalid selector: '{text}'; can't understand '{part}'")
+            raise _bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         key, mark, value = match[1], match[2], _ESCAPED.sub(_unescaped, match[3])
         if key or value:
             requirements.append(FieldRequirement(key, value, mark == "!="))
@@ -178,7 +178,7 @@ def parse_fields(text: str) -> FieldSelector:
 
 def _unescaped(match: re.Match[str]) -> str:
     if match[2]:
-        raise _bad(f"invalid field selector: unescaped character in value: {ord(match[2])}")
+        raise _bad_request(f"invalid field selector: unescaped character in value: {ord(match[2])}")
     if match[1] not in ("\\", ",", "=") or not match[1]:
-        raise _bad(f"invalid field selector: invalid escape sequence: {match[0]}")
+        raise _bad_request(f"invalid field selector: invalid escape sequence: {match[0]}")
     return match[1]

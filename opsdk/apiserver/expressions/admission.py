@@ -5,12 +5,13 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/cel/compile.go (v1.36).
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import Final
 
 from opsdk.apiserver.expressions.authorizer import AUTHORIZER, RESOURCE_CHECK
 from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.mutation import MUTATION_TYPES, construct
+from opsdk.base.text_cache import text_cache
 from opsdk.cel.environment import CelEnvironment, Program
 from opsdk.cel.errors import CelCompileError
 from opsdk.cel.library.texts import JSON_PATCH_LIBRARY
@@ -116,7 +117,7 @@ def runtime_text(type_: Type) -> str:
     return f"{type_.name}({', '.join(map(runtime_text, type_.params))})"
 
 
-@lru_cache(maxsize=4096)
+@text_cache(4096, longest=4096)
 def compile_condition(expression: str, *, params: bool = False) -> Program | str:
     """Compile a match condition, or return its error."""
     return compile_typed(admission_environment(params=params), expression, (BOOL,))

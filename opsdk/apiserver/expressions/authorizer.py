@@ -137,7 +137,7 @@ _SELECT: Final = {
 }
 
 
-def _refining(name: str, attribute: str, **costs: Any) -> list[Overload]:
+def _check_setter(name: str, attribute: str, **costs: Any) -> list[Overload]:
     def refine(check: ResourceCheck, text: str) -> ResourceCheck:
         changes: JsonObject = {attribute: text}
         return ResourceCheck(check.ask, replace(check.attributes, **changes))
@@ -173,11 +173,11 @@ AUTHORIZER_LIBRARY: Final = Library(
                 **_UNIT,
             )
         ],
-        "subresource": _refining("subresource", "subresource", **_UNIT),
-        "namespace": _refining("namespace", "namespace", **_UNIT),
-        "name": _refining("name", "name", **_UNIT),
-        "fieldSelector": _refining("fieldselector", "field_selector", **_SELECT),
-        "labelSelector": _refining("labelselector", "label_selector", **_SELECT),
+        "subresource": _check_setter("subresource", "subresource", **_UNIT),
+        "namespace": _check_setter("namespace", "namespace", **_UNIT),
+        "name": _check_setter("name", "name", **_UNIT),
+        "fieldSelector": _check_setter("fieldselector", "field_selector", **_SELECT),
+        "labelSelector": _check_setter("labelselector", "label_selector", **_SELECT),
         "check": [
             method("pathcheck_check", (PATH_CHECK, STRING), DECISION, _check, **_ASK),
             method("resourcecheck_check", (RESOURCE_CHECK, STRING), DECISION, _check, **_ASK),

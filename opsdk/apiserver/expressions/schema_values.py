@@ -128,7 +128,7 @@ class SchemaSet(SchemaList):
 
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """Return the union of both sets."""
-        return SchemaSet([*self, *(one for one in other if not contains(self, one))], _itself)
+        return SchemaSet([*self, *(one for one in other if not contains(self, one))], _unchanged)
 
 
 class SchemaMapList(SchemaList):
@@ -167,7 +167,7 @@ class SchemaMapList(SchemaList):
                 merged.append(element)
             else:
                 merged[index] = element
-        return SchemaMapList(merged, _itself, self._keys)
+        return SchemaMapList(merged, _unchanged, self._keys)
 
 
 class SchemaMap(MapView):
@@ -193,24 +193,24 @@ class SchemaMap(MapView):
 def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert:
     """Return the converter from a schema's JSON to CEL values; `type_` is the declared type."""
     if schema.get("x-kubernetes-int-or-string"):
-        return _itself
+        return _unchanged
     if resource or schema.get("x-kubernetes-embedded-resource"):
         schema = with_metadata(schema)
     match schema.get("type"):
         case "array":
-            return _only(list, _list_converter(schema, type_))
+            return _only_of_type(list, _list_converter(schema, type_))
         case "object" if type_.params:
             convert = converter(schema["additionalProperties"], type_.params[1])
-            return _itself if convert is _itself else _only(dict, lambda tree: SchemaMap(tree, convert))
+            return _unchanged if convert is _unchanged else _only_of_type(dict, lambda tree: SchemaMap(tree, convert))
         case "object":
-            return _only(dict, _object_converter(schema, type_))
+            return _only_of_type(dict, _object_converter(schema, type_))
         case "integer":
             return _integer
         case "number":
             return lambda tree: float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
         case "string":
-            return _only(str, _STRINGS.get(schema.get("format") or "", _itself))
-    return _itself
+            return _only_of_type(str, _STRINGS.get(schema.get("format") or "", _unchanged))
+    return _unchanged
 
 
 def _object_converter(schema: Schema, type_: Type) -> Convert:
@@ -234,16 +234,16 @@ def _list_converter(schema: Schema, type_: Type) -> Convert:
             return lambda tree: SchemaMapList(tree, convert, keys)
     if convert is _integer:
         return lambda tree: list(map(_integer, tree)) if float in map(type, tree) else tree
-    return _itself if convert is _itself else lambda tree: SchemaList(tree, convert)
+    return _unchanged if convert is _unchanged else lambda tree: SchemaList(tree, convert)
 
 
-def _itself(tree: JsonValue) -> JsonValue:
+def _unchanged(tree: JsonValue) -> JsonValue:
     return tree
 
 
-def _only(python: type, convert: Convert) -> Convert:
+def _only_of_type(python: type, convert: Convert) -> Convert:
     """Convert only values of the expected type; null and values of an older schema are unchanged."""
-    if convert is _itself:
+    if convert is _unchanged:
         return convert
     return lambda tree: convert(tree) if isinstance(tree, python) else tree
 

@@ -26,7 +26,7 @@ def in_namespace(context: Context, namespace: str) -> Context:
     return replace(context, namespace=namespace)
 
 
-def finished(obj: JsonObject, strategy: Strategy) -> bool:
+def is_finished(obj: JsonObject, strategy: Strategy) -> bool:
     """Report whether a marked object can be removed: no finalizers and no grace period."""
     meta = obj["metadata"]
     return (

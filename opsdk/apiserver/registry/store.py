@@ -9,11 +9,14 @@ Upstream: k8s.io/apiserver/pkg/registry/generic/registry/store.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
-from opsdk.apiserver.registry import deletion, metadata
+from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.registry.context import Context
+from opsdk.apiserver.registry.deletion import in_namespace, is_finished, mark
 from opsdk.apiserver.registry.rest import (
     DeleteRequestOptions,
     DeleteResult,
@@ -37,7 +40,6 @@ from opsdk.apiserver.storage.ports import (
     Storage,
     StoragePage,
     StorageWatch,
-    Update,
 )
 from opsdk.errors import Cause, NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -46,22 +48,42 @@ _NAME_TRIES = 8
 _CHUNK = 500
 
 
-class _DryRunStop(Exception):  # noqa: N818 - not an error: leaves the update before the write
-    def __init__(self, result: JsonObject) -> None:
-        self.outcome = result
+@dataclass(slots=True)
+class _Update:
+    """One update request, and the result of its last step: a step runs again after a concurrent write.
+
+    Attributes:
+        before: the stored object; None if the update creates it.
+        created: the new object, while it may hold what its strategy has allocated.
+        removed: the last state of the object, if the update removes it.
+    """
+
+    context: Context
+    name: str
+    transform: Transform
+    validate: Validate
+    force_create: bool
+    uid: str
+    before: JsonObject | None = None
+    created: JsonObject | None = None
+    removed: JsonObject | None = None
 
 
-def record_removed(step: Update, removed: list[JsonObject]) -> Update:
-    """Wrap an update step so that the last state of a removed object is appended to `removed`."""
+@dataclass(slots=True)
+class _Deletion:
+    """One delete request, and the result of its last step.
 
-    async def remembering(current: JsonObject | None) -> JsonObject | Remove:
-        outcome = await step(current)
-        removed.clear()
-        if isinstance(outcome, Remove):
-            removed.append(outcome.last)
-        return outcome
+    Attributes:
+        before: the stored object.
+        removes: whether the object is removed now; otherwise it is marked.
+    """
 
-    return remembering
+    context: Context
+    name: str
+    options: DeleteRequestOptions
+    validate: Validate
+    before: JsonObject | None = None
+    removes: bool = False
 
 
 class GenericStore:
@@ -124,11 +146,13 @@ class GenericStore:
         if self.codec is not None:
             return await self._list_decoded(self.codec, prefix, query)
         if query.selection.everything:
-            start = _start(prefix, query)
+            start = _first_key(prefix, query)
             page = await self.storage.list(prefix, revision=query.revision, start=start, limit=query.limit)
-            return ListResult([v for _, v in page.items], page.revision, _after(prefix, page), page.remaining)
+            return ListResult(
+                [v for _, v in page.items], page.revision, _start_after_page(prefix, page), page.remaining
+            )
         matching: list[JsonObject] = []
-        start, revision = _start(prefix, query), query.revision
+        start, revision = _first_key(prefix, query), query.revision
         while True:
             page = await self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
             revision = page.revision
@@ -136,25 +160,25 @@ class GenericStore:
                 if self.matches(query.selection, value):
                     matching.append(value)
                     if len(matching) == query.limit:
-                        return ListResult(matching, revision, _rest(prefix, page, index))
+                        return ListResult(matching, revision, _start_after_match(prefix, page, index))
             start = page.next_key
             if not start:
                 return ListResult(matching, revision)
 
     async def _list_decoded(self, codec: StorageCodec, prefix: str, query: ListQuery) -> ListResult:
         objects: list[JsonObject] = []
-        revision, start = query.revision, _start(prefix, query)
+        revision, start = query.revision, _first_key(prefix, query)
         while True:
             page = await self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
             revision, start = page.revision, page.next_key
             decoded = await recall(codec, [value for _, value in page.items])
             if query.selection.everything:
-                return ListResult(decoded, revision, _after(prefix, page), page.remaining)
+                return ListResult(decoded, revision, _start_after_page(prefix, page), page.remaining)
             for index, value in enumerate(decoded):
                 if self.matches(query.selection, value):
                     objects.append(value)
                     if len(objects) == query.limit:
-                        return ListResult(objects, revision, _rest(prefix, page, index))
+                        return ListResult(objects, revision, _start_after_match(prefix, page, index))
             if not start:
                 return ListResult(objects, revision)
 
@@ -198,10 +222,8 @@ class GenericStore:
             candidate = await context.compute(copy_tree, obj) if generate else obj
             if generate:
                 candidate["metadata"]["name"] = metadata.generated_name(meta["generateName"], context.rng)
-            await self._begin_create(context, candidate)
-            await validate(candidate, None)
             try:
-                return await self._insert(context, candidate)
+                stored = await self._store_new(context, candidate, validate)
             except KeyExistsError:
                 taken = candidate["metadata"]["name"]
                 if generate and attempt < _NAME_TRIES - 1:
@@ -213,9 +235,28 @@ class GenericStore:
                 if existing["metadata"].get("deletionTimestamp"):
                     error.message = f"object is being deleted: {error.message}"
                 raise error from None
+            if context.dry_run:
+                return await self._read(stored)
+            await self.strategy.after_create(context, stored)
+            return await self._recall(stored)
         raise AssertionError("the loop returns or raises")
 
-    async def _begin_create(self, context: Context, obj: JsonObject) -> None:
+    async def _store_new(self, context: Context, obj: JsonObject, validate: Validate) -> JsonObject:
+        """Store a new object and return it in its storage version; a dry run does not store it."""
+        self._set_system_fields(context, obj)
+        try:
+            await self._prepare_new(context, obj)
+            await validate(obj, None)
+            stored = await self._insert(context, obj)
+        except BaseException:
+            self.strategy.abort_create(obj)
+            raise
+        if context.dry_run:
+            self.strategy.abort_create(obj)
+        return stored
+
+    def _set_system_fields(self, context: Context, obj: JsonObject) -> None:
+        """Set namespace, UID and creation timestamp of a new object."""
         meta = obj["metadata"]
         metadata.wipe(meta)
         if self.strategy.namespaced:
@@ -224,11 +265,14 @@ class GenericStore:
             meta.pop("namespace", None)
         meta["uid"] = context.new_uid()
         meta["creationTimestamp"] = context.timestamp()
-        for warning in metadata.duplicate_owners(meta, admitted=True):
+
+    async def _prepare_new(self, context: Context, obj: JsonObject) -> None:
+        """Let the strategy complete a new object, and validate it."""
+        for warning in metadata.duplicate_owners(obj["metadata"], admitted=True):
             context.warn(warning)
         self.strategy.prepare_for_create(context, obj)
         if self.strategy.has_generation:
-            meta["generation"] = 1
+            obj["metadata"]["generation"] = 1
         await context.compute(self._check_new, context, obj)
 
     def _check_new(self, context: Context, obj: JsonObject) -> None:
@@ -272,20 +316,22 @@ class GenericStore:
         allocates = type(self.strategy).before_create is not Strategy.before_create
         if context.dry_run or allocates or self.codec is not None:  # otherwise the storage checks it
             await self._check_absent(key)
-        if context.dry_run:
-            return await self._read(await self._write(context, obj))
         stored_object = await self._write(context, obj)
+        if context.dry_run:
+            return stored_object
         self.strategy.before_create(context, obj)
-        stored = await self.storage.create(key, stored_object)
-        await self.strategy.after_create(context, stored)
-        return await self._recall(stored)
+        return await self.storage.create(key, stored_object)
 
     async def _check_absent(self, key: str) -> None:
+        if await self._find(key) is not None:
+            raise KeyExistsError(key)
+
+    async def _find(self, key: str) -> JsonObject | None:
+        """Return the stored object, or None."""
         try:
-            await self.storage.get(key)
+            return await self.storage.get(key)
         except KeyNotFoundError:
-            return
-        raise KeyExistsError(key)
+            return None
 
     # -------------------------------------------------------------- updating
     async def update(
@@ -299,65 +345,79 @@ class GenericStore:
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
-        created = False
-        before: JsonObject | None = None
-
-        async def step(current: JsonObject | None) -> JsonObject | Remove:
-            nonlocal created, before
-            before, created = current, current is None
-            if current is None and not (force_create or self.strategy.allow_create_on_update):
-                raise api_errors.not_found(self.info, name)
-            if current is not None and uid:
-                self._check_uid(name, uid, current)
-            if current is None:
-                outcome: JsonObject | Remove = await self._step_create(context, name, await transform(None), validate)
-            else:
-                context.measure(current)
-                existing = await self._recall(current)
-                desired = await transform(existing)
-                before_update = await context.compute(self.strategy.as_read, existing)
-                outcome = await self._step_update(context, name, desired, before_update, validate)
-            if context.dry_run:
-                raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
-            if isinstance(outcome, Remove):
-                return outcome
-            written = await self._write(context, outcome)
-            if context.is_large and current is not None and await context.compute(same_but_revision, current, written):
-                return current  # the storage would compare them in the event loop
-            return written
-
-        removed: list[JsonObject] = []
+        update = _Update(context, name, transform, validate, force_create, uid)
+        key = self.key(context.namespace, name)
         try:
-            stored = await self.storage.guaranteed_update(
-                self.key(context.namespace, name), record_removed(step, removed)
-            )
-        except _DryRunStop as stop:
-            return stop.outcome, created
-        await self._after_update(context, stored, before, removed=bool(removed))
-        return (removed[-1] if removed else await self._recall(stored)), created
+            if context.dry_run:
+                outcome = await self._desired(update, await self._find(key))
+                self._abort_create(update)
+                return _object_of(outcome), update.before is None
+            stored = await self.storage.guaranteed_update(key, partial(self._step, update))
+        except BaseException:
+            self._abort_create(update)
+            raise
+        await self._after_update(update, stored)
+        return (await self._recall(stored) if update.removed is None else update.removed), update.before is None
 
-    async def _after_update(
-        self, context: Context, stored: JsonObject, before: JsonObject | None, *, removed: bool
-    ) -> None:
-        if before is None:
-            await self.strategy.after_create(context, stored)
-        elif removed:
-            await self.strategy.after_delete(context, stored)
-        elif stored is not before:
-            await self.strategy.after_update(context, stored, before)
+    async def _step(self, update: _Update, current: JsonObject | None) -> JsonObject | Remove:
+        """Return what to store instead of `current`, in the storage version."""
+        context = update.context
+        self._abort_create(update)
+        outcome = await self._desired(update, current)
+        update.removed = outcome.last if isinstance(outcome, Remove) else None
+        if isinstance(outcome, Remove):
+            return outcome
+        written = await self._write(context, outcome)
+        if context.is_large and current is not None and await context.compute(same_but_revision, current, written):
+            return current  # the storage would compare them in the event loop
+        return written
 
-    async def _step_create(self, context: Context, name: str, obj: JsonObject, validate: Validate) -> JsonObject:
+    async def _desired(self, update: _Update, current: JsonObject | None) -> JsonObject | Remove:
+        """Return the valid desired object, or its removal."""
+        context, name = update.context, update.name
+        update.before = current
+        if current is None:
+            if not (update.force_create or self.strategy.allow_create_on_update):
+                raise api_errors.not_found(self.info, name)
+            return await self._desired_new(update)
+        if update.uid:
+            self._check_uid(name, update.uid, current)
+        context.measure(current)
+        existing = await self._recall(current)
+        desired = await update.transform(existing)
+        before = await context.compute(self.strategy.as_read, existing)
+        return await self._step_update(context, name, desired, before, update.validate)
+
+    def _abort_create(self, update: _Update) -> None:
+        """Release what the strategy has allocated for an object that the update does not create."""
+        if update.created is not None:
+            self.strategy.abort_create(update.created)
+            update.created = None
+
+    async def _after_update(self, update: _Update, stored: JsonObject) -> None:
+        if update.before is None:
+            await self.strategy.after_create(update.context, stored)
+        elif update.removed is not None:
+            await self.strategy.after_delete(update.context, stored)
+        elif stored is not update.before:
+            await self.strategy.after_update(update.context, stored, update.before)
+
+    async def _desired_new(self, update: _Update) -> JsonObject:
+        """Return the valid object that the update creates."""
+        context, obj = update.context, await update.transform(None)
         meta = obj.setdefault("metadata", {})
-        meta.setdefault("name", name)
+        meta.setdefault("name", update.name)
         if meta.get("uid"):
             raise api_errors.conflict(
                 self.info,
-                name,
+                update.name,
                 f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found",
             )
         meta.pop("resourceVersion", None)
-        await self._begin_create(context, obj)
-        await validate(obj, None)
+        self._set_system_fields(context, obj)
+        update.created = obj
+        await self._prepare_new(context, obj)
+        await update.validate(obj, None)
         if not context.dry_run:
             self.strategy.before_create(context, obj)
         return obj
@@ -382,7 +442,7 @@ class GenericStore:
         self.strategy.prepare_for_update(context, obj, current)
         await context.compute(self._check_changed, context, obj, current)
         await validate(obj, current)
-        if deletion.finished(obj, self.strategy):
+        if is_finished(obj, self.strategy):
             return Remove(obj)
         return obj
 
@@ -427,43 +487,47 @@ class GenericStore:
         self, context: Context, name: str, options: DeleteRequestOptions, validate: Validate = accept
     ) -> DeleteResult:
         """See `Deleter`."""
-        gone = False
-        before: JsonObject | None = None
-
-        async def step(current: JsonObject | None) -> JsonObject | Remove:
-            nonlocal gone, before
-            before = current
-            if current is None:
-                raise api_errors.not_found(self.info, name)
-            if self.strategy.checks_preconditions:
-                self._check_preconditions(name, options, current)
-            try:
-                options.preconditions.check(current)
-            except PreconditionError as error:
-                raise api_errors.precondition_failed(self.info, name, str(error)) from None
-            existing = await self._read(current)
-            self.strategy.check_delete(context, existing)
-            await validate(existing, existing)
-            context.measure(current)
-            outcome = deletion.mark(context, self.strategy, await context.compute(copy_tree, existing), options)
-            gone = isinstance(outcome, Remove)
-            if context.dry_run:
-                raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
-            return outcome if isinstance(outcome, Remove) else await self._write(context, outcome)
-
-        try:
-            stored = await self.storage.guaranteed_update(self.key(context.namespace, name), step)
-        except _DryRunStop as stop:
-            return DeleteResult(stop.outcome, gone)
-        if not gone and deletion.finished(stored, self.strategy):
+        deletion = _Deletion(context, name, options, validate)
+        key = self.key(context.namespace, name)
+        if context.dry_run:
+            outcome = await self._deleted(deletion, await self._find(key))
+            return DeleteResult(_object_of(outcome), deletion.removes)
+        stored = await self.storage.guaranteed_update(key, partial(self._delete_step, deletion))
+        removed = deletion.removes
+        if not removed and is_finished(stored, self.strategy):
             # Marked and removed in one request: watches get both, and the response has the revision of the removal.
-            stored = await self.storage.delete(self.key(context.namespace, name))
-            gone = True
-        if gone:
+            stored = await self.storage.delete(key)
+            removed = True
+        if removed:
             await self.strategy.after_delete(context, stored)
-        elif before is not None and stored is not before:
-            await self.strategy.after_update(context, stored, before)
-        return DeleteResult(stored if gone else await self._read(stored), gone)
+        elif deletion.before is not None and stored is not deletion.before:
+            await self.strategy.after_update(context, stored, deletion.before)
+        return DeleteResult(stored if removed else await self._read(stored), removed)
+
+    async def _delete_step(self, deletion: _Deletion, current: JsonObject | None) -> JsonObject | Remove:
+        """Return what to store instead of `current`, in the storage version."""
+        outcome = await self._deleted(deletion, current)
+        return outcome if isinstance(outcome, Remove) else await self._write(deletion.context, outcome)
+
+    async def _deleted(self, deletion: _Deletion, current: JsonObject | None) -> JsonObject | Remove:
+        """Return the object with its deletion marked, or its removal."""
+        context, name = deletion.context, deletion.name
+        deletion.before = current
+        if current is None:
+            raise api_errors.not_found(self.info, name)
+        if self.strategy.checks_preconditions:
+            self._check_preconditions(name, deletion.options, current)
+        try:
+            deletion.options.preconditions.check(current)
+        except PreconditionError as error:
+            raise api_errors.precondition_failed(self.info, name, str(error)) from None
+        existing = await self._read(current)
+        self.strategy.check_delete(context, existing)
+        await deletion.validate(existing, existing)
+        context.measure(current)
+        outcome = mark(context, self.strategy, await context.compute(copy_tree, existing), deletion.options)
+        deletion.removes = isinstance(outcome, Remove)
+        return outcome
 
     async def delete_collection(
         self, context: Context, options: DeleteRequestOptions, query: ListQuery, validate: Validate = accept
@@ -476,7 +540,7 @@ class GenericStore:
         deleted: list[JsonObject] = []
         for obj in listing.items:
             meta = obj["metadata"]
-            inner = deletion.in_namespace(context, meta.get("namespace", ""))
+            inner = in_namespace(context, meta.get("namespace", ""))
             try:
                 await self.delete(inner, meta["name"], options, validate)
                 deleted.append(obj)
@@ -485,17 +549,22 @@ class GenericStore:
         return ListResult(deleted, listing.revision, listing.next_key, listing.remaining)
 
 
-def _start(prefix: str, query: ListQuery) -> str:
+def _object_of(outcome: JsonObject | Remove) -> JsonObject:
+    """Return the desired object, or the last state of a removed one."""
+    return outcome.last if isinstance(outcome, Remove) else outcome
+
+
+def _first_key(prefix: str, query: ListQuery) -> str:
     """Return the key where a list starts."""
     return f"{prefix}{query.start}" if query.start else ""
 
 
-def _after(prefix: str, page: StoragePage) -> str:
+def _start_after_page(prefix: str, page: StoragePage) -> str:
     """Return the start of the next page, right after this page's last key; empty if it is the last page."""
     return f"{page.items[-1][0].removeprefix(prefix)}\0" if page.next_key else ""
 
 
-def _rest(prefix: str, page: StoragePage, index: int) -> str:
+def _start_after_match(prefix: str, page: StoragePage, index: int) -> str:
     """Return the start after a full result; empty at the end. The rest may have no match."""
     at_end = index == len(page.items) - 1 and not page.next_key
     return "" if at_end else f"{page.items[index][0].removeprefix(prefix)}\0"

@@ -139,6 +139,9 @@ class Strategy:
     def before_create(self, context: Context, obj: JsonObject) -> None:
         """Called for a valid object before it is stored, e.g. to allocate addresses."""
 
+    def abort_create(self, obj: JsonObject) -> None:
+        """Called if an object is not created after `prepare_for_create`, e.g. to release addresses."""
+
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Called after the object was replaced."""
 

@@ -131,7 +131,7 @@ class ProtobufWriter:
     def _field(self, number: int, known: ProtobufField) -> Encode:
         if known.map:
             kind = known.type.partition(",")[2]
-            one = self._one(2, kind)
+            one = self._single_field(2, kind)
             # A null map value is encoded as an empty value.
             empty = varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
 
@@ -140,12 +140,12 @@ class ProtobufWriter:
                 return b"".join(chunk(number, _text(1, k) + (empty if v is None else one(v))) for k, v in parts)
 
             return write
-        one = self._one(number, known.type)
+        one = self._single_field(number, known.type)
         if known.repeated:
             return lambda value: b"".join(map(one, value))
         return one
 
-    def _one(self, number: int, kind: str) -> Encode:
+    def _single_field(self, number: int, kind: str) -> Encode:
         tag = varint(number << 3)
         if kind in VARINTS:
             return lambda value: tag + varint(int(value))
@@ -165,10 +165,10 @@ class ProtobufWriter:
         if special is not None:
             return special
         if short.startswith("JSONSchemaPropsOr"):
-            return lambda value: self._either(f"{package}.JSONSchemaProps", short, value)
+            return lambda value: self._schema_or_value(f"{package}.JSONSchemaProps", short, value)
         return lambda value: self.write(value, kind)
 
-    def _either(self, props: str, short: str, value: JsonValue) -> bytes:
+    def _schema_or_value(self, props: str, short: str, value: JsonValue) -> bytes:
         match value:
             case bool():
                 return varint(1 << 3) + varint(value)

@@ -47,7 +47,7 @@ class _Bucket(msgspec.Struct):
     shared: bool = False
     """Whether a snapshot shares the objects; then the next change copies them."""
 
-    def own(self) -> None:
+    def copy_if_shared(self) -> None:
         """Copy objects that a snapshot shares, before a change."""
         if self.shared:
             self.objects, self.keys, self.shared = dict(self.objects), list(self.keys), False
@@ -96,7 +96,7 @@ class MemoryStorage:
         """Load an object of an earlier process; watches can start at `floor` at the earliest."""
         self._floor = max(self._floor, floor)
         bucket = self._bucket(key)
-        bucket.own()
+        bucket.copy_if_shared()
         bucket.objects[key] = value
         bisect.insort(bucket.keys, key)
 
@@ -198,7 +198,7 @@ class MemoryStorage:
         if self._journal is not None:
             self._journal((change,), change.revision)
         bucket = self._bucket(change.key)
-        bucket.own()
+        bucket.copy_if_shared()
         self._revision = change.revision
         value = change.value
         if change.kind is ChangeType.PUT and value is not None:
@@ -243,6 +243,10 @@ class MemoryStorage:
         bucket.history.compact(self._revision)
         for watch in tuple(bucket.watches):
             watch.close()
+        if not bucket.objects:
+            # Its resource may never return. A new bucket must not offer changes that were dropped.
+            del self._buckets[bucket_of(prefix)]
+            self._floor = self._revision
 
     def compact(self, revision: int, *, watches: bool = True) -> None:
         """See `LocalStorage.compact`."""

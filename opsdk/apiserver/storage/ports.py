@@ -78,6 +78,17 @@ class StorageChange(msgspec.Struct, frozen=True):
     value: JsonObject | None = None
     previous: JsonObject | None = None
 
+    @property
+    def current(self) -> JsonObject | None:
+        """The object after the change; None if it was removed."""
+        return self.value if self.kind is ChangeType.PUT else None
+
+    @property
+    def latest(self) -> JsonObject:
+        """The object after the change, or its last state if it was removed. Bookmarks have none."""
+        assert self.value is not None
+        return self.value
+
     @classmethod
     def of(cls, key: str, value: JsonObject) -> StorageChange:
         """Return a stored object as a PUT change."""

@@ -126,9 +126,11 @@ def _value(value: JsonValue, form: str) -> str:
         case "named":
             return _object((name, shown_schema(below)) for name, below in sorted(value.items()))
         case "dependencies":
-            return _object((name, _either(below, "Property", "value")) for name, below in sorted(value.items()))
+            return _object(
+                (name, _schema_or_other(below, "Property", "value")) for name, below in sorted(value.items())
+            )
         case "items":
-            return _either(value, "JSONSchemas", "schemas")
+            return _schema_or_other(value, "JSONSchemas", "schemas")
         case "or bool":
             schema = value if is_given else None
             return _object([("Allows", go_json(is_given or bool(value))), ("Schema", _value(schema, "schema"))])
@@ -138,7 +140,7 @@ def _value(value: JsonValue, form: str) -> str:
             return go_json(value)
 
 
-def _either(value: JsonValue, other: str, form: str) -> str:
+def _schema_or_other(value: JsonValue, other: str, form: str) -> str:
     """Format a field that is a schema or another value."""
     is_given = isinstance(value, Mapping)
     first = _value(value if is_given else None, "schema")

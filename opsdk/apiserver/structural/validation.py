@@ -46,30 +46,30 @@ class RuleViolation(msgspec.Struct):
 class ValidationResult:
     """The errors of a validation, with its number of checks: the best of several alternatives has the most."""
 
-    __slots__ = ("_told", "checks")
+    __slots__ = ("_reported", "checks")
 
     def __init__(self) -> None:
         """Create a result without errors and checks."""
-        self._told: dict[tuple[FieldErrorType, str, str], FieldError] = {}
+        self._reported: dict[tuple[FieldErrorType, str, str], FieldError] = {}
         self.checks = 0
 
     @property
     def errors(self) -> list[FieldError]:
         """The errors, without duplicates."""
-        return list(self._told.values())
+        return list(self._reported.values())
 
     @property
     def is_valid(self) -> bool:
         """Report whether the value has no errors."""
-        return not self._told
+        return not self._reported
 
     def add(self, error: FieldError) -> None:
         """Add an error unless the result contains it, for example from another alternative."""
-        self._told.setdefault((error.type, error.field, error.detail), error)
+        self._reported.setdefault((error.type, error.field, error.detail), error)
 
     def merge(self, other: ValidationResult) -> None:
         """Add the errors of another check."""
-        for error in other._told.values():
+        for error in other._reported.values():
             self.add(error)
         self.checks += other.checks
 
@@ -144,7 +144,7 @@ class Validator:
             good = next((one for one in tried if one.is_valid), None)
             if good is None:
                 self._add_without_field(result, f"{quoted} must validate at least one schema (anyOf)")
-            result.merge(good or _best(tried))
+            result.merge(good or _longest_failure(tried))
         if node.one_of:
             tried = self._try(value, node.one_of, name, old)
             valid = [one for one in tried if one.is_valid]
@@ -152,7 +152,7 @@ class Validator:
                 message = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
                 self._add_without_field(result, f"{quoted} must validate one and only one schema (oneOf). {message}")
             if len(valid) < 2:
-                result.merge(valid[0] if valid else _best(tried))
+                result.merge(valid[0] if valid else _longest_failure(tried))
         if node.all_of:
             tried = self._try(value, node.all_of, name, old)
             failed = sum(not one.is_valid for one in tried)
@@ -226,7 +226,7 @@ class Validator:
                 result.add(required(self._field_path(f"{name}.{key}")))
 
 
-def _best(results: list[ValidationResult]) -> ValidationResult:
+def _longest_failure(results: list[ValidationResult]) -> ValidationResult:
     """Return the failure with the most checks, the first one of several."""
     return max(results, key=lambda result: result.checks)
 

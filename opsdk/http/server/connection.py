@@ -245,7 +245,7 @@ class ServerConnection(SharedBufferProtocol):
         elif (scope["method"], request.path) == ("OPTIONS", "*"):
             app = _fixed_response(200)
         if request.first_bytes and keep_alive:
-            self._service.heads.learn(request.first_bytes, request.headers)
+            self._service.learn_head(request.first_bytes, request.headers)
         self._incoming = ServerExchange(
             self, scope, app, keep_alive=keep_alive, expects=request.expects_continue, length=request.length
         )

@@ -1,7 +1,8 @@
 """Header blocks that were parsed before: a client sends the same block with most of its requests. Pure.
 
 The parser calls a function for each header of each request. A block that it has accepted is accepted again, so the
-request line and the length of the body are all that remains to be read.
+request line and the length of the body are all that remains to be read. A block may hold a bearer token, so blocks are
+kept no longer than they are used.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from opsdk.http.server.request import DecodedHeaders, decode_headers
 from opsdk.http.server.request_rules import read_target
 
 _MAX_BLOCKS: Final = 512
+"""The limit of both generations together."""
 _MAX_BLOCK_BYTES: Final = 2048
 """Bytes of the longest block to remember: 1 MB in all."""
 _REQUEST_LINE: Final = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!\"$-~]*) HTTP/1\.1\r\n")
@@ -44,7 +46,9 @@ class KnownRequest(NamedTuple):
 
 
 class KnownHeads:
-    r"""The blocks that connections of one server have accepted lately.
+    r"""The blocks that connections of one server have accepted lately, in two generations.
+
+    Each call of `rotate` forgets the blocks that were not used since the call before.
 
     >>> heads = KnownHeads()
     >>> heads.learn(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n", [(b"host", b"x")])
@@ -55,10 +59,18 @@ class KnownHeads:
     """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, KnownHead] = {}
+        self._recent: dict[bytes, KnownHead] = {}
+        self._older: dict[bytes, KnownHead] = {}
 
     def __repr__(self) -> str:
-        return f"<KnownHeads: {len(self._known)}>"
+        return f"<KnownHeads: {len(self)}>"
+
+    def __len__(self) -> int:
+        return len(self._recent) + len(self._older)
+
+    def rotate(self) -> None:
+        """Make the recent blocks the older ones, and forget those that were the older ones."""
+        self._recent, self._older = {}, self._recent
 
     def find(self, data: bytes) -> KnownRequest | None:
         """Return the request if `data` is exactly one request with a known block; None leaves it to the parser."""
@@ -66,7 +78,10 @@ class KnownHeads:
         if line is None:
             return None
         end = data.find(_HEAD_END, line.end() - 2)
-        head = self._known.get(data[line.end() : end]) if end > 0 else None
+        if end < 0:
+            return None
+        block = data[line.end() : end]
+        head = self._recent.get(block) or self._use_older(block)
         if head is None or len(data) - end - len(_HEAD_END) != (head.length or 0):
             return None
         target = read_target(line[1], line[2])
@@ -84,9 +99,19 @@ class KnownHeads:
         if not _is_cacheable(block, headers):
             return
         lengths = [int(value) for name, value in headers if name == b"content-length"]
-        if len(self._known) >= _MAX_BLOCKS:
-            del self._known[next(iter(self._known))]
-        self._known[block] = KnownHead(headers, decode_headers(headers), lengths[0] if lengths else None)
+        self._put(block, KnownHead(headers, decode_headers(headers), lengths[0] if lengths else None))
+
+    def _use_older(self, block: bytes) -> KnownHead | None:
+        """Return the head of an older block, which is a recent one from now on."""
+        head = self._older.pop(block, None)
+        if head is not None:
+            self._put(block, head)
+        return head
+
+    def _put(self, block: bytes, head: KnownHead) -> None:
+        if len(self._recent) >= _MAX_BLOCKS // 2:
+            self.rotate()
+        self._recent[block] = head
 
 
 def _is_cacheable(block: bytes, headers: RawHeaders) -> bool:

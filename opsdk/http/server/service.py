@@ -14,9 +14,10 @@ from opsdk.aio.containment import contain
 from opsdk.base.limits import LIMITS, Limits
 from opsdk.http.asgi_types import App
 from opsdk.http.server.exchange import ServerExchange
-from opsdk.http.server.known_heads import KnownHeads
+from opsdk.http.server.known_heads import KnownHeads, RawHeaders
 
 _LOG = logging.getLogger("opsdk.http.server")
+_HEADS_SECONDS = 60.0
 
 
 class StoppableConnection(Protocol):
@@ -47,6 +48,7 @@ class Service:
         self.tasks: dict[asyncio.Task[None], None] = {}
         self.draining = False
         self.heads = KnownHeads()
+        self._heads_timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
         self._date_second = 0
         self._date = b""
@@ -60,6 +62,18 @@ class Service:
         if now != self._date_second:
             self._date_second, self._date = now, formatdate(now, usegmt=True).encode()
         return self._date
+
+    def learn_head(self, data: bytes, headers: RawHeaders) -> None:
+        """Remember the header block of a request until it is unused for `_HEADS_SECONDS`, or for twice as long."""
+        self.heads.learn(data, headers)
+        if self._heads_timer is None and self.heads:
+            self._heads_timer = asyncio.get_running_loop().call_later(_HEADS_SECONDS, self._rotate_heads)
+
+    def _rotate_heads(self) -> None:
+        self.heads.rotate()
+        self._heads_timer = None
+        if self.heads:
+            self._heads_timer = asyncio.get_running_loop().call_later(_HEADS_SECONDS, self._rotate_heads)
 
     def discard(self, connection: StoppableConnection) -> None:
         """Remove a connection that has ended."""

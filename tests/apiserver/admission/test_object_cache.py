@@ -16,7 +16,7 @@ KEYS = st.tuples(
 
 @given(st.lists(st.tuples(st.booleans(), KEYS, st.booleans())))
 def test_kept_objects_are_those_of_the_storage(steps: list[tuple[bool, tuple[str, str, str], bool]]) -> None:
-    """Whenever it is asked, and whatever was written before and after: each namespace's objects, by name."""
+    """After any writes, the cache returns the stored objects of each namespace, sorted by name."""
     storage = MemoryStorage()
     kept = ObjectCache(storage, PREFIX)
     model: dict[str, int] = {}

@@ -68,7 +68,7 @@ def test_a_followed_policy_decides_like_a_fresh_one(history: list[tuple[tuple[st
 
 
 async def test_nothing_is_read_before_somebody_asks() -> None:
-    """An authorizer that is never asked costs a start nothing."""
+    """An authorizer reads no roles before its first request."""
 
     class Unread(MemoryStorage):
         def list(self, *_: Any, **__: Any) -> Any:

@@ -37,7 +37,7 @@ SECRET = {"metadata": {"name": "s", "namespace": "ns", "uid": "s1"}}
 
 
 def claims(bound: BoundObject = BoundObject(), *, seconds: int = 600, now: int = 1000) -> JsonObject:  # noqa: B008 - frozen
-    """What a token of the account says."""
+    """Return the claims of a token of the account."""
     return claims_of(ACCOUNT, bound, audiences=[ISSUER], now=now, seconds=seconds, token_id="j")
 
 

@@ -41,7 +41,7 @@ def test_what_clients_write_servers_read(name: str, groups: list[str], extra: di
 
 
 def test_no_headers_name_nobody() -> None:
-    """Ordinary requests, and empty headers, ask for nobody."""
+    """Requests without impersonation headers, or with empty ones, impersonate no user."""
     assert requested_user(request(("accept", "*/*"))) is None
     assert requested_user(request(("Impersonate-User", ""))) is None
 
@@ -86,5 +86,5 @@ def test_a_name_is_needed(header: tuple[str, str], shown: str) -> None:
     ],
 )
 def test_groups_that_come_by_themselves(name: str, groups: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    """Who is somebody is authenticated, who is nobody is not, unless the groups say it already."""
+    """An impersonated user is in system:authenticated, and system:anonymous in system:unauthenticated, once."""
     assert impersonated(User(name=name, groups=groups)).groups == wanted

@@ -58,7 +58,7 @@ METADATA = f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
     ],
 )
 def test_protobuf_where_it_comes_first(header: str, binary: frozenset[str], media: str, kind: str) -> None:
-    """Who prefers protobuf gets it for what has that form: everything built in, all metadata, no tables."""
+    """If a client prefers protobuf, built-in objects and metadata are protobuf; tables are JSON."""
     accepted = negotiate(header, OBJECT_KINDS, binary=binary)
     assert (accepted.media, accepted.kind) == (media, kind)
 
@@ -89,7 +89,7 @@ async def test_yaml_as_the_server_writes_it() -> None:
 
 
 async def test_there_are_no_streams_of_yaml() -> None:
-    """Who likes YAML best is refused, in YAML."""
+    """A watch that prefers YAML is refused with a 406 in YAML."""
     async with Environment() as env:
         answer = await Caller(env)("GET", f"{MAPS}?watch=1", accept="application/json;q=0.5,application/yaml")
         assert answer.status == 406

@@ -17,7 +17,7 @@ from opsdk.http.server.response import HttpResponse, text_response
 
 
 def call(method: str, path: str, query: str = "") -> Call:
-    """A call that nobody sent."""
+    """Return a call without a connection."""
 
     async def receive() -> dict[str, str]:
         return {"type": "http.disconnect"}
@@ -56,7 +56,7 @@ PODS = "/api/v1/namespaces/a/pods"
     ],
 )
 async def test_who_takes_longer_is_ended(method: str, path: str, query: str, limit: float, words: str) -> None:
-    """At the limit, with a 504 that says so; who takes less is not."""
+    """A request that reaches its time limit gets a 504; a faster one gets its response."""
     began = asyncio.get_running_loop().time()
     with pytest.raises(ServerTimeoutError) as caught:
         await takes(limit + 1, call(method, path, query))
@@ -78,7 +78,7 @@ async def test_some_run_as_long_as_they_want(path: str, query: str) -> None:
 
 
 async def test_a_request_that_is_cancelled_stays_cancelled() -> None:
-    """Somebody else's cancellation is no timeout."""
+    """A cancellation from outside stays a cancellation; it does not become a timeout."""
     task = asyncio.ensure_future(takes(100, call("GET", PODS)))
     await asyncio.sleep(1)
     task.cancel()

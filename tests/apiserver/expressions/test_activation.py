@@ -174,7 +174,7 @@ def test_variables_are_what_they_would_be_if_all_were_evaluated_in_order(
 
 
 async def test_conditions_that_cost_too_much_say_nothing_else() -> None:
-    """Each is true, false or a text; where the budget runs out, only that is said."""
+    """Each result is true, false or a message; after the budget is spent, only that error is left."""
     compiler = PolicyCompiler(params=False, composed=False)
     conditions = [compiler.compile(text, (BOOL,)) for text in ("true", "object.x", "object.y == 1", "false")]
     assert await judge(activation(compiler, object={}), conditions) == [

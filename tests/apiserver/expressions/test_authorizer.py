@@ -17,7 +17,7 @@ ALICE = User(name="alice")
 
 
 def ask(text: str) -> tuple[object, list[AuthorizerAttributes]]:
-    """The value of an expression, and what the authorizer was asked."""
+    """Return the value of an expression, and the attributes that the authorizer got."""
     asked: list[AuthorizerAttributes] = []
 
     def decide(attributes: AuthorizerAttributes) -> Decision:

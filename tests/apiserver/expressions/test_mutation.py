@@ -33,7 +33,7 @@ TREES = st.recursive(
 
 
 def value(expression: str) -> Any:
-    """What an expression gives."""
+    """Return the value of an expression."""
     return ENVIRONMENT.compile(expression).evaluate({})
 
 

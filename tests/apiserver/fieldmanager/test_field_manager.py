@@ -30,7 +30,7 @@ def work(uid: str = "u", **fields: Any) -> JsonObject:
 
 
 def config(**fields: Any) -> JsonObject:
-    """What a client applies."""
+    """Return a configuration to apply."""
     return work(uid="", **fields)
 
 

@@ -26,7 +26,7 @@ PREFIX = "core/configmaps/default/"
 
 
 def write(path: Path, ack: int, seed: int) -> None:
-    """Create, replace and remove objects until somebody ends it; never returns."""
+    """Create, replace and remove objects until the process is killed."""
     rng = random.Random(seed)
     storage = SqliteStorage(path)
     for number in range(10**9):
@@ -79,7 +79,7 @@ def one_round(path: Path, seed: int, seen: dict[str, tuple[str, int]], floor: in
 
 
 def check(path: Path, said: str, seen: dict[str, tuple[str, int]], floor: int) -> int:
-    """Compare what is stored with what was said; `seen` is brought up to date."""
+    """Compare the stored objects with the acknowledged writes, and update `seen`."""
     for line in said.splitlines():
         name, value, revision = line.split()
         seen[name] = (value, int(revision))

@@ -35,7 +35,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_nothing_acknowledged_is_lost() -> None:
-    """400 writers are killed with -9: every write that was said to be done is there, revisions only grow."""
+    """400 writers are killed with -9: every acknowledged write is stored, and revisions only grow."""
     done = run("-m", "tests.apiserver.storage.kill9", "400")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "400 writers killed" in done.stdout

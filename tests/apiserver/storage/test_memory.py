@@ -171,3 +171,17 @@ def test_a_listener_hears_the_changes_of_its_buckets(listeners: list[list[str]],
         storage.unsubscribe(callback)
     storage.create_now("core/pods/ns/last", obj("last"))
     assert not any("core/pods/ns/last" in log for log in heard)
+
+
+def test_an_empty_resource_leaves_nothing_behind() -> None:
+    """Dropping the history of a resource without objects removes it; an older revision cannot be watched afterwards."""
+    storage = MemoryStorage()
+    for number in range(2_000):
+        prefix = f"demo.dev/kind{number}/"
+        created = storage.create_now(f"{prefix}a", {"metadata": {"name": "a"}})
+        storage.delete_now(f"{prefix}a")
+        storage.drop_history(prefix)
+        with pytest.raises(CompactedError):
+            storage.watch_now(prefix, int(created["metadata"]["resourceVersion"]))
+        storage.drop_history(prefix)
+    assert len(storage._buckets) == 0

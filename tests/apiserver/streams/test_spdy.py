@@ -24,7 +24,7 @@ EVENTS = st.one_of(
 
 
 def written(events: list[Event]) -> bytes:
-    """What a client would send."""
+    """Return the bytes that a client sends."""
     writer = SpdyWriter()
 
     def frame(event: Event) -> bytes:

@@ -16,7 +16,7 @@ EITHER = {"x-kubernetes-int-or-string": True}
 
 
 def told(schema: JsonObject, value: Any) -> list[str]:
-    """What is wrong with a field ``x``."""
+    """Return the errors of a field ``x``."""
     found = StructuralSchema({"type": "object", "properties": {"x": schema}}).validate({"x": value})
     return [str(error).removeprefix("x: Invalid value: ").removeprefix("<nil>: Invalid value: ") for error in found]
 

@@ -25,12 +25,12 @@ def obj(**properties: JsonObject) -> JsonObject:
 
 
 def check(spec: JsonObject) -> list[str]:
-    """What is wrong with a schema, readable."""
+    """Return the errors of a schema as text."""
     return [str(error) for error in check_structural(obj(spec=spec), FieldPath("schema"))]
 
 
 def rule_of(rule: JsonObject, **properties: JsonObject) -> list[str]:
-    """What is wrong with one rule on an object."""
+    """Return the errors of one rule on an object."""
     return check({**obj(**(properties or {"n": INTEGER, "s": STRING})), "x-kubernetes-validations": [rule]})
 
 

@@ -23,7 +23,7 @@ def obj(**properties: JsonObject) -> JsonObject:
 
 
 def check(schema: JsonObject, value: Any, old: Any = None, warnings: list[str] | None = None) -> list[str]:
-    """What is wrong with a spec, readable."""
+    """Return the errors of a spec as text."""
     whole = StructuralSchema(obj(spec=schema))
     before = None if old is None else {"spec": old}
     warn = None if warnings is None else warnings.append

@@ -386,7 +386,7 @@ def test_what_did_not_change_is_not_held_against_the_writer(change: JsonObject, 
 
 # ------------------------------------------------------------------ rules
 def test_rules_run_on_what_the_schema_promises() -> None:
-    """Rules see the new and the old object; after blocking errors they are skipped, and that is said."""
+    """Rules see the new and the old object; blocking errors skip them, with an error that says so."""
     rule = {"rule": "self.a != 1 && self.a != 11", "message": "no ones"}
     schema = of({"type": "object", "properties": {"a": {**INTEGER, "maximum": 10}}, "x-kubernetes-validations": [rule]})
     assert texts(schema, {"a": 2}) == []
@@ -397,7 +397,7 @@ def test_rules_run_on_what_the_schema_promises() -> None:
 
 
 def test_the_status_is_looked_at_for_itself() -> None:
-    """Messages begin below it, and nothing is said of the rest, which does not change."""
+    """Messages begin below the subresource, and the unchanged rest has no errors."""
     number = {"type": "integer", "maximum": 3}
     one = {"oneOf": [{"required": ["a"]}]}
     schema = StructuralSchema(

@@ -42,7 +42,7 @@ async def test_one_kept_connection_serves_many_calls(tmp_path: Path) -> None:
 
 
 async def test_a_bundle_may_hold_the_servers_own_certificate(tmp_path: Path) -> None:
-    """A caBundle may contain the server's own certificate, whoever signed it."""
+    """A caBundle may contain the server's own certificate, signed by any CA."""
     pair = make_ca().issue("hook", "127.0.0.1")
     async with Server(always(OK), pair.server_context(tmp_path)) as server, WebhookClient() as client:
         target = target_of({"url": server.host, "caBundle": bundle(pair)})

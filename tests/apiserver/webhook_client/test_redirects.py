@@ -35,7 +35,7 @@ class Hooks:
         return HttpResponse(status, [(header, value)], b"")
 
     async def call(self, seconds: int = 10) -> Any:
-        """What comes of it."""
+        """Return the result."""
         async with WebhookClient(apps={"hook.example": self.app, "other.example": self.app}) as client:
             return await client.post(TARGET, {"a": 1}, timeout=seconds)
 

@@ -69,7 +69,7 @@ class Run:
         return wrote
 
     def look(self) -> None:
-        """The bounds of a rolling update hold after each write, as long as nobody changes the size."""
+        """The bounds of a rolling update hold after each write, as long as the replicas do not change."""
         live = [p for p in self.pods if not deleting(p) and is_active(p)]
         bound = self.deployment["spec"]["replicas"] + rollout.limits(self.deployment).surge
         if len(live) > bound and not self.scaled:

@@ -165,7 +165,7 @@ async def test_a_cluster_scoped_dependent_of_a_namespaced_owner_stays() -> None:
 
 
 async def test_unknown_kinds_are_left_alone() -> None:
-    """An owner of a kind that is not served cannot be said to be gone."""
+    """An owner of a kind that is not served counts as unknown, and not as deleted."""
     async with Environment(controllers=["garbage-collector"]) as env:
         api = Kubectl(env)
         owner = {"apiVersion": "example.com/v1", "kind": "Unheard", "metadata": {"name": "x", "uid": "u"}}
@@ -188,7 +188,7 @@ async def test_ownership_cycles_are_collected() -> None:
 
 
 def _survivors(owners: dict[str, set[str]], gone: set[str]) -> set[str]:
-    """Who is left in the background: whoever has an owner that is left, or never had one."""
+    """Return the objects that background deletion keeps: without owners, or with an owner that is kept."""
     left = set(owners) - gone
     while lost := {name for name in left if owners[name] and not owners[name] & left}:
         left -= lost

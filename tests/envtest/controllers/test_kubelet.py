@@ -13,7 +13,7 @@ from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, 
 
 
 def pod(name: str, **spec: Any) -> JsonObject:
-    """A pod of nobody."""
+    """Return a pod without an owner."""
     inner = template(name, **spec)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **inner["metadata"]}, "spec": inner["spec"]}
 

@@ -12,10 +12,10 @@ from envtest.controllers import rollout
 from envtest.controllers.job import is_finished
 from envtest.controllers.job_pods import has_tracking_finalizer
 from envtest.controllers.objects import controlled_by, deleting, is_active, is_ready
-from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import PODS
 from envtest.environment import Environment
+from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -242,7 +242,7 @@ class Watch:
         self.wrong: list[str] = []
         self.informers.add_event_handler(PODS, self._changed)
 
-    def _changed(self, event: StoreEvent) -> None:
+    def _changed(self, change: StorageChange) -> None:
         found = self.look(list(self.informers.all(PODS).values()))
         if found:
             self.wrong.append(found)

@@ -46,7 +46,7 @@ def pod(*containers: JsonObject, job: bool = False) -> JsonObject:
     ],
 )
 def test_what_a_command_says(command: list[str], program: Program | None) -> None:
-    """Sleeps add up, the last exit code counts, anything else is not understood."""
+    """The seconds of sleeps add up, and the last exit code counts; other commands are not interpreted."""
     assert program_of(pod({"image": "busybox", "command": command[:1], "args": command[1:]})) == program
 
 

@@ -81,7 +81,7 @@ async def test_adopts_and_releases() -> None:
 
 
 async def test_min_ready_seconds() -> None:
-    """A pod counts as available after it has been ready for as long as is asked."""
+    """A pod is available after it has been ready for ``minReadySeconds``."""
     async with Environment(controllers="cluster", stages=(Stage(at=State.PENDING, to=State.READY),)) as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", minReadySeconds=20))

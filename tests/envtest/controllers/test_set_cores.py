@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -379,3 +381,37 @@ def test_revisions_come_back() -> None:
         run.world.change(STATEFUL_SETS, run.owner, template=template("s", image=image))
         run.settle()
     assert sorted(r["revision"] for r in run.world.all(REVISIONS)) == [4, 5]
+
+
+class CountedRange(Sequence[int]):
+    """A range that counts how many of its numbers were read."""
+
+    def __init__(self, numbers: range) -> None:
+        self._numbers = numbers
+        self.read = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.read += 1
+        return self._numbers[index]
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+
+def test_a_parallel_set_creates_a_bounded_number_of_pods_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many replicas a client requests, one sync creates at most 500 pods, and reads about as many ordinals."""
+    owner = {
+        "kind": "StatefulSet",
+        "apiVersion": "apps/v1",
+        "metadata": {"name": "s", "namespace": "default", "uid": "u"},
+        "spec": {"replicas": 20_000, "podManagementPolicy": "Parallel", "template": template("s"), "selector": {}},
+    }
+    ordinals = CountedRange(range(20_000))
+    monkeypatch.setattr(statefulset.StatefulSetView, "ordinals", ordinals)
+    view = statefulset.StatefulSetView(owner, {}, [], {}, datetime(2026, 1, 1, tzinfo=UTC))
+    created = [w for w in statefulset.plan(view).writes if isinstance(w, CreateWrite) and w.resource is PODS]
+    assert len(created) == 500
+    assert ordinals.read <= 1_000

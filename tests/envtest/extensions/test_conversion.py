@@ -53,7 +53,7 @@ def thing(name: str, version: str, **spec: Any) -> JsonObject:
 
 
 def convert(_: str, request: JsonObject) -> JsonObject:
-    """What v1 calls size, v2 calls replicas."""
+    """The field ``size`` of v1 is ``replicas`` in v2."""
     made = copy.deepcopy(request["objects"])
     for obj in made:
         old, new = ("size", "replicas") if request["desiredAPIVersion"].endswith("v2") else ("replicas", "size")
@@ -137,7 +137,7 @@ async def test_a_conversion_that_fails_fails_the_request() -> None:
 
 
 async def test_a_watch_waits_for_the_webhook() -> None:
-    """While an object cannot be converted nothing is passed over, and no watcher is told; then all comes in order."""
+    """While an object cannot be converted, a watch waits; it skips no event, and keeps their order."""
     broken = True
 
     def answer(path: str, request: JsonObject) -> JsonObject:

@@ -74,7 +74,7 @@ async def test_selectable_fields_are_scalars_that_the_schema_knows(path: str, wh
 
 
 async def test_versions_share_their_selectable_fields_with_their_schema() -> None:
-    """A schema that all versions have stands at the top, and so must what is said of its fields."""
+    """If all versions have the same schema, they need the same selectable fields."""
     fields = [{"jsonPath": ".spec.s"}]
     text = 'Invalid value: "": may only be set when `version.schema.openAPIV3Schema` is not included'
     assert await told(definition(version(selectableFields=fields), version("v2"))) == [
@@ -135,7 +135,7 @@ async def test_the_order_with_one_version() -> None:
 
 
 async def test_what_only_one_version_says_is_told_with_it() -> None:
-    """Before anything is said of all of them."""
+    """Errors in fields that only one version has name that version."""
     other = version("v2", schema={"openAPIV3Schema": {"type": "string"}}, **WRONG)
     fields = [field for field, _ in await told(definition(version(), other))]
     assert fields[0] == "spec.versions[1].deprecationWarning"

@@ -49,7 +49,7 @@ def wrong(resource: str, tree: JsonObject, old: JsonObject | None = None) -> lis
 
 
 def warned(resource: str, tree: JsonObject, old: JsonObject | None = None) -> list[str]:
-    """What its maker, or changer, is told."""
+    """Return the warnings of a create, or of an update."""
     strategy = known().strategy(row_of(resource), has_status=True)
     before = None if old is None else read(resource, old)
     return list(strategy.warnings(Context(), read(resource, tree), before))

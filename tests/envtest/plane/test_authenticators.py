@@ -35,7 +35,7 @@ class World:
         self.alice = Caller(env, "alice")
 
     async def grant(self, name: str, *rules: Mapping[str, Any], subject: Mapping[str, str] | None = None) -> None:
-        """A role in the namespace default, bound to alice or to somebody else."""
+        """Return a role in the namespace default, and its binding to alice or to another user."""
         made = await self.admin(
             "POST", f"{RBAC}/namespaces/default/roles", {"metadata": {"name": name}, "rules": rules}
         )
@@ -229,7 +229,7 @@ async def test_an_admin_acts_as_anybody(headers: dict[str, str], wanted: JsonObj
 
 
 async def test_acting_as_somebody_needs_the_verb() -> None:
-    """Each part is asked for by itself, and what is refused is named; afterwards the other one's rights count."""
+    """Each impersonated attribute needs its own permission; afterwards the impersonated user's permissions count."""
     async with server() as env:
         world = World(env)
         as_bob = {"impersonate_user": "bob"}

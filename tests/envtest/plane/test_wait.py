@@ -13,7 +13,7 @@ from opsdk.cluster.cluster import Cluster
 
 
 async def test_a_write_is_noticed_at_once() -> None:
-    """Questions of an environment are asked after each write, not only every now and then."""
+    """`Environment.eventually` calls its probe after each write, and not only in intervals."""
     async with Environment() as env, Cluster(env.config) as cluster:
         loop, k = asyncio.get_running_loop(), Komega(cluster.uncached, namespace="default")
 

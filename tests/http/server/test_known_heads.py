@@ -14,6 +14,7 @@ from opsdk.http.server.known_heads import KnownHeads
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.http.server.server import ServeOptions, WebServer
+from opsdk.http.server.service import Service
 
 HEADERS = [(b"host", b"x"), (b"accept", b"*/*"), (b"content-length", b"3")]
 BLOCK = b"Host: x\r\nAccept:*/*\r\nContent-Length: 3\r\n"
@@ -116,3 +117,49 @@ def test_no_bytes_are_taken_for_a_known_request(data: bytes) -> None:
     assert heads.find(data) is None
     if data:
         assert heads.find(REQUEST + data) is None
+
+
+def numbered(number: int) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Return a request whose header block has a number, and its headers."""
+    value = b"Bearer %d" % number
+    request = b"GET /a HTTP/1.1\r\nHost: x\r\nAuthorization: " + value + b"\r\n\r\n"
+    return request, [(b"host", b"x"), (b"authorization", value)]
+
+
+def test_a_block_without_use_is_forgotten() -> None:
+    """A block is known until the second rotation after its last use."""
+    heads = KnownHeads()
+    used, unused = numbered(1), numbered(2)
+    heads.learn(*used)
+    heads.learn(*unused)
+    heads.rotate()
+    assert heads.find(used[0]) is not None
+    heads.rotate()
+    assert heads.find(unused[0]) is None
+    assert heads.find(used[0]) is not None
+    heads.rotate()
+    heads.rotate()
+    assert len(heads) == 0
+
+
+def test_the_number_of_blocks_is_bounded() -> None:
+    """After 20,000 different blocks, 512 are known at most; the newest ones are."""
+    heads = KnownHeads()
+    for number in range(20_000):
+        heads.learn(*numbered(number))
+        assert len(heads) <= 512
+    assert all(heads.find(numbered(number)[0]) for number in range(20_000 - 256, 20_000))
+
+
+async def test_a_server_keeps_no_token_of_idle_clients() -> None:
+    """A header block, with its token, is dropped two minutes after its last use; one in use stays."""
+    service = Service(asgi(describe))
+    used, unused = numbered(1), numbered(2)
+    service.learn_head(*used)
+    service.learn_head(*unused)
+    for _ in range(5):
+        await asyncio.sleep(50)
+        assert service.heads.find(used[0]) is not None
+    assert len(service.heads) == 1
+    await asyncio.sleep(120)
+    assert len(service.heads) == 0

@@ -43,7 +43,7 @@ class RunStore:
             options: JsonObject = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
             return {**options, "ports": ports} if ports else options
         options = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
-        options.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _said(query, key)})
+        options.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _is_set(query, key)})
         if query.get("container"):
             options["container"] = query.get("container")
         if self._kind == "exec" and query.all("command"):
@@ -70,7 +70,7 @@ class RunStore:
 
     def _run(self, pod: JsonObject, container: str, request: HttpRequest) -> HttpResponse:
         query = request.query
-        streams = {key: _said(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
+        streams = {key: _is_set(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
         if not (streams["stdin"] or streams["stdout"] or streams["stderr"]):
             raise api_errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
         if streams["tty"]:
@@ -117,6 +117,6 @@ def _port_numbers(query: Query) -> list[int]:
     return [int(text) for text in texts]
 
 
-def _said(query: Query, key: str) -> bool:
+def _is_set(query: Query, key: str) -> bool:
     """Return a boolean query option with Go's semantics: present, and neither ``0`` nor ``false``."""
     return key in query and query.get(key).lower() not in ("0", "false")

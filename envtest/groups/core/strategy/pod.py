@@ -26,7 +26,7 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _at(*path: str) -> JsonValue:
+def _field_getter(*path: str) -> JsonValue:
     def read(obj: JsonObject) -> str:
         value: JsonValue = obj
         for part in path:
@@ -47,16 +47,16 @@ class PodStrategy(GeneratedStrategy):
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {
-            "spec.nodeName": _at("spec", "nodeName"),
-            "spec.host": _at("spec", "nodeName"),
-            "spec.restartPolicy": _at("spec", "restartPolicy"),
-            "spec.schedulerName": _at("spec", "schedulerName"),
-            "spec.serviceAccountName": _at("spec", "serviceAccountName"),
+            "spec.nodeName": _field_getter("spec", "nodeName"),
+            "spec.host": _field_getter("spec", "nodeName"),
+            "spec.restartPolicy": _field_getter("spec", "restartPolicy"),
+            "spec.schedulerName": _field_getter("spec", "schedulerName"),
+            "spec.serviceAccountName": _field_getter("spec", "serviceAccountName"),
             "spec.hostNetwork": lambda obj: str(bool((obj.get("spec") or {}).get("hostNetwork"))).lower(),
-            "status.phase": _at("status", "phase"),
-            "status.podIP": _at("status", "podIP"),
-            "status.podIPs": _at("status", "podIP"),
-            "status.nominatedNodeName": _at("status", "nominatedNodeName"),
+            "status.phase": _field_getter("status", "phase"),
+            "status.podIP": _field_getter("status", "podIP"),
+            "status.podIPs": _field_getter("status", "podIP"),
+            "status.nominatedNodeName": _field_getter("status", "nominatedNodeName"),
         }
 
     def initial_status(self, obj: JsonObject) -> JsonObject:

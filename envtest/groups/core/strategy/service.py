@@ -313,6 +313,11 @@ class ServiceStrategy(GeneratedStrategy):
             self._check_addresses(obj)
         self.pool.take(obj)
 
+    def abort_create(self, obj: JsonObject) -> None:
+        """Release the addresses of a service that was refused."""
+        self._automatic.discard(obj["metadata"]["uid"])
+        self.pool.release(obj)
+
     async def after_create(self, context: Context, obj: JsonObject) -> None:
         """Create an IPAddress for each cluster IP."""
         self._publish(context, obj, set())

@@ -50,9 +50,9 @@ def validate_pod_update(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.activeDeadlineSeconds", None, text)
     yield from _only_added(spec.get("tolerations") or [], old.get("tolerations") or [])
     yield from _only_removed(spec.get("schedulingGates") or [], old.get("schedulingGates") or [])
-    munged = _munged(spec, old)
+    munged = _with_old_mutable_fields(spec, old)
     if old.get("schedulingGates"):
-        yield from _narrowed(munged, old)
+        yield from _validate_gated_scheduling(munged, old)
     if _without_empty_fields(munged) != _without_empty_fields(old):
         yield api_errors.not_allowed("spec", f"{_FROZEN}\n{difference(POD_SPEC, old, munged)}")
 
@@ -77,7 +77,7 @@ def _only_removed(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> It
             yield api_errors.not_allowed(f"spec.schedulingGates[{index}].name", text)
 
 
-def _munged(spec: JsonObject, old: JsonObject) -> JsonObject:
+def _with_old_mutable_fields(spec: JsonObject, old: JsonObject) -> JsonObject:
     """Return a copy with the old values of mutable fields."""
     munged: JsonObject = copy_tree(spec)
     for key in ("containers", "initContainers"):
@@ -99,7 +99,7 @@ def _without_empty_fields(spec: JsonObject) -> JsonObject:
 
 
 # ------------------------------------------------------------------ scheduling gates
-def _narrowed(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
+def _validate_gated_scheduling(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate changes of a pod with scheduling gates: node selector and affinity may only become narrower."""
     now, before = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(now.get(key) != value for key, value in before.items()):
@@ -122,11 +122,13 @@ def _narrowed_nodes(now: JsonObject, before: JsonObject) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, [shown(_TERM_TYPE, t) for t in terms] or None, _TERMS)
         return
     for index, (term, old) in enumerate(zip(terms, was, strict=True)):
-        if not all(_begins(term.get(key) or [], old.get(key) or []) for key in ("matchExpressions", "matchFields")):
+        if not all(
+            _only_appended(term.get(key) or [], old.get(key) or []) for key in ("matchExpressions", "matchFields")
+        ):
             yield api_errors.invalid_value(f"{path}[{index}]", shown(_TERM_TYPE, term), _TERM)
 
 
-def _begins(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> bool:
+def _only_appended(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> bool:
     """Whether `now` begins with `before`. An empty `before` must stay empty, because it means "all"."""
     return list(now[: len(before)]) == list(before) and (bool(before) or not now)
 

@@ -94,15 +94,15 @@ def iscsi(source: JsonObject, path: str) -> Iterator[Cause]:
     if not source.get("iqn"):
         yield api_errors.required(f"{path}.iqn")
     else:
-        yield from _initiator(source["iqn"], f"{path}.iqn")
+        yield from _validate_initiator_name(source["iqn"], f"{path}.iqn")
     yield from validation.in_range(source.get("lun", 0), 0, 255, f"{path}.lun")
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and source.get("secretRef") is None:
         yield api_errors.required(f"{path}.secretRef")
     if source.get("initiatorName") is not None:
-        yield from _initiator(source["initiatorName"], f"{path}.initiatorname")
+        yield from _validate_initiator_name(source["initiatorName"], f"{path}.initiatorname")
 
 
-def _initiator(name: str, path: str) -> Iterator[Cause]:
+def _validate_initiator_name(name: str, path: str) -> Iterator[Cause]:
     if not name.startswith(tuple(_IQN)):
         yield api_errors.invalid_value(path, name, "must be valid format starting with iqn, eui, or naa")
     elif not any(name.startswith(prefix) and re.search(form, name) for prefix, form in _IQN.items()):

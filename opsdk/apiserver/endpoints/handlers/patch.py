@@ -1,7 +1,7 @@
 """PATCH: JSON patch, merge patch, strategic merge patch, apply.
 
-Each patch type is a function from the current object to the desired one. The store calls it in its update path, and
-calls it again after a conflict.
+A patcher returns the desired object for the current one. The store calls `transform` in its update path, and calls it
+again after a conflict.
 
 Upstream: k8s.io/apiserver/pkg/endpoints/handlers/patch.go (v1.36).
 """
@@ -26,7 +26,7 @@ from opsdk.apiserver.endpoints.handlers.admission import RequestAdmission
 from opsdk.apiserver.endpoints.handlers.update import check_name, finish
 from opsdk.apiserver.endpoints.options import WriteQueryOptions, write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
-from opsdk.apiserver.fieldmanager.field_manager import describe_object
+from opsdk.apiserver.fieldmanager.field_manager import FieldManager, describe_object
 from opsdk.apiserver.fieldmanager.managed_fields import keep_times
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
@@ -46,7 +46,7 @@ APPLY = "application/apply-patch+yaml"
 _MAP = "map[string]interface {}"
 
 
-class PatchRequest(msgspec.Struct, frozen=True):
+class ParsedPatch(msgspec.Struct, frozen=True):
     """A parsed patch, with the data for its error messages.
 
     Attributes:
@@ -100,10 +100,14 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     context = call.context(dry_run=options.dry_run)
     context.size = len(raw)
     gate = RequestAdmission(admission, call, served, options.tree, context)
-    if media == APPLY:
-        stored, created = await _apply(call, served, gate, options, raw)
+    if apply:
+        config = await context.compute(_configuration, call, served, options, raw)
+        patcher: _Patcher | _ApplyPatcher = _ApplyPatcher(call, served, gate, options, config)
     else:
-        stored, created = await _patch(call, served, gate, options, cache(partial(_reader, media, served, raw)))
+        patcher = _Patcher(call, served, gate, options, partial(parse_patch, media, served, raw))
+    stored, created = await served.storage.update(
+        context, call.info.name, patcher.transform, gate.validate, force_create=apply and not served.info.subresource
+    )
     return await object_response(call, served, stored, accepted, status=201 if created else 200)
 
 
@@ -121,8 +125,8 @@ def _check_type(value: JsonValue, expected: type, prefix: str, go_type: str) -> 
         raise api_errors.bad_request(f"{prefix} {json_kind(value)} into Go value of type {go_type}")
 
 
-def _reader(media: str, served: InstalledResource, raw: bytes) -> PatchRequest:
-    """Parse the patch."""
+def parse_patch(media: str, served: InstalledResource, raw: bytes) -> ParsedPatch:
+    """Parse a patch of any type but apply. Raises a 400, or a 413 for too many operations."""
     if media == JSON_PATCH:
         parsed = _parse(raw, go_type="[]handlers.jsonPatchOp")
         operations = parsed.tree or []
@@ -134,64 +138,85 @@ def _reader(media: str, served: InstalledResource, raw: bytes) -> PatchRequest:
                 f" {LIMITS.patch_operations}, got {len(operations)}"
             )
         changes = [operation or {} for operation in operations]
-        return PatchRequest(lambda doc: apply_json_patch(doc, changes), complaints=parsed.complaints)
+        return ParsedPatch(lambda doc: apply_json_patch(doc, changes), complaints=parsed.complaints)
     if media == MERGE_PATCH:
         parsed = _parse(raw, go_type=_MAP)
         if parsed.tree is None:
             raise api_errors.bad_request("Invalid JSON Patch")
-        return PatchRequest(lambda doc: apply_merge_patch(doc, parsed.tree), complaints=parsed.complaints)
+        return ParsedPatch(lambda doc: apply_merge_patch(doc, parsed.tree), complaints=parsed.complaints)
     parsed = _parse(raw, go_type=_MAP, prefix="")
     patch = parsed.tree or {}
     merge = partial(apply_strategic, patch=patch, schema=served.model.shape)
-    return PatchRequest(merge, document=patch, complaints=parsed.complaints)
+    return ParsedPatch(merge, document=patch, complaints=parsed.complaints)
 
 
-async def _patch(
-    call: Call,
-    served: InstalledResource,
-    gate: RequestAdmission,
-    options: WriteQueryOptions,
-    read_patch: Callable[[], PatchRequest],
-) -> tuple[JsonObject, bool]:
-    def patched_object(current: JsonObject) -> JsonObject:
-        patch = read_patch()
-        live = served.model.from_storage(current)
-        # Patches copy the parts that they change, and decoding copies those that the store may change.
+class _Patcher:
+    """Applies a JSON patch, merge patch or strategic merge patch.
+
+    The patch is parsed at its first use: a missing object is reported before an error in the patch.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        served: InstalledResource,
+        gate: RequestAdmission,
+        options: WriteQueryOptions,
+        parse: Callable[[], ParsedPatch],
+    ) -> None:
+        self._call = call
+        self._served = served
+        self._gate = gate
+        self._options = options
+        self._parsed = cache(parse)
+
+    async def transform(self, current: JsonObject | None) -> JsonObject:
+        """Return the desired object in its storage version."""
+        if current is None:
+            raise api_errors.not_found(self._served.info, self._call.info.name)
+        desired = await self._gate.context.compute(self._desired, current)
+        manager = self._options.field_manager
+        return await finish(self._call, self._served, self._gate, current, desired, manager=manager)
+
+    def _desired(self, current: JsonObject) -> JsonObject:
+        """Return the patched object with its defaults, in the served version."""
+        model, patch = self._served.model, self._parsed()
+        live = model.from_storage(current)
+        desired = self._decode(patch, self._apply(patch, live))
+        if self._served.info.raw_field:
+            forget_text(desired, self._served.info.raw_field, live)
+        return model.default(desired)
+
+    def _apply(self, patch: ParsedPatch, live: JsonObject) -> JsonObject:
+        """Return the patched tree, which shares with `live` the parts that the patch does not change."""
         try:
             patched = patch.apply(live)
         except PatchError as error:
             raise patch.refused(error) from None
         if not isinstance(patched, dict):
             raise InvalidError("the server rejected our request due to an error in our request")
-        patched = _checked_kind(served, patch, patched)
+        return _checked_kind(self._served, patch, patched)
+
+    def _decode(self, patch: ParsedPatch, patched: JsonObject) -> JsonObject:
+        """Decode the patched tree, and report unknown and repeated fields. The result shares nothing that changes."""
+        model, validation = self._served.model, self._options.validation
         try:
-            decoded = served.model.decode(patched, memory=patch.document is not None)
+            decoded = model.decode(patched, memory=patch.document is not None)
             if len(decoded.problems) > 1 and patch.document is None:
                 # Upstream decodes the patched JSON text with sorted keys, so errors are in that order.
-                decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
+                decoded = model.decode(json.loads(json.dumps(patched, sort_keys=True)))
         except DecodeError as error:
-            raise patch.undecodable(patched, str(error), custom=not served.model.typed) from None
-        errors = [*patch.complaints, *decoded.problems]
-        if errors and options.validation == "Strict":
-            reason = f"strict decoding error: {', '.join(errors)}"
-            raise patch.undecodable(patched, reason, custom=not served.model.typed)
-        check_identity(call, served, decoded.obj)
-        body.report_complaints(call, served.info, errors, options.validation)
-        desired = decoded.obj
-        if served.info.raw_field:
-            forget_text(desired, served.info.raw_field, live)
-        return served.model.default(desired)
-
-    async def transform(current: JsonObject | None) -> JsonObject:
-        if current is None:
-            raise api_errors.not_found(served.info, call.info.name)
-        desired = await gate.context.compute(patched_object, current)
-        return await finish(call, served, gate, current, desired, manager=options.field_manager)
-
-    return await _update(call, served, gate, transform)
+            raise patch.undecodable(patched, str(error), custom=not model.typed) from None
+        problems = [*patch.complaints, *decoded.problems]
+        if problems and validation == "Strict":
+            reason = f"strict decoding error: {', '.join(problems)}"
+            raise patch.undecodable(patched, reason, custom=not model.typed)
+        check_identity(self._call, self._served, decoded.obj)
+        body.report_complaints(self._call, self._served.info, problems, validation)
+        return decoded.obj
 
 
-def _checked_kind(served: InstalledResource, patch: PatchRequest, patched: JsonObject) -> JsonObject:
+def _checked_kind(served: InstalledResource, patch: ParsedPatch, patched: JsonObject) -> JsonObject:
     """Check the kind of the patched object. A built-in object without a kind gets it back."""
     info = served.info
     expected = {"apiVersion": info.kind_api_version, "kind": info.kind}
@@ -223,17 +248,42 @@ def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> No
     check_name(call, obj)
 
 
-async def _apply(
-    call: Call,
-    served: InstalledResource,
-    gate: RequestAdmission,
-    options: WriteQueryOptions,
-    raw: bytes,
-) -> tuple[JsonObject, bool]:
-    context = gate.context
-    config = await context.compute(_configuration, call, served, options, raw)
+class _ApplyPatcher:
+    """Applies a configuration with server-side apply."""
 
-    def decode(desired: JsonObject, live: JsonObject | None) -> JsonObject:
+    def __init__(
+        self,
+        call: Call,
+        served: InstalledResource,
+        gate: RequestAdmission,
+        options: WriteQueryOptions,
+        config: JsonObject,
+    ) -> None:
+        self._call = call
+        self._served = served
+        self._gate = gate
+        self._options = options
+        self._config = config
+
+    async def transform(self, current: JsonObject | None) -> JsonObject:
+        """Return the desired object in its storage version."""
+        model, context = self._served.model, self._gate.context
+        live = None if current is None else await context.compute(model.from_storage, current)
+        merge = partial(self._merge, live, managed_fields.stamp())
+        desired = await managed_fields.with_field_manager(self._served, context, merge)
+        applied = await self._gate.mutate(await context.compute(self._decode, desired, live), live)
+        if live is not None:
+            # Compare again after decoding: 1024Mi over 1Gi is no change (IgnoreManagedFieldsTimestampsTransformer).
+            applied = await context.compute(keep_times, live, applied)
+        return model.to_storage(applied)
+
+    def _merge(self, live: JsonObject | None, now: str, field_manager: FieldManager) -> JsonObject:
+        options, config = self._options, copy_tree(self._config)
+        return field_manager.apply(live, config, manager=options.field_manager, force=bool(options.force), now=now)
+
+    def _decode(self, desired: JsonObject, live: JsonObject | None) -> JsonObject:
+        """Decode the merged object, and complete it with its defaults."""
+        served = self._served
         try:
             decoded = served.model.decode(desired, memory=True)
         except DecodeError as error:
@@ -242,24 +292,8 @@ async def _apply(
             raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
         if served.info.raw_field:
             forget_text(decoded.obj, served.info.raw_field, live)
-        check_identity(call, served, decoded.obj)
+        check_identity(self._call, served, decoded.obj)
         return served.model.default(decoded.obj, nulls=True)
-
-    async def transform(current: JsonObject | None) -> JsonObject:
-        live = None if current is None else await context.compute(served.model.from_storage, current)
-        force, now = bool(options.force), managed_fields.stamp()
-        desired = await managed_fields.with_field_manager(
-            served,
-            context,
-            lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
-        )
-        applied = await gate.mutate(await context.compute(decode, desired, live), live)
-        if live is not None:
-            # Compare again after decoding: 1024Mi over 1Gi is no change (IgnoreManagedFieldsTimestampsTransformer).
-            applied = await context.compute(keep_times, live, applied)
-        return served.model.to_storage(applied)
-
-    return await _update(call, served, gate, transform, create=not served.info.subresource)
 
 
 def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
@@ -287,17 +321,3 @@ def _configuration(call: Call, served: InstalledResource, options: WriteQueryOpt
 def _gvk_text(version: str, kind: str) -> str:
     group, _, name = version.rpartition("/")
     return f"{group}/{name}, Kind={kind}"
-
-
-async def _update(
-    call: Call,
-    served: InstalledResource,
-    gate: RequestAdmission,
-    transform: Any,
-    *,
-    create: bool = False,
-) -> tuple[JsonObject, bool]:
-    stored, created = await served.storage.update(
-        gate.context, call.info.name, transform, gate.validate, force_create=create
-    )
-    return stored, created

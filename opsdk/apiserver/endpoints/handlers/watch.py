@@ -241,7 +241,7 @@ class _Stream:
 
     def _line(self, event: WatchStreamEvent) -> bytes:
         if event.type == "ERROR":
-            return self._framed("ERROR", event.obj)
+            return self._frame("ERROR", event.obj)
         if event.type == "INITIAL_END":
             if not self._options.bookmarks:
                 return b""
@@ -264,9 +264,9 @@ class _Stream:
             meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
             shaped = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
             self._headless = True
-        return self._framed(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
+        return self._frame(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
 
-    def _framed(self, kind: str, obj: JsonObject, *, once: bool = False) -> bytes:
+    def _frame(self, kind: str, obj: JsonObject, *, once: bool = False) -> bytes:
         write = self._accepted.write
         if write is not None:
             return watch_frame(kind, _FRAMES.get_or_compute(obj, write) if once else write(obj))

@@ -167,19 +167,19 @@ def _operation_id(group: str, installed: InstalledResource, verb: str, kind: str
     info = installed.info
     scope = "Namespaced" if info.namespaced and not all_namespaces else ""
     many = "Collection" if verb == "deletecollection" else ""
-    part = _capital(info.subresource)
-    place = f"{_group_word(group)}{_capital(info.version)}"
+    part = _capitalized(info.subresource)
+    place = f"{_group_word(group)}{_capitalized(info.version)}"
     return f"{_VERBS[verb].word}{place}{many}{scope}{kind}{part}{'ForAllNamespaces' if all_namespaces else ''}"
 
 
 def _group_word(group: str, *, first: Callable[[str], str] = str.upper) -> str:
     """Return ``rbac.authorization.k8s.io`` as ``RbacAuthorization``."""
     parts: Sequence[str] = (group.removesuffix(".k8s.io") or "core").split(".")
-    word = "".join(map(_capital, parts))
+    word = "".join(map(_capitalized, parts))
     return first(word[:1]) + word[1:]
 
 
-def _capital(word: str) -> str:
+def _capitalized(word: str) -> str:
     return word[:1].upper() + word[1:]
 
 

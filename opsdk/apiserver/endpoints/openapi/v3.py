@@ -55,7 +55,8 @@ class OpenApi:
         self._groups = groups
         self._sources = sources
         self._info = {"title": title, "version": version}
-        self._made: dict[str, tuple[object, bytes, str]] = {}
+        self._encoded: dict[str, tuple[object, bytes, str]] = {}
+        """The encoded documents that are served, by name; a new one drops those that are not served any more."""
 
     def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
         return (entry for entry in self._all() if entry[2].remote_documents is None)
@@ -120,12 +121,15 @@ class OpenApi:
 
     def _v3(self, name: str, group: str, served: ServedVersion) -> tuple[bytes, str]:
         stamp = tuple((id(r.model), r.info.path) for r in served.resources)
-        cached = self._made.get(name)
+        cached = self._encoded.get(name)
         if cached is not None and cached[0] == stamp:
             return cached[1], cached[2]
+        if cached is None:
+            names = {document for document, _, _ in self._documents()}
+            self._encoded = {document: entry for document, entry in self._encoded.items() if document in names}
         raw = encode_json(self._document(group, served))
         digest = hashlib.sha512(raw).hexdigest().upper()
-        self._made[name] = (stamp, raw, digest)
+        self._encoded[name] = (stamp, raw, digest)
         return raw, digest
 
     def _document(self, group: str, served: ServedVersion) -> JsonObject:

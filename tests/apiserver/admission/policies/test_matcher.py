@@ -100,7 +100,7 @@ def meant(rules: Sequence[JsonObject], review: Attributes, *, equivalent: bool) 
 
 @given(CRITERIA, REVIEWS)
 def test_criteria_mean_what_their_parts_mean_together(tree: JsonObject, review: Attributes) -> None:
-    """No rule means all; exclusions win; a selector of namespaces says nothing about what is in none."""
+    """Without rules, all resources match; exclusions win; namespace selectors match cluster-scoped objects."""
     criteria, equivalent = MatchCriteria.of(tree), tree.get("matchPolicy") != "Exact"
     rules, excluded = tree.get("resourceRules") or [], tree.get("excludeResourceRules") or []
     expected = meant(rules, review, equivalent=equivalent) if rules else review.served

@@ -84,7 +84,7 @@ async def test_actions_decide_what_comes_of_a_failure() -> None:
 
 
 async def test_the_first_policy_by_name_gives_the_answer() -> None:
-    """Policies and bindings are asked by their names, whichever came first."""
+    """Policies and bindings are evaluated by name, and not by their order of creation."""
     async with Environment() as env:
         call = Caller(env)
         for name in ("z", "b", "c"):

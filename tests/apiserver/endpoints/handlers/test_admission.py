@@ -18,7 +18,7 @@ CM = "/api/v1/namespaces/default/configmaps"
 
 
 class Recorder:
-    """A plugin that remembers what it saw, labels what it may, and refuses what it is told to."""
+    """A plugin that records its calls, adds labels, and refuses the names of its list."""
 
     def __init__(self, *, label: str = "", refuse: str = "", again: bool = False) -> None:
         self.seen: list[tuple[str, Attributes]] = []
@@ -130,7 +130,7 @@ async def test_nothing_is_stored_where_validation_refuses(operation: str) -> Non
 
 
 async def test_a_second_round_runs_at_most_once() -> None:
-    """Who asks for another mutating round gets one, and no third."""
+    """A plugin that requests reinvocation runs a second time, and no third time."""
     async with Environment() as env:
         plugin = Recorder(again=True)
         env.plane.admission.add("Test", plugin)

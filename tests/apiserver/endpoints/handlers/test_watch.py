@@ -16,7 +16,7 @@ CM = "/api/v1/namespaces/default/configmaps"
 
 @pytest.mark.parametrize("early", [True, False])
 async def test_no_bookmark_overtakes_an_event(early: bool) -> None:
-    """A change at the very moment of a bookmark is told first: who resumes from the bookmark has missed nothing."""
+    """A change at the time of a bookmark is sent before it: a watch that resumes from the bookmark misses nothing."""
     async with Environment() as env:
         made = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}})).json
         copy: JsonObject = {**made, "metadata": {**made["metadata"], "name": "b"}}

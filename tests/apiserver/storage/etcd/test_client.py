@@ -101,7 +101,7 @@ async def client_of(*members: FakeMember, **options: Any) -> AsyncIterator[EtcdC
 
 @pytest.mark.parametrize("failure", [NO_LEADER, CHANGED, HANGS], ids=["no leader", "leader changed", "hangs"])
 async def test_a_read_goes_to_the_next_member(failure: tuple[grpc.StatusCode, str] | None) -> None:
-    """After a failure of the member the next one is asked, and stays in use."""
+    """After a member fails, the client uses the next one, and keeps it."""
     first, second = FakeMember(failure), FakeMember()
     async with client_of(first, second) as client:
         for _ in range(2):

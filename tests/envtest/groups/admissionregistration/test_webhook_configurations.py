@@ -14,7 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def rule(**more: Any) -> JsonObject:
-    """A rule that is right, but for what is said."""
+    """Return a valid rule with the given changes."""
     right = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
     return {**right, **more}
 

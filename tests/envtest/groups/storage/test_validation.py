@@ -130,13 +130,13 @@ def test_drivers_have_names_of_their_own() -> None:
     ],
 )
 def test_what_drivers_ask_for(key: str, value: object, found: list[str]) -> None:
-    """Updates not too often, and tokens only where some are asked for."""
+    """Republishing has a minimum interval, and tokens need token requests."""
     tree = {"metadata": {"name": "a.b"}, "spec": {key: value}}
     assert wrong(DRIVERS, tree) == [f"spec.{key}: {text}" for text in found]
 
 
 def test_a_driver_of_a_node_is_shown_as_the_server_has_it() -> None:
-    """With Go's names, and nulls where nothing was said."""
+    """Messages print structs with Go's field names, and nil for unset pointers."""
     node = {"spec": {"drivers": [{"name": "a.b", "nodeID": "n"}]}}
     other = {"spec": {"drivers": [{"name": "a.b", "nodeID": "m"}]}}
     shown = '{"Name":"a.b","NodeID":"m","TopologyKeys":null,"Allocatable":null}'

@@ -44,7 +44,7 @@ class World:
         return connect(f"{self.url}{path}", ssl=context, additional_headers=headers, subprotocols=asked)
 
     async def play(self, command: Command, pipe: Pipe) -> int | None:
-        """What the container does, by its last word."""
+        """Run the command that the last argument names."""
         self.ran.append(command)
         match command.argv[-1:]:
             case ("cat",):
@@ -71,7 +71,7 @@ class World:
 
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
-    """Everything, with users ``good`` and ``nobody``."""
+    """Start an environment with the users ``good`` and ``nobody``."""
     tokens = {"good": User(name="good", groups=("system:masters",)), "nobody": User(name="nobody")}
     async with Environment(tokens=tokens) as env:
         call = Caller(env)
@@ -85,7 +85,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def heard(socket: ClientConnection) -> dict[int, bytes]:
-    """What came on each channel until the end."""
+    """Return the data of each channel until the end."""
     found: dict[int, bytes] = {}
     async with asyncio.timeout(5):
         async for message in socket:
@@ -187,7 +187,7 @@ async def test_requests_that_do_not_upgrade_are_told() -> None:
 
 # ------------------------------------------------------------------ ports
 async def test_ports_are_connections() -> None:
-    """Each begins with its number on both channels; what fails is told on the second."""
+    """Each port's data and error channel begin with the port number; a failure is reported on the error channel."""
 
     async def listening(pod: Any, port: int, pipe: Pipe) -> None:
         assert pod["metadata"]["name"] == "p"

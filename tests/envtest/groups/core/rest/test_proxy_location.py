@@ -25,7 +25,7 @@ def points(ip: str = "10.1.2.3", namespace: str = "d") -> JsonObject:
 
 
 def served(name: str, endpoints: JsonObject) -> str:
-    """Where a service's proxy leads, with `POD` alone in the namespace."""
+    """Return the location of a service's proxy, with `POD` alone in the namespace."""
     return service_location(target_of(name, "service"), SERVICE, endpoints, {"p": POD}.get)
 
 

@@ -22,10 +22,10 @@ from etcd_cluster import free_port
 
 from envtest.external import clusters
 from envtest.external.clusters import RealBinaries, apiserver_command, etcd_command
-from envtest.external.fake_binaries import apiserver, etcd
-from envtest.external.fake_binaries.assets import write_assets
-from envtest.external.fake_binaries.flags import parse
 from envtest.external.processes import Process, ProcessOptions
+from envtest.fake_binaries import apiserver, etcd
+from envtest.fake_binaries.assets import write_assets
+from envtest.fake_binaries.flags import parse
 from envtest.plane.certificates import Authority
 from opsdk.errors import ConfigError
 from opsdk.http.server.application import asgi
@@ -168,10 +168,10 @@ async def test_tokens_have_the_given_key_and_names(assets: Path, tmp_path: Path)
 
 
 async def test_proxies_are_those_that_were_named(assets: Path, tmp_path: Path) -> None:
-    """With certificates of their authority, under their names, by their headers; they are told to extension servers."""
+    """Front proxies have certificates of the given CA and a given name; extension servers read both in a ConfigMap."""
     world = World(assets, tmp_path)
     ca = f"--requestheader-client-ca-file={tmp_path / 'proxy-ca.crt'}"
-    flags = [ca, "--requestheader-allowed-names=front", "--requestheader-username-headers=X-Who"]
+    flags = [ca, "--requestheader-allowed-names=front"]
     async with running(world.etcd(), world.apiserver(*flags)):
 
         async def as_proxy(name: str) -> tuple[int, Any]:
@@ -179,7 +179,7 @@ async def test_proxies_are_those_that_were_named(assets: Path, tmp_path: Path) -
             config = replace(world.config(), client_cert_data=pair.cert, client_key_data=pair.key)
             path, review = "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "SelfSubjectReview"}
             body = {**review, "apiVersion": "authentication.k8s.io/v1"}
-            return await send(config, "POST", path, body, {"X-Who": "zoe", "X-Remote-User": "eve"})
+            return await send(config, "POST", path, body, {"X-Remote-User": "zoe"})
 
         status, found = await as_proxy("front")
         assert (status, found["status"]["userInfo"]["username"]) == (201, "zoe")
@@ -187,7 +187,6 @@ async def test_proxies_are_those_that_were_named(assets: Path, tmp_path: Path) -
         path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
         _, told = await send(world.config(), "GET", path)
         assert told["data"]["requestheader-allowed-names"] == '["front"]'
-        assert told["data"]["requestheader-username-headers"] == '["X-Who"]'
         assert told["data"]["client-ca-file"].encode() == world.ca.pair.cert
 
 
@@ -227,7 +226,7 @@ async def test_default_flags_allow_every_authenticated_user(assets: Path, tmp_pa
         ("kube-apiserver", ["--etcd-servers=http://127.0.0.1:1"], "http://127.0.0.1:1 does not answer"),
         ("kube-apiserver", ["--authorization-mode=RBAC,Webhook"], "there is no Webhook here"),
         ("kube-apiserver", ["start"], "unknown command 'start'"),
-        ("etcd", ["--listen-client-urls=unix:///tmp/x"], "is no URL with http or https"),
+        ("etcd", ["--listen-client-urls=unix:///tmp/x"], "has to be an http URL with a host"),
         ("etcd", ["--data-dir=/dev/null/x"], "--data-dir: "),
     ],
 )

@@ -17,7 +17,7 @@ from typing import Self
 
 import msgspec
 
-from envtest.testing.effect import Effect
+from envtest.instruments.effect import Effect, FaultScope
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.endpoints.request_info import RequestInfo
@@ -25,7 +25,7 @@ from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import CompactedError, LocalStorage
 from opsdk.errors import ConfigError
-from opsdk.http.server.response import CutConnection, HttpResponse
+from opsdk.http.server.response import CutConnection, CutResponse, HttpResponse
 from opsdk.http.server.server import WebServer
 
 _FILTER = "faults"
@@ -210,15 +210,21 @@ class Faults:
         for web in self._webs:
             web.drop_connections()
         if downtime > 0:
-            from envtest.testing.effects import Reset  # noqa: PLC0415 - environments load this module, and few restart
-
-            with self.add(Reset()):
+            with self.add(_ServerDown()):
                 await asyncio.sleep(downtime)
 
     def _memory(self) -> MemoryStorage:
         if not isinstance(self._storage, MemoryStorage):
             raise ConfigError(f"the watches of {self._storage!r} cannot be made to fail")
         return self._storage
+
+
+class _ServerDown:
+    """The effect of a server that does not run: no request gets a response."""
+
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
+        """See `Effect`."""
+        return CutResponse(0)
 
 
 async def _with_effect(effect: Effect, faults: Faults, handler: Handler, call: Call) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""Laws of `envtest.testing.hot_loop_guard`."""
+"""Laws of `envtest.instruments.hot_loop_guard`."""
 
 from __future__ import annotations
 

@@ -7,21 +7,19 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from envtest.external.fake_binaries.flags import Flags
-from envtest.external.fake_binaries.program import FakeProgram
+from envtest.fake_binaries.flags import Flags
+from envtest.fake_binaries.program import FakeProgram
 from opsdk.errors import ConfigError
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, encode_json
-from opsdk.http.server.server import ServeOptions, Tls, WebServer
+from opsdk.http.server.server import ServeOptions, WebServer
 
 KEEP = "/envtest/data-dir"
 """The path at which the fake kube-apiserver reads the data directory."""
-_SWITCHES = frozenset({"unsafe-no-fsync", "client-cert-auth", "auto-tls", "peer-auto-tls", "version", "help"})
-_OPTIONS = frozenset({
-    "advertise-client-urls", "cert-file", "data-dir", "key-file", "listen-client-urls", "listen-peer-urls", "name",
-})  # fmt: skip
-_VERSION = {"etcdserver": "3.6.6", "etcdcluster": "3.6.0", "storage": "3.6.0"}
+_SWITCHES = frozenset({"unsafe-no-fsync", "version", "help"})
+_OPTIONS = frozenset({"advertise-client-urls", "data-dir", "listen-client-urls", "listen-peer-urls", "name"})
+_VERSION = "3.6.6"
 
 
 async def serve(flags: Flags, stack: AsyncExitStack) -> str:
@@ -29,8 +27,6 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     directory = _directory(flags)
     pages = {
         "/health": {"health": "true", "reason": ""},
-        "/readyz": {"health": "true", "reason": ""},
-        "/version": _VERSION,
         KEEP: {"path": str(directory)},
     }
 
@@ -43,15 +39,10 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     urls = flags.listed("listen-client-urls", ["http://localhost:2379"])
     for url in urls:
         parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigError(f"--listen-client-urls: {url!r} is no URL with http or https and a host")
-        tls = None
-        if parts.scheme == "https":
-            tls = Tls(cert_file=Path(flags.text("cert-file")), key_file=Path(flags.text("key-file")))
+        if parts.scheme != "http" or not parts.hostname:
+            raise ConfigError(f"--listen-client-urls: {url!r} has to be an http URL with a host")
         host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
-        await stack.enter_async_context(
-            WebServer(asgi(answer), ServeOptions(host=host, port=parts.port or 2379, tls=tls))
-        )
+        await stack.enter_async_context(WebServer(asgi(answer), ServeOptions(host=host, port=parts.port or 2379)))
     return f"etcd, stood in for: keeps nothing but {directory}, serves {' '.join(urls)}"
 
 
@@ -66,7 +57,7 @@ def _directory(flags: Flags) -> Path:
 
 PROGRAM = FakeProgram(
     name="etcd",
-    version=f"etcd Version: {_VERSION['etcdserver']}",
+    version=f"etcd Version: {_VERSION}",
     switches=_SWITCHES,
     options=_OPTIONS,
     serve=serve,

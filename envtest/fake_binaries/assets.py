@@ -10,8 +10,8 @@ from pathlib import Path
 from opsdk.errors import ConfigError
 
 _PROGRAMS = {
-    "etcd": "envtest.external.fake_binaries.etcd",
-    "kube-apiserver": "envtest.external.fake_binaries.apiserver",
+    "etcd": "envtest.fake_binaries.etcd",
+    "kube-apiserver": "envtest.fake_binaries.apiserver",
 }
 _SCRIPT = """#!/bin/sh
 # Written by python -m envtest assets.
@@ -21,7 +21,7 @@ _SCRIPT = """#!/bin/sh
 
 def write_assets(directory: Path) -> list[Path]:
     """Write the programs and a link to the installed kubectl. Existing files with these names are replaced."""
-    home = str(Path(__file__).resolve().parents[3])
+    home = str(Path(__file__).resolve().parents[2])
     # The interpreter finds an installed package; a clone needs PYTHONPATH.
     installed = Path(home).name in {"site-packages", "dist-packages"}
     more = '"${PYTHONPATH:+:$PYTHONPATH}"'

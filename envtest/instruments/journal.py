@@ -14,13 +14,14 @@ from typing import Self
 
 import msgspec
 
-from envtest.testing.differences import Difference, differences
-from envtest.testing.faults import SIMULATED
+from envtest.instruments.differences import Difference, differences
+from envtest.instruments.faults import SIMULATED
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import ChangeType, LocalStorage, StorageChange
 from opsdk.http.server.response import HttpResponse
+from opsdk.structured_merge.identity_cache import drop_oldest
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _READS = frozenset({"get", "list", "watch"})
@@ -167,7 +168,7 @@ class Journal:
 
     Attributes:
         count: the number of all writes, including those that were dropped.
-        idle: how often each writer sent a write of an object (by its path) that changed nothing.
+        idle: how often each writer sent a write of an object (by its path) that changed nothing; at most `limit` pairs.
         start_up: the environment's own start, which `hot_loops` and `fights` ignore.
     """
 
@@ -177,6 +178,7 @@ class Journal:
         self._server = server
         self._storage = storage
         self._entries: deque[Entry] = deque(maxlen=limit)
+        self._limit = limit
         self.count = 0
 
     def __repr__(self) -> str:
@@ -213,7 +215,10 @@ class Journal:
         with written_by(Writer(user=call.user.name, manager=manager, verb=info.verb)):
             response = await handler(call)
         if self.count == count and response.status < 300 and info.name and not call.http.query.get("dryRun"):
-            self.idle[call.user.name, info.path] += 1
+            key = (call.user.name, info.path)
+            if key not in self.idle and len(self.idle) >= self._limit:
+                drop_oldest(self.idle)
+            self.idle[key] += 1
         return response
 
     def _record(self, change: StorageChange) -> None:

@@ -9,8 +9,11 @@ import pytest
 from server_caller import MERGE, Caller
 
 from envtest.environment import Environment
-from envtest.testing.differences import differences
-from envtest.testing.journal import Ref
+from envtest.instruments.differences import differences
+from envtest.instruments.journal import Journal, Ref
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.cluster.cluster import Cluster
 from opsdk.structured_merge.value import JsonObject
 
 CM = "/api/v1/namespaces/default/configmaps"
@@ -169,7 +172,7 @@ async def test_a_fight_over_a_field_is_found() -> None:
 
 async def test_the_journal_is_bounded() -> None:
     """The oldest entries go; the count stays."""
-    from envtest.testing.journal import Journal
+    from envtest.instruments.journal import Journal
 
     async with Environment() as env:
         journal = Journal(env.server, env.plane.storage, limit=3)
@@ -214,3 +217,16 @@ def test_differences_leave_out_bookkeeping() -> None:
     ]
     assert differences(before, before) == []
     assert len(str(differences({}, {"a": "x" * 500})[0])) < 100
+
+
+async def test_the_counts_of_idle_writes_are_bounded() -> None:
+    """`Journal.idle` has the newest objects up to its limit; the first one is dropped for a new one."""
+    async with Environment() as env, Cluster(env.config) as cluster:
+        journal = Journal(env.server, env.plane.storage, limit=2)
+        journal.start()
+        for name in ("a", "b", "c"):
+            obj = await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default")))
+            await cluster.uncached.update(obj)
+            await cluster.uncached.update(obj)
+        journal.stop()
+    assert [(path.rpartition("/")[2], count) for (_, path), count in journal.idle.items()] == [("b", 2), ("c", 2)]

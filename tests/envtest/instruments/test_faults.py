@@ -13,6 +13,7 @@ import pytest
 from server_caller import Caller
 
 from envtest.environment import Environment
+from envtest.instruments.faults import Faults
 from envtest.testing.effects import (
     Conflict,
     Delay,
@@ -26,7 +27,6 @@ from envtest.testing.effects import (
     StaleList,
     Truncate,
 )
-from envtest.testing.faults import Faults
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.builder.operator import Operator
@@ -218,7 +218,7 @@ async def test_sockets_are_cut_too(tls: bool) -> None:
 
 # ------------------------------------------------------------------ watches
 async def lines(env: Environment, effect: Any, *, query: str = "", writes: int = 3, wait: float = 0.0) -> list[Any]:
-    """What a watch brings under a fault while objects are created; None at its end."""
+    """Return the events of a watch under a fault while objects are created; None at its end."""
     call = Caller(env)
     with env.faults.add(effect, verb="watch"):
         async with call.watch(f"{CM}?watch=1&resourceVersion={env.plane.storage.current_rv}{query}") as events:

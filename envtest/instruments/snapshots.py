@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from envtest.controllers.ports import Simulation
+from envtest.instruments.journal import RESTORE, written_by
 from envtest.plane.control_plane import ControlPlane
-from envtest.testing.journal import RESTORE, written_by
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import LocalStorage
 from opsdk.apiserver.storage.snapshots import Snapshot, Snapshots

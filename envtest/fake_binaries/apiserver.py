@@ -8,23 +8,19 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from envtest.environment import Environment
-from envtest.external.fake_binaries.etcd import KEEP
-from envtest.external.fake_binaries.flags import Flags
-from envtest.external.fake_binaries.program import FakeProgram
+from envtest.fake_binaries.etcd import KEEP
+from envtest.fake_binaries.flags import Flags
+from envtest.fake_binaries.program import FakeProgram
 from envtest.plane.certificates import Authority
-from envtest.plane.compaction import INTERVAL
 from envtest.plane.control_plane import VERSION
 from envtest.plane.pki import PKI, read_authority
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
-from opsdk.apiserver.auth.front_proxy import HeaderNames
 from opsdk.apiserver.auth.service_accounts import ISSUER, TokenSubject
-from opsdk.apiserver.endpoints.request_deadline import read_duration
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError, OpsdkError
 from opsdk.rest.config import Config
@@ -38,26 +34,15 @@ _SWITCHES = frozenset({
 })  # fmt: skip
 _HEEDED = frozenset({
     "advertise-address", "anonymous-auth", "api-audiences", "authorization-mode", "bind-address", "cert-dir",
-    "client-ca-file", "disable-admission-plugins", "enable-admission-plugins", "etcd-compaction-interval",
-    "etcd-servers",
-    "proxy-client-cert-file", "proxy-client-key-file", "requestheader-allowed-names",
-    "requestheader-client-ca-file", "requestheader-extra-headers-prefix", "requestheader-group-headers",
-    "requestheader-uid-headers", "requestheader-username-headers", "secure-port", "service-account-issuer",
-    "service-account-key-file", "service-account-signing-key-file", "service-cluster-ip-range", "tls-cert-file",
-    "tls-private-key-file", "token-auth-file",
+    "client-ca-file", "disable-admission-plugins", "enable-admission-plugins", "etcd-servers", "proxy-client-cert-file",
+    "proxy-client-key-file", "requestheader-allowed-names", "requestheader-client-ca-file", "secure-port",
+    "service-account-issuer", "service-account-key-file", "service-account-signing-key-file",
+    "service-cluster-ip-range", "tls-cert-file", "tls-private-key-file", "token-auth-file",
 })  # fmt: skip
 _SILENT = frozenset({"v", "vmodule", "logtostderr", "alsologtostderr", "allow-privileged", "etcd-prefix", "profiling"})
 """Flags that have no effect here, and no warning."""
 _MODES = frozenset({"AlwaysAllow", "Node", "RBAC"})
 _ACCOUNTS = "ServiceAccount"
-
-
-def _duration(flags: Flags, name: str, default: float) -> float:
-    text = flags.text(name)
-    try:
-        return read_duration(text) if text else default
-    except ValueError as error:
-        raise ConfigError(f"--{name}: {error}") from error
 
 
 async def serve(flags: Flags, stack: AsyncExitStack) -> str:
@@ -81,7 +66,6 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
         admission_plugins=on | {_ACCOUNTS} - off,
         disable_admission_plugins=off,
         pki=pki_of(flags),
-        compaction_interval=_duration(flags, "etcd-compaction-interval", INTERVAL),
     )
     env = await stack.enter_async_context(environment)
     gc.freeze()
@@ -101,7 +85,6 @@ def pki_of(flags: Flags) -> PKI:
         clients=read_authority(Path(clients)) if clients else b"",
         proxies=read_authority(Path(proxies)) if proxies else b"",
         proxy_names=flags.listed("requestheader-allowed-names"),
-        proxy_headers=_headers(flags),
         identity=_identity(flags),
         signing_key=Path(signing) if signing else None,
         token_keys=[Path(p) for p in flags.each("service-account-key-file")],
@@ -126,19 +109,6 @@ def _serving(flags: Flags) -> tuple[Path, Path]:
         except OSError as error:
             raise ConfigError(f"--cert-dir: cannot write certificates to {directory}: {error}") from error
     return pair
-
-
-def _headers(flags: Flags) -> HeaderNames:
-    def named(flag: str, default: Sequence[str]) -> tuple[str, ...]:
-        return tuple(name.lower() for name in flags.listed(f"requestheader-{flag}", default))
-
-    usual = HeaderNames()
-    return HeaderNames(
-        user=named("username-headers", usual.user),
-        uid=named("uid-headers", usual.uid),
-        group=named("group-headers", usual.group),
-        extra=named("extra-headers-prefix", usual.extra),
-    )
 
 
 def _identity(flags: Flags) -> ClientCertificate | None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.external.fake_binaries.flags import Flags, parse
+from envtest.fake_binaries.flags import Flags, parse
 from opsdk.errors import ConfigError
 
 letters, signs = st.sampled_from(ascii_lowercase), ascii_lowercase + digits

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import msgspec
 
-from envtest.external.fake_binaries.flags import Flags, parse
+from envtest.fake_binaries.flags import Flags, parse
 from opsdk.base.extras import RequiredExtra
 from opsdk.errors import ConfigError
 
