@@ -50,7 +50,7 @@ def test_an_object_of_any_depth_is_shown() -> None:
     deep: dict[str, Any] = {"name": "leaf"}
     for _ in range(300):
         deep = {"child": deep}
-    shown, levels = presented(deep, name="string"), 0
-    while "child" in shown:
-        shown, levels = shown["child"], levels + 1
+    external, levels = presented(deep, name="string"), 0
+    while "child" in external:
+        external, levels = external["child"], levels + 1
     assert levels == 100

@@ -146,8 +146,8 @@ def test_objects_of_the_catalog_example() -> None:
         "metadata": {"name": "shop"},
         "spec": {"source": {"url": "https://example.com"}, "catalogKind": "oci", "clusterName": "c-1"},
     }
-    shown = outward(catalog.mapper, {**stored, "status": {"commit": "a", "internalState": "b"}})
-    assert {name: shown[name] for name in (*body, "id", "status")} == {
+    external = outward(catalog.mapper, {**stored, "status": {"commit": "a", "internalState": "b"}})
+    assert {name: external[name] for name in (*body, "id", "status")} == {
         **body,
         "id": "shop",
         "status": {"commit": "a", "type": "/v3/schemas/catalogStatus"},

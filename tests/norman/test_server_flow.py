@@ -434,19 +434,19 @@ async def test_sort_and_its_links() -> None:
 async def test_a_walk_by_next_sees_each_object_once(sort: str, order: str) -> None:
     """Pages have the links first, previous, next and last, and the total."""
     served = await shelf(23)
-    url, seen, pages = f"/v3/books?limit=5&sort={sort}&order={order}", [], 0
+    url, ids, pages = f"/v3/books?limit=5&sort={sort}&order={order}", [], 0
     while url:
         answer = await served.get(url.removeprefix("http://example.com"))
-        seen += [item["id"] for item in answer.data]
+        ids += [item["id"] for item in answer.data]
         pagination = answer.body["pagination"]
         assert (pagination["total"], pagination["limit"], pagination["partial"]) == (23, 5, True)
         url = pagination.get("next", "")
         pages += 1
-    assert (pages, len(seen), len(set(seen))) == (5, 23, 23)
+    assert (pages, len(ids), len(set(ids))) == (5, 23, 23)
     back = await served.get(pagination["previous"].removeprefix("http://example.com"))
-    assert [item["id"] for item in back.data] == seen[15:20]
+    assert [item["id"] for item in back.data] == ids[15:20]
     first = await served.get(pagination["first"].removeprefix("http://example.com"))
-    assert [item["id"] for item in first.data] == seen[:5]
+    assert [item["id"] for item in first.data] == ids[:5]
 
 
 async def test_a_page_whose_first_object_is_gone() -> None:

@@ -47,8 +47,8 @@ async def library() -> AsyncIterator[tuple[envtest.Environment, Client]]:
         await front.uncached.create(Unstructured.from_tree(API_SERVICE))
 
         async def available() -> None:
-            found = await front.uncached.get(APIService, f"v1.{GROUP}")
-            assert [condition.reason for condition in found.status.conditions] == ["Passed"]
+            result = await front.uncached.get(APIService, f"v1.{GROUP}")
+            assert [condition.reason for condition in result.status.conditions] == ["Passed"]
 
         await env.eventually(available)
         yield env, front.uncached
@@ -62,18 +62,18 @@ def book(name: str, title: str = "Walden", **spec: object) -> Book:
 async def test_books_are_kept_by_their_own_server() -> None:
     """Books are created, read, listed, updated and deleted through kube-apiserver, which stores none of them."""
     async with library() as (env, client):
-        made = await client.create(book("walden", author="Thoreau"))
-        assert made.metadata.annotations == {ADDED_BY: "admin"}
+        created = await client.create(book("walden", author="Thoreau"))
+        assert created.metadata.annotations == {ADDED_BY: "admin"}
         assert (await client.get(Book, "default/walden")).spec == BookSpec(title="Walden", author="Thoreau")
-        before = deep_copy(made)
-        made.spec.pages = 352
-        await client.patch(made, MergeFrom(before))
-        made.status = BookStatus(lent_to="bob")
-        await client.status().update(made)
-        [found] = await client.list(Book)
-        assert (found.spec.pages, found.status, found.metadata.generation) == (352, BookStatus(lent_to="bob"), 2)
+        before = deep_copy(created)
+        created.spec.pages = 352
+        await client.patch(created, MergeFrom(before))
+        created.status = BookStatus(lent_to="bob")
+        await client.status().update(created)
+        [result] = await client.list(Book)
+        assert (result.spec.pages, result.status, result.metadata.generation) == (352, BookStatus(lent_to="bob"), 2)
         assert not env.plane.storage.list_now(f"{GROUP}/books/").items
-        await client.delete(made)
+        await client.delete(created)
         assert not list(await client.list(Book))
 
 
@@ -94,8 +94,8 @@ async def test_authorization_is_delegated_to_kube_apiserver() -> None:
             rules = [{"apiGroups": [GROUP], "resources": ["books"], "verbs": ["create", "get"]}]
             await client.create(role(rules))
             await client.create(binding("alice"))
-            made = await cluster.uncached.create(book("hers"))
-            assert made.metadata.annotations == {ADDED_BY: "alice"}
+            created = await cluster.uncached.create(book("hers"))
+            assert created.metadata.annotations == {ADDED_BY: "alice"}
 
 
 def role(rules: list[dict[str, list[str]]]) -> Unstructured:
@@ -131,7 +131,7 @@ async def test_informers_follow_books() -> None:
         await cluster.wait_ready()
         try:
             await client.create(book("one"))
-            assert [found.metadata.name for found in await cluster.client.list(Book)] == ["one"]
+            assert [item.metadata.name for item in await cluster.client.list(Book)] == ["one"]
             await client.create(book("two"))
 
             async def both() -> None:

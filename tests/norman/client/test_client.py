@@ -184,10 +184,10 @@ async def test_a_subscription_survives_a_server_that_restarts() -> None:
         assert reading.result().name == "resource.change"
         await first.aclose()
         async with WebServer(make_server().app, ServeOptions(port=first.port)):
-            seen = []
+            received = []
             async with asyncio.timeout(30):
-                while "resync" not in seen:
-                    seen.append((await anext(events)).name)
+                while "resync" not in received:
+                    received.append((await anext(events)).name)
             reading = asyncio.ensure_future(anext(events))
             await create_until(reading)
             assert reading.result().name == "resource.change"

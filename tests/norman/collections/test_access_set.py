@@ -80,8 +80,10 @@ def test_visible_objects_are_those_that_a_request_is_granted_for(
     for namespace in ("n", "m"):
         for name in ("a", "b"):
             whole = access.grants(verb, "", "pods", namespace, name)
-            named = any(a.name == name and a.namespace in (None, namespace) for a in access.places("get", "", "pods"))
-            assert visible.contains(namespace, name) == (whole or (listing and named))
+            is_named = any(
+                a.name == name and a.namespace in (None, namespace) for a in access.places("get", "", "pods")
+            )
+            assert visible.contains(namespace, name) == (whole or (listing and is_named))
 
 
 def test_a_role_of_a_namespace_shows_the_namespace_itself_and_no_other_cluster_object() -> None:

@@ -40,11 +40,11 @@ async def test_a_slow_subscriber_is_dropped_alone() -> None:
     """Memory stays bounded; the others get everything; the slow one gets nothing old after the gap."""
     sender = broadcaster()
     slow, fast = sender.subscribe(), sender.subscribe()
-    seen = []
+    events = []
     for number in range(QUEUE_SIZE * 3):
         sender.publish(number)
-        seen += await read(fast, 1)
-    assert seen == list(range(QUEUE_SIZE * 3))
+        events += await read(fast, 1)
+    assert events == list(range(QUEUE_SIZE * 3))
     assert [event async for event in slow] == []
     assert (sender.subscribers, slow.is_dropped, fast.is_dropped) == (1, True, False)
 

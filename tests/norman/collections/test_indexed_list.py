@@ -148,8 +148,8 @@ def test_pages_of_one_snapshot_are_one_list_whatever_happens_meanwhile() -> None
     objects.remove(entry("o0", "n", 100))
     rest = [objects.page(replace(query, first=start, revision=first.revision)) for start in (4, 8, 12)]
     rest += [objects.page(replace(query, first=start, snapshot=first.revision)) for start in (4, 8)]
-    seen = [name for page in (first, *rest[:3]) for name in names(page)]
-    assert sorted(seen) == sorted(f"{'nm'[n % 2]}/o{n}" for n in range(10))
+    walked = [name for page in (first, *rest[:3]) for name in names(page)]
+    assert sorted(walked) == sorted(f"{'nm'[n % 2]}/o{n}" for n in range(10))
     assert (first.count, names(rest[2]), [names(page) for page in rest[3:]]) == (10, [], [names(p) for p in rest[:2]])
     assert names(objects.page(query_of("sort=-spec.size&pagesize=1"))) == ["n/new"]
 
@@ -183,17 +183,17 @@ def test_a_walk_by_markers_sees_each_object_once(sort: tuple[SortKey, ...]) -> N
     """A page names the first objects of the pages around it."""
     objects = filled()
     everything = names(objects.page(ObjectQuery(sort=sort)))
-    marker, seen, previous = "", list[str](), list[str | None]()
+    marker, walked, previous = "", list[str](), list[str | None]()
     while True:
         page = objects.page(ObjectQuery(sort=sort, limit=3, marker=marker))
-        seen += names(page)
+        walked += names(page)
         previous.append(page.previous and str(page.previous.key))
         assert page.last is not None
         assert str(page.last.key) == everything[-3]
         if page.next is None:
             break
         marker = str(page.next.key)
-    assert (seen, previous) == (everything, [None, *everything[:7:3]])
+    assert (walked, previous) == (everything, [None, *everything[:7:3]])
 
 
 def test_letter_case_does_not_matter_and_absent_labels_come_last() -> None:

@@ -89,12 +89,12 @@ async def test_a_watch_shows_what_the_user_may_watch() -> None:
             changed.data["size"] = "x"
             await client.update(changed)
         await client.delete(ConfigMap, "n/a")
-        seen = [await anext(events) for _ in range(2)]
-        assert [(e.type, str(e.entry.key)) for e in seen] == [
+        events_read = [await anext(events) for _ in range(2)]
+        assert [(e.type, str(e.entry.key)) for e in events_read] == [
             (KindEventType.CHANGE, "n/a"),
             (KindEventType.REMOVE, "n/a"),
         ]
-        resumed = objects.watch(WatchScope(visible=visible("watch")), revision=seen[0].revision)
+        resumed = objects.watch(WatchScope(visible=visible("watch")), revision=events_read[0].revision)
         assert (await anext(resumed)).type is KindEventType.REMOVE
 
 

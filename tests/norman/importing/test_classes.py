@@ -300,11 +300,11 @@ def test_recursive_classes() -> None:
         schema = classes.import_class(V3, cls)
         registry.raise_errors()
         assert schema.mapper is not None
-        shown = outward(schema.mapper, tree)
-        inner = shown["children"][0]["children"][0] if name == "tree" else shown["pong"]["ping"]
+        external = outward(schema.mapper, tree)
+        inner = external["children"][0]["children"][0] if name == "tree" else external["pong"]["ping"]
         assert inner["number"] == 3
-        schema.mapper.to_internal(shown)
-        assert shown == tree
+        schema.mapper.to_internal(external)
+        assert external == tree
 
 
 def test_the_internal_schema_stays() -> None:

@@ -107,8 +107,8 @@ def test_the_usual_mappers_make_it_flat() -> None:
         "metadata": {"name": "a", "namespace": "n"},
         "spec": {"replicas": 2, "ports": [{"number": 80}]},
     }
-    shown = outward(site.mapper, stored)
-    assert (shown["id"], shown["type"], shown["replicas"]) == ("n:a", "/v3/schemas/site", 2)
+    external = outward(site.mapper, stored)
+    assert (external["id"], external["type"], external["replicas"]) == ("n:a", "/v3/schemas/site", 2)
 
 
 TAKEN = ("name", "namespace", "labels", "uuid", "created", "kind", "apiVersion", "status", "type", "id", "links")
@@ -136,10 +136,10 @@ def test_no_name_of_a_field_of_the_spec_is_lost(names: set[str], value: str | No
         "spec": dict.fromkeys(names, value),
         "status": {"phase": "ready"},
     }
-    shown = outward(site.mapper, stored)
-    assert (shown["id"], shown["name"], shown["labels"]) == ("n:a", "a", {"x": "y"})
-    assert_declared(shown, site, schemas)
-    assert inward(site.mapper, shown) == stored
+    external = outward(site.mapper, stored)
+    assert (external["id"], external["name"], external["labels"]) == ("n:a", "a", {"x": "y"})
+    assert_declared(external, site, schemas)
+    assert inward(site.mapper, external) == stored
 
 
 def test_all_representations_of_a_definition() -> None:

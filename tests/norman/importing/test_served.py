@@ -132,8 +132,8 @@ async def test_a_flat_body_is_stored_nested() -> None:
         await eventually(lambda: post("/v3/sites", body))
         stored = await client.get(unstructured("example.com/v3", "Site"), "default/a")
         assert stored["spec"] == {"replicas": 3, "ports": [{"name": "web", "number": 80}], "clusterName": "c-1"}
-        shown = (await kit.get("/v3/sites/default:a")).body
-        assert {name: shown[name] for name in ("id", "type", "name", "scale", "big", "clusterId", "namespace")} == {
+        body_read = (await kit.get("/v3/sites/default:a")).body
+        assert {name: body_read[name] for name in ("id", "type", "name", "scale", "big", "clusterId", "namespace")} == {
             "id": "default:a",
             "type": "site",
             "name": "a",
@@ -142,9 +142,9 @@ async def test_a_flat_body_is_stored_nested() -> None:
             "clusterId": "c-1",
             "namespace": "default",
         }
-        assert shown["ports"]["web"]["number"] == 80
-        assert "metadata" not in shown
-        assert shown["uuid"]
+        assert body_read["ports"]["web"]["number"] == 80
+        assert "metadata" not in body_read
+        assert body_read["uuid"]
         links = (await kit.get("/v3/clusters/c-1")).body["links"]
         assert links["sites"].endswith("/v3/sites?clusterId=c-1")
         unset = await kit.post("/v3/sites", {"name": "b", "namespace": "default"})
@@ -209,8 +209,8 @@ async def test_a_spec_with_names_that_are_taken_is_served_nested() -> None:
                 return (await kit.post("/v3/ships", body)).status == 201
 
             await eventually(post)
-            shown = (await kit.get(f"/v3/ships/default:{name}")).body
-            assert (shown["name"], shown["labels"]["l"], shown["spec"]) == (name, "m", spec)
+            body_read = (await kit.get(f"/v3/ships/default:{name}")).body
+            assert (body_read["name"], body_read["labels"]["l"], body_read["spec"]) == (name, "m", spec)
             changed = await kit.call("PUT", f"/v3/ships/default:{name}", {"spec": {"name": "other"}})
             assert changed.body["spec"] == {**spec, "name": "other"}
             stored = await client.get(unstructured("example.com/v3", "Ship"), f"default/{name}")

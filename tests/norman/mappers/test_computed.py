@@ -49,9 +49,9 @@ def test_a_value_is_computed_outward(
     """The field has the type of the expression; inward it is removed."""
     computed, declared = mapper(expression, **fields)
     assert declared == kind
-    shown = outward(computed, data)
-    assert shown == {**data, "value": value}
-    assert inward(computed, shown) == data
+    external = outward(computed, data)
+    assert external == {**data, "value": value}
+    assert inward(computed, external) == data
 
 
 def test_an_expression_without_value_gives_no_field() -> None:

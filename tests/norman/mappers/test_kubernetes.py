@@ -52,7 +52,7 @@ def test_an_object_is_flat_and_says_where_it_is() -> None:
     """The bundle inlines metadata and spec, renames their fields, and adds type and id."""
     _, site = site_schemas(Scope.NAMESPACE)
     assert site.mapper is not None
-    shown = outward(
+    external = outward(
         site.mapper,
         {
             "apiVersion": "demo.example.com/v1",
@@ -62,7 +62,7 @@ def test_an_object_is_flat_and_says_where_it_is() -> None:
             "status": {"phase": "p"},
         },
     )
-    assert shown == {
+    assert external == {
         "type": "/v3/schemas/site",
         "id": "n:a",
         "name": "a",
@@ -95,9 +95,9 @@ def test_objects_of_the_cluster_have_no_namespace() -> None:
     schemas, site = site_schemas(Scope.CLUSTER)
     assert site.mapper is not None
     assert "namespace" not in site.resource_fields
-    shown = outward(site.mapper, {"metadata": {"name": "system:node"}})
-    assert shown["id"] == "system:node"
-    assert_declared(shown, site, schemas)
+    external = outward(site.mapper, {"metadata": {"name": "system:node"}})
+    assert external["id"] == "system:node"
+    assert_declared(external, site, schemas)
 
 
 @given(

@@ -227,10 +227,10 @@ def test_nothing_is_lost_and_everything_is_declared(name: str, data: st.DataObje
     mapper, external, schemas = prepared(case)
     internal: JsonObject = data.draw(case.objects)
     before = copy.deepcopy(internal)
-    shown = outward(mapper, internal)
+    external_form = outward(mapper, internal)
     assert internal == before
     if case.is_typed:
-        assert_declared(shown, external, schemas)
+        assert_declared(external_form, external, schemas)
     assert round_trip(mapper, internal) == internal
 
 

@@ -17,9 +17,9 @@ from tests.norman.mappers.kit import V3, schema
 
 def deployments() -> Schema:
     """Return the schema of Deployments."""
-    found = NormanSchemas.for_kubernetes(V3).import_class(V3, Deployment, add_state).schema(V3, "deployment")
-    assert found is not None
-    return found
+    result = NormanSchemas.for_kubernetes(V3).import_class(V3, Deployment, add_state).schema(V3, "deployment")
+    assert result is not None
+    return result
 
 
 READY: JsonObject = {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}
@@ -46,13 +46,13 @@ def test_the_state_follows_spec_status_and_deletion(
         "spec": {"replicas": 1},
         "status": status,
     }
-    shown = copy.deepcopy(tree)
-    mapper.from_internal(shown)
-    assert (shown["state"], shown["transitioning"]) == (state, transitioning)
-    assert bool(shown["transitioningMessage"]) == (state != "active")
-    mapper.to_internal(shown)
-    assert (shown["spec"], shown["status"]) == (tree["spec"], tree["status"])
-    assert shown.keys() == {*tree, "apiVersion", "kind"}
+    external = copy.deepcopy(tree)
+    mapper.from_internal(external)
+    assert (external["state"], external["transitioning"]) == (state, transitioning)
+    assert bool(external["transitioningMessage"]) == (state != "active")
+    mapper.to_internal(external)
+    assert (external["spec"], external["status"]) == (tree["spec"], tree["status"])
+    assert external.keys() == {*tree, "apiVersion", "kind"}
 
 
 def test_clients_filter_by_the_state_and_do_not_write_it() -> None:

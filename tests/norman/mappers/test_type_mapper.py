@@ -44,9 +44,9 @@ def test_an_own_id_gets_the_namespace() -> None:
     site = schema(scope=Scope.NAMESPACE, name="string", displayName="string", metadata="meta")
     mapper = mapped(site, registry(schema("meta", namespace="string")), DisplayName(), flat, root=True)
     internal = {"name": "s-1", "displayName": "Shop", "metadata": {"namespace": "n"}}
-    shown = outward(mapper, internal)
-    assert (shown["id"], shown["name"], shown["namespace"]) == ("n:s-1", "Shop", "n")
-    assert inward(mapper, shown) == internal
+    external = outward(mapper, internal)
+    assert (external["id"], external["name"], external["namespace"]) == ("n:s-1", "Shop", "n")
+    assert inward(mapper, external) == internal
 
 
 def test_an_own_type_keeps_its_value() -> None:
@@ -79,7 +79,7 @@ def test_nested_objects_are_mapped_everywhere(
     )
     mapper = mapped(site, schemas)
     internal = {"single": single, "many": many, "by_name": by_name, "deep": deep, "other": "x"}
-    shown = outward(mapper, internal)
+    external = outward(mapper, internal)
     ports = [
         *many,
         *by_name.values(),
@@ -87,11 +87,11 @@ def test_nested_objects_are_mapped_everywhere(
         *([single] if single else []),
     ]
     shown_ports = [
-        *shown["many"],
-        *shown["by_name"].values(),
-        *(each for ports in shown["deep"].values() for each in ports),
+        *external["many"],
+        *external["by_name"].values(),
+        *(each for ports in external["deep"].values() for each in ports),
     ]
-    shown_ports += [shown["single"]] if single else []
+    shown_ports += [external["single"]] if single else []
     assert shown_ports == [{"port": each["number"], "type": "/v3/schemas/port"} for each in ports]
     assert round_trip(mapper, internal) == internal
     assert outward(mapper, {"many": "text"}) == {"many": "text", "type": "/v3/schemas/site"}
@@ -103,6 +103,6 @@ def test_recursive_schemas() -> None:
     schemas = registry(node)
     mapper = mapped(node, schemas, Move(source="value", to="number"))
     tree = {"value": 1, "children": [{"value": 2, "children": [{"value": 3}]}]}
-    shown = outward(mapper, tree)
-    assert shown["children"][0]["children"][0]["number"] == 3
-    assert inward(mapper, shown) == tree
+    external = outward(mapper, tree)
+    assert external["children"][0]["children"][0]["number"] == 3
+    assert inward(mapper, external) == tree

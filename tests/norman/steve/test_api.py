@@ -93,10 +93,10 @@ async def test_every_verb_works_with_the_permissions_of_the_user() -> None:
         assert (status, patched["data"]["size"], patched["metadata"]["state"]["name"]) == (200, "2", "active")
         await grant(client, "ann", rule("get", names=["new"]), namespace="n")
         await asyncio.sleep(1)
-        status, seen = await ann("GET", "/v1/configmaps/n/new")
-        assert (status, sorted(seen["links"])) == (200, ["self", "view"])
+        status, received = await ann("GET", "/v1/configmaps/n/new")
+        assert (status, sorted(received["links"])) == (200, ["self", "view"])
         for method in ("PUT", "PATCH", "DELETE"):
-            assert (await ann(method, "/v1/configmaps/n/new", seen))[0] == 405
+            assert (await ann(method, "/v1/configmaps/n/new", received))[0] == 405
         assert (await ann("GET", "/v1/configmaps/n/a"))[1]["code"] == "PermissionDenied"
         assert (await admin("DELETE", "/v1/configmaps/n/new"))[0] == 204
         assert (await admin("GET", "/v1/configmaps/n/new"))[1]["code"] == "NotFound"
@@ -168,10 +168,10 @@ async def test_an_object_without_name_gets_one_from_its_kind() -> None:
 async def test_bad_requests_have_a_code(method: str, url: str, body: object, status: int, code: str) -> None:
     """Errors are bodies of type error; those of the cluster have its reason."""
     async with steve() as (admin, _, _client):
-        result, shown = await admin(method, url, body)
+        answered, response = await admin(method, url, body)
         if "action" in url:
             status, code = 422, "InvalidAction"
-        assert (result, shown["type"], shown["code"]) == (status, "error", code)
+        assert (answered, response["type"], response["code"]) == (status, "error", code)
 
 
 async def test_a_body_of_another_media_type_is_refused() -> None:
@@ -222,8 +222,8 @@ async def test_a_user_of_two_names_sees_just_these_until_the_permissions_are_tak
         assert "configmap" in {schema["id"] for schema in schemas["data"]}
         assert "secret" not in {schema["id"] for schema in schemas["data"]}
         _, counts = await ann("GET", "/v1/counts")
-        shown = counts["data"][0]["counts"]["configmap"]
-        assert shown == {"summary": {"count": 2}, "namespaces": {"m": {"count": 1}, "n": {"count": 1}}}
+        config_maps = counts["data"][0]["counts"]["configmap"]
+        assert config_maps == {"summary": {"count": 2}, "namespaces": {"m": {"count": 1}, "n": {"count": 1}}}
         await revoke(client, "ann", namespace="m")
         await asyncio.sleep(1)
         assert await ann.ids("/v1/configmaps") == ["n/a"]
@@ -259,8 +259,8 @@ async def test_a_new_definition_is_served_within_its_event_and_is_gone_with_it()
             assert (status, created["metadata"]["fields"]) == (201, [f"w{size}", size])
         revision = created["metadata"]["resourceVersion"]
         assert await admin.ids(f"/v1/demo.dev.widget?sort=metadata.fields[1]&revision={revision}") == ["n/w9", "n/w10"]
-        _, shown = await admin("GET", "/v1/schemaDefinitions/demo.dev.widget")
-        fields = shown["definitions"][f"{shown['definitionType']}.spec"]["resourceFields"]
+        _, response = await admin("GET", "/v1/schemaDefinitions/demo.dev.widget")
+        fields = response["definitions"][f"{response['definitionType']}.spec"]["resourceFields"]
         assert fields == {"size": {"type": "int", "required": True}, "tags": {"type": "array", "subtype": "string"}}
         await client.delete(definition)
         async with asyncio.timeout(10):
@@ -307,8 +307,8 @@ async def test_templates_change_schemas_resources_actions_and_stores() -> None:
     )
     async with steve(templates=templates) as (admin, ann, _client):
         assert (await admin("GET", "/v1/schemas/configmap"))[1]["description"] == "pairs"
-        _, shown = await admin("GET", "/v1/configmaps/n/a")
-        assert (shown["by"], shown["actions"]) == (
+        _, response = await admin("GET", "/v1/configmaps/n/a")
+        assert (response["by"], response["actions"]) == (
             "admin",
             {"scale": f"{HOST}/v1/configmaps/n/a?action=scale"},
         )

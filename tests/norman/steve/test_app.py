@@ -113,8 +113,8 @@ async def test_the_api_of_the_cluster_is_served_with_the_permissions_of_the_user
         assert (await admin.get("/version")).json()["major"] == "1"
         async with admin.stream("GET", path, params={"watch": "true"}) as stream:
             lines = stream.aiter_lines()
-            seen = json.loads(await anext(lines))
-            assert seen["type"] == "ADDED"
+            received = json.loads(await anext(lines))
+            assert received["type"] == "ADDED"
         assert (await admin.get("/api/%2e%2e/%2e%2e/metrics")).status_code == 404
         created = await admin.post(path, json={"metadata": {"name": "b"}})
         assert created.status_code == 201

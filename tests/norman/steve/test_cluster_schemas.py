@@ -41,9 +41,9 @@ def test_a_user_sees_the_types_with_a_permission_and_the_methods_of_the_permissi
     """A permission in a namespace shows no cluster-scoped types but that Namespace itself."""
     schemas = cluster_schemas(RESOURCES)
     assert visible_schemas(schemas, AccessSet.of([])) == {}
-    seen = visible_schemas(schemas, access("n", "*"))
-    assert set(seen) == {"pod", "namespace", "apps.deployment", "authentication.k8s.io.tokenreview"}
-    assert seen["namespace"].as_json("")["attributes"]["access"]["get"] == [{"namespace": "*", "resourceName": "n"}]
+    received = visible_schemas(schemas, access("n", "*"))
+    assert set(received) == {"pod", "namespace", "apps.deployment", "authentication.k8s.io.tokenreview"}
+    assert received["namespace"].as_json("")["attributes"]["access"]["get"] == [{"namespace": "*", "resourceName": "n"}]
     only = visible_schemas(schemas, access("", "get", "delete", resource="nodes", names=("a",)))
     assert list(only) == ["node"]
     assert (only["node"].collection_methods, only["node"].resource_methods) == (("GET",), ("GET", "DELETE"))

@@ -71,9 +71,9 @@ def plainly(condition: FilterCondition, cell: Cell) -> bool:
         case FilterOperator.NOT_EXISTS:
             return not values
         case _:
-            known = [float(value) for value in values if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value)]
+            numbers = [float(value) for value in values if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value)]
             return any(
-                n < float(first) if condition.operator is FilterOperator.LESS else n > float(first) for n in known
+                n < float(first) if condition.operator is FilterOperator.LESS else n > float(first) for n in numbers
             )
 
 

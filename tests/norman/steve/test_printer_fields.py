@@ -48,10 +48,10 @@ def test_an_object_is_decorated_and_what_was_added_is_removed_again() -> None:
         namespaced=True,
         columns=(SteveColumn(name="Name", json_path=".metadata.name"),),
     )
-    shown = decorator(schema)(TREE)
-    assert shown["metadata"]["fields"] == ["a"]
-    assert shown["metadata"]["state"] == {"name": "active", "error": False, "transitioning": False, "message": ""}
-    assert undecorate(shown) == {**TREE, "apiVersion": "demo.dev/v1", "kind": "X"}
+    decorated = decorator(schema)(TREE)
+    assert decorated["metadata"]["fields"] == ["a"]
+    assert decorated["metadata"]["state"] == {"name": "active", "error": False, "transitioning": False, "message": ""}
+    assert undecorate(decorated) == {**TREE, "apiVersion": "demo.dev/v1", "kind": "X"}
     assert "state" not in TREE["metadata"]
     assert undecorate({"metadata": None}) == {"metadata": None}
 

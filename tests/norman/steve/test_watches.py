@@ -39,11 +39,11 @@ async def test_the_watches_of_a_type_and_of_counts_end_with_its_definition() -> 
     async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster) as api:
         watches = UserWatches(api, ADMIN, SteveUrls("http://steve"))
         schemas = await watches.watch(SubscribeFrame(resource_type="schemas"))
-        seen: dict[str, object] = {}
+        by_name: dict[str, object] = {}
 
         async def read() -> None:
             async for event in schemas:
-                seen[event.name] = event.data["id"]
+                by_name[event.name] = event.data["id"]
 
         reading = asyncio.create_task(read())
         await asyncio.sleep(0)
@@ -55,7 +55,7 @@ async def test_the_watches_of_a_type_and_of_counts_end_with_its_definition() -> 
         assert set(await widgets) <= {"resource.remove"}
         await counts
         await asyncio.sleep(5)
-        assert seen == {"resource.create": ID, "resource.remove": ID}
+        assert by_name == {"resource.create": ID, "resource.remove": ID}
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         assert "admin" in repr(watches)

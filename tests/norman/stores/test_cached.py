@@ -86,8 +86,10 @@ async def test_a_typed_controller_and_all_watches_share_one_upstream_watch(k8s_c
             await asyncio.sleep(1)
             async with Cluster(k8s_cluster.config) as other:
                 await other.uncached.create(config_map("a", size="1"))
-            seen = [await each for each in reading]
-        assert [(event.type, event.data["id"]) for event in seen] == [(ResourceEventType.CHANGE, "default:a")] * 2
+            events_read = [await each for each in reading]
+        assert [(event.type, event.data["id"]) for event in events_read] == [
+            (ResourceEventType.CHANGE, "default:a")
+        ] * 2
         assert (await store.by_id(context, kind, "default:a"))["data"] == {"size": "1"}
         (health,) = k8s_cluster.cache.health()
         assert (health.lists, health.errors) == (1, 0)
@@ -154,10 +156,10 @@ async def test_lists_agree_with_the_proxy_store(k8s_cluster: Cluster) -> None:
             {"filters": condition("id", Modifier.EQ, "default:a1")},
         ]
         for query in queries:
-            wanted = ObjectQuery(**query)
+            object_query = ObjectQuery(**query)
             # A proxy store filters by namespace only; what it returns is filtered by the server.
-            expected = apply_query(kind, wanted, (await proxy.list(context, kind, wanted)).items).items
-            result = (await store.list(context, kind, wanted)).items
+            expected = apply_query(kind, object_query, (await proxy.list(context, kind, object_query)).items).items
+            result = (await store.list(context, kind, object_query)).items
             assert {item["id"]: item for item in result} == {item["id"]: item for item in expected}
             assert [item["id"] for item in result] == sorted(item["id"] for item in result)
 

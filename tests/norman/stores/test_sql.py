@@ -189,8 +189,8 @@ async def test_a_watch_sees_writes_of_other_processes(tmp_path: Path) -> None:
             created = await writer.create(context, BOOK, {"name": "a"})
             updated = await writer.update(context, BOOK, {"value": 1}, "a")
             await writer.delete(context, BOOK, "a")
-            seen = await asyncio.wait_for(reading, 60)
-        assert [(e.type, e.data) for e in seen] == [
+            events_read = await asyncio.wait_for(reading, 60)
+        assert [(e.type, e.data) for e in events_read] == [
             (ResourceEventType.CHANGE, created),
             (ResourceEventType.CHANGE, updated),
             (ResourceEventType.REMOVE, updated),
@@ -243,10 +243,10 @@ async def test_a_watch_resumes_after_a_restart(tmp_path: Path) -> None:
         await asyncio.sleep(1)
         for name in "abc":
             await store.create(context, BOOK, {"name": name})
-        seen = await reading
+        events_read = await reading
     async with stores(tmp_path) as (store,):
         await store.create(context, BOOK, {"name": "d"})
-        for index, event in enumerate(seen):
+        for index, event in enumerate(events_read):
             async with aclosing(store.watch(context, BOOK, ObjectQuery(since=event.revision))) as events:
                 rest = await take(events, 3 - index)
                 assert [e.data["name"] for e in rest] == list("abcd")[index + 1 :]
@@ -282,9 +282,9 @@ async def test_old_changes_are_pruned(tmp_path: Path) -> None:
             assert raised.value.status == 410
             assert [event async for event in slow] == []
         with sqlite3.connect(tmp_path / "books.db") as connection:
-            (kept,) = connection.execute("SELECT count(*) FROM norman_changes").fetchone()
+            (changes_left,) = connection.execute("SELECT count(*) FROM norman_changes").fetchone()
         connection.close()
-        assert 50 <= kept <= 150
+        assert 50 <= changes_left <= 150
 
 
 # ------------------------------------------------------------------ errors

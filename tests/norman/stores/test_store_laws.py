@@ -300,12 +300,12 @@ def test_a_store_is_a_dictionary(store: str, history: list[tuple[str, JsonObject
     """After any history, reads by id and lists have what a dictionary has."""
 
     async def run() -> None:
-        async with STORES[store]() as made:
-            model = await play(made, history)
+        async with STORES[store]() as opened:
+            model = await play(opened, history)
             context = api_context()
             for object_id, data in model.items():
-                assert await made.by_id(context, BOOK, object_id) == data
-            listed = (await made.list(context, BOOK, ObjectQuery())).items
+                assert await opened.by_id(context, BOOK, object_id) == data
+            listed = (await opened.list(context, BOOK, ObjectQuery())).items
             assert {item["id"]: item for item in listed} == model
 
     asyncio.run(run())
@@ -324,23 +324,23 @@ def test_every_store_filters_sorts_and_pages_alike(
     """A walk over the pages of a store has the objects and the order of the memory store."""
 
     async def walk(made: Store, query: ObjectQuery) -> list[str]:
-        wrapper, marker, seen = StoreWrapper(made), "", list[str]()
+        wrapper, marker, ids = StoreWrapper(made), "", list[str]()
         for _ in range(50):
             page = await wrapper.list(api_context(), BOOK, replace(query, limit=limit, marker=marker))
             assert page.markers is not None
-            seen += [item["name"] for item in page.items]
+            ids += [item["name"] for item in page.items]
             if page.markers.next is None:
-                assert page.markers.total == len(seen)
-                return seen
+                assert page.markers.total == len(ids)
+                return ids
             marker = page.markers.next
         raise AssertionError("the walk does not end")
 
     async def run() -> None:
         query = ObjectQuery(filters=where, sort=sort)
-        async with STORES[store]() as made, STORES["memory"]() as plain:
-            await play(made, history)
+        async with STORES[store]() as opened, STORES["memory"]() as plain:
+            await play(opened, history)
             await play(plain, history)
-            assert await walk(made, query) == await walk(plain, query)
+            assert await walk(opened, query) == await walk(plain, query)
 
     asyncio.run(run())
 
@@ -348,17 +348,17 @@ def test_every_store_filters_sorts_and_pages_alike(
 @pytest.mark.parametrize("store", EACH_STORE)
 async def test_a_watch_sees_each_change_once(store: str) -> None:
     """Creates and updates are changes with the new object; a delete is a removal."""
-    async with STORES[store]() as made:
+    async with STORES[store]() as opened:
         context = api_context()
-        async with aclosing(made.watch(context, BOOK, ObjectQuery())) as events:
+        async with aclosing(opened.watch(context, BOOK, ObjectQuery())) as events:
             reading = asyncio.create_task(_take(events, 3))
             await asyncio.sleep(1)
-            created = await made.create(context, BOOK, {"name": "a", "pages": 1})
-            await made.update(context, BOOK, {"pages": 2}, created["id"])
-            await made.delete(context, BOOK, created["id"])
-            seen = await asyncio.wait_for(reading, 60)
+            created = await opened.create(context, BOOK, {"name": "a", "pages": 1})
+            await opened.update(context, BOOK, {"pages": 2}, created["id"])
+            await opened.delete(context, BOOK, created["id"])
+            events_read = await asyncio.wait_for(reading, 60)
         change, remove = ResourceEventType.CHANGE, ResourceEventType.REMOVE
-        assert [(e.type, e.data["id"], e.data["pages"]) for e in seen] == [
+        assert [(e.type, e.data["id"], e.data["pages"]) for e in events_read] == [
             (change, created["id"], 1),
             (change, created["id"], 2),
             (remove, created["id"], 2),
@@ -368,15 +368,15 @@ async def test_a_watch_sees_each_change_once(store: str) -> None:
 @pytest.mark.parametrize("store", EACH_STORE)
 async def test_callers_own_what_they_get(store: str) -> None:
     """Changing a result or an argument changes nothing in the store."""
-    async with STORES[store]() as made:
+    async with STORES[store]() as opened:
         context = api_context()
         data: dict[str, Any] = {"name": "a", "tags": ["x"]}
-        created = await made.create(context, BOOK, data)
+        created = await opened.create(context, BOOK, data)
         data["tags"].append("y")
         created["tags"].append("z")
-        (await made.by_id(context, BOOK, created["id"]))["tags"].append("z")
-        (await made.list(context, BOOK, ObjectQuery())).items[0]["tags"].append("z")
-        assert (await made.by_id(context, BOOK, created["id"]))["tags"] == ["x"]
+        (await opened.by_id(context, BOOK, created["id"]))["tags"].append("z")
+        (await opened.list(context, BOOK, ObjectQuery())).items[0]["tags"].append("z")
+        assert (await opened.by_id(context, BOOK, created["id"]))["tags"] == ["x"]
 
 
 async def _take(events: Any, count: int) -> list[Any]:

@@ -84,15 +84,15 @@ async def test_an_aggregate_keeps_order_and_paging() -> None:
     for number in range(7):
         for cluster in ("c1", "c2"):
             await store.create(context, BOOK, {"name": f"n{number}", "clusterId": cluster, "rank": number})
-    seen, marker = [], ""
+    ids, marker = [], ""
     while marker is not None:
         query = ObjectQuery(sort=sort_by("rank"), limit=3, marker=marker)
         page = await store.list(context, BOOK, query)
-        seen += [(item["rank"], item["id"]) for item in page.items]
+        ids += [(item["rank"], item["id"]) for item in page.items]
         assert page.markers is not None
         marker = page.markers.next
-    assert seen == sorted(seen)
-    assert len(set(seen)) == 14
+    assert ids == sorted(ids)
+    assert len(set(ids)) == 14
 
 
 async def test_an_aggregate_creates_where_the_field_says() -> None:
