@@ -72,11 +72,6 @@ class RestRequest(msgspec.Struct, frozen=True):
         return isinstance(self.body, bytes) or not self.body.started
 
     @property
-    def sent_bytes(self) -> int:
-        """Bytes of the body, or how many of a `BodyStream` were sent."""
-        return len(self.body) if isinstance(self.body, bytes) else self.body.sent
-
-    @property
     def info(self) -> RequestInfo:
         """The request without query, headers and body, for errors, logs and traces."""
         if not self.resource:

@@ -301,6 +301,7 @@ class Transport(Closing):
         started: float,
     ) -> None:
         """Pass the attempt to log and hooks."""
+        body = request.body
         record = Requested(
             method=request.method,
             host=self._authority,
@@ -309,7 +310,7 @@ class Transport(Closing):
             request=request.info,
             throttled=None if self._bucket is None or request.verb == "watch" else throttled,
             attempt=number,
-            sent_bytes=request.sent_bytes,
+            sent_bytes=len(body) if isinstance(body, bytes) else body.sent,
             received_bytes=len(response.body) if isinstance(response, RestResponse) else None,
             error=error,
         )

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from benchmarks.runtime.attacked_server import AttackedServer, attacked_server
-from benchmarks.runtime.attacks import ATTACKS, NORMAN_ATTACKS, SMALL, Attack, exchange
+from benchmarks.runtime.attacks import ATTACKS, LARGE, NORMAN_ATTACKS, SMALL, Attack, exchange
 
 pytestmark = pytest.mark.realtime
 _CPU_SECONDS = 1.0
@@ -35,6 +35,18 @@ async def test_an_attack_costs_little(attack: Attack, server: AttackedServer) ->
     seconds = time.process_time() - start
 
     assert response.startswith(b"HTTP/1.1 ")
+    assert not response.startswith(b"HTTP/1.1 5")
+    assert seconds < _CPU_SECONDS
+
+
+@pytest.mark.parametrize("attack", [attack for attack in _ALL if attack.in_head], ids=lambda attack: attack.name)
+async def test_an_attack_in_a_head_of_a_megabyte_costs_little(attack: Attack, server: AttackedServer) -> None:
+    """The largest head takes a bounded time of the processor too: it is read before the user is known."""
+    request = attack.request(LARGE, server.token)
+    start = time.process_time()
+    response = await exchange(_port(server, attack), request)
+    seconds = time.process_time() - start
+
     assert not response.startswith(b"HTTP/1.1 5")
     assert seconds < _CPU_SECONDS
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from opsdk.errors import TooLargeError
+from opsdk.http.body_stream import BodyStream
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse, StreamResponse, text_response
@@ -42,6 +44,31 @@ async def test_a_body_too_large_is_refused(headers: dict[str, str]) -> None:
     """A body is rejected by its declared length, or as soon as it is too long."""
     with pytest.raises(TooLargeError):
         await request(b"abcdef", b"ghijk", headers=headers).body(10)
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "length"),
+    [
+        ("POST", {"content-length": "70000"}, 70_000),
+        ("PUT", {"transfer-encoding": "chunked"}, None),
+        ("DELETE", {"transfer-encoding": "chunked", "content-length": "4"}, None),
+        ("PATCH", {}, None),  # HTTP/2 needs neither header
+    ],
+)
+async def test_a_long_body_is_forwarded_as_it_arrives(method: str, headers: dict[str, str], length: int | None) -> None:
+    """A body whose length is unknown may be long."""
+    forwarded = await dataclasses.replace(request(b"ab", b"cd", headers=headers), method=method).body_to_forward()
+    assert isinstance(forwarded, BodyStream)
+    assert (forwarded.length, forwarded.started) == (length, False)
+
+
+@pytest.mark.parametrize(
+    ("method", "headers"), [("POST", {"content-length": "4"}), ("GET", {}), ("DELETE", {"content-length": "4"})]
+)
+async def test_a_short_body_is_forwarded_whole(method: str, headers: dict[str, str]) -> None:
+    """So it can be sent on a connection that is reused, and sent again."""
+    forwarded = await dataclasses.replace(request(b"ab", b"cd", headers=headers), method=method).body_to_forward()
+    assert forwarded == b"abcd"
 
 
 async def test_a_stream_ends_when_the_client_disconnects() -> None:
