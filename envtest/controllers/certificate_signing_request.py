@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from envtest.controllers.controller import SimulatedController
+from envtest.controllers.controller import ObjectController
 from envtest.controllers.objects import conditions_of, deleting, is_true, parse_time, stamp, with_condition, with_status
 from envtest.controllers.writes import SIGNING_REQUESTS, DeleteWrite, UpdateWrite
 from opsdk.apiserver.storage.ports import StorageChange
@@ -114,7 +114,9 @@ def pem_of(request: JsonObject) -> bytes:
 
 
 # ------------------------------------------------------------------ shells
-class _Requests(SimulatedController):
+class _Requests(ObjectController):
+    resource = SIGNING_REQUESTS
+
     def add_event_handlers(self) -> None:
         """Watch certificate signing requests."""
         self.informers.add_event_handler(SIGNING_REQUESTS, self._changed)
@@ -129,22 +131,21 @@ class SigningController(_Requests):
 
     name = "certificatesigningrequest-signing"
 
-    async def reconcile(self, key: str) -> float | None:
+    async def sync(self, obj: JsonObject) -> float | None:
         """Sign an approved request."""
-        request = self.informers.get(key)
-        if request is None or request["spec"].get("signerName") not in _SIGNERS:
+        if obj["spec"].get("signerName") not in _SIGNERS:
             return None
-        conditions, status = conditions_of(request), request.get("status") or {}
+        conditions, status = conditions_of(obj), obj.get("status") or {}
         if not is_true(conditions, "Approved") or is_true(conditions, "Failed") or status.get("certificate"):
             return None
-        spec = request["spec"]
-        reason = refusal(spec["signerName"], RequestedCertificate.read(pem_of(request)), spec.get("usages") or ())
+        spec = obj["spec"]
+        reason = refusal(spec["signerName"], RequestedCertificate.read(pem_of(obj)), spec.get("usages") or ())
         if reason:
-            changed = with_decision(request, "Failed", "SignerValidationFailure", reason, self.context.now())
+            changed = with_decision(obj, "Failed", "SignerValidationFailure", reason, self.context.now())
         else:
-            certificate = self.context.certify(pem_of(request), spec.get("usages") or (), spec.get("expirationSeconds"))
+            certificate = self.context.certify(pem_of(obj), spec.get("usages") or (), spec.get("expirationSeconds"))
             encoded = base64.b64encode(certificate).decode()
-            changed = with_status(request, {**status, "certificate": encoded})
+            changed = with_status(obj, {**status, "certificate": encoded})
         await self.write([UpdateWrite(SIGNING_REQUESTS, changed, "status")])
         return None
 
@@ -154,12 +155,11 @@ class ApprovingController(_Requests):
 
     name = "certificatesigningrequest-approving"
 
-    async def reconcile(self, key: str) -> float | None:
+    async def sync(self, obj: JsonObject) -> float | None:
         """Approve a request of a node that has the permission."""
-        request = self.informers.get(key)
-        if request is None or is_decided(request) or request["spec"].get("signerName") != _KUBELET:
+        if is_decided(obj) or obj["spec"].get("signerName") != _KUBELET:
             return None
-        attributes, spec = RequestedCertificate.read(pem_of(request)), request["spec"]
+        attributes, spec = RequestedCertificate.read(pem_of(obj)), obj["spec"]
         if refusal(_KUBELET, attributes, spec.get("usages") or ()):
             return None
         own = attributes.name == spec.get("username")
@@ -169,7 +169,7 @@ class ApprovingController(_Requests):
         ):
             if fits and await self._is_allowed(spec, part):
                 message = f"Auto approving {text} certificate after SubjectAccessReview."
-                changed = with_decision(request, "Approved", "AutoApproved", message, self.context.now())
+                changed = with_decision(obj, "Approved", "AutoApproved", message, self.context.now())
                 await self.write([UpdateWrite(SIGNING_REQUESTS, changed, "approval")])
                 return None
         return None
@@ -196,11 +196,10 @@ class CleaningController(_Requests):
 
     name = "certificatesigningrequest-cleaner"
 
-    async def reconcile(self, key: str) -> float | None:
+    async def sync(self, obj: JsonObject) -> float | None:
         """Delete a request after its time; else return the seconds until then."""
-        request = self.informers.get(key)
-        remaining = None if request is None else seconds_left(request, self.context.now())
-        if request is None or remaining is None or remaining > 0:
+        remaining = seconds_left(obj, self.context.now())
+        if remaining > 0:
             return remaining
-        await self.write([DeleteWrite(SIGNING_REQUESTS, request)])
+        await self.write([DeleteWrite(SIGNING_REQUESTS, obj)])
         return None

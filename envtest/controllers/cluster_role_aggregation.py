@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from envtest.controllers.controller import ControllerContext, SimulatedController
+from envtest.controllers.controller import ControllerContext, ObjectController
 from envtest.controllers.index import ObjectIndex
 from envtest.controllers.writes import CLUSTER_ROLES, UpdateWrite
 from envtest.groups.common.label_selectors import selects
@@ -40,10 +40,11 @@ def aggregated_rules(role: JsonObject, others: Iterable[JsonObject]) -> list[Jso
 
 
 # ------------------------------------------------------------------ shell
-class ClusterRoleController(SimulatedController):
+class ClusterRoleController(ObjectController):
     """Updates the rules of ClusterRoles with an ``aggregationRule``."""
 
     name = "clusterrole-aggregation"
+    resource = CLUSTER_ROLES
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -59,12 +60,11 @@ class ClusterRoleController(SimulatedController):
         for key in self._aggregated.keys(*_ROLES):
             self.queue.add(key)
 
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        role = self.informers.get(key)
-        if role is None or not selectors_of(role):
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`."""
+        if not selectors_of(obj):
             return None
-        rules = aggregated_rules(role, self.informers.all(CLUSTER_ROLES).values())
-        if rules != (role.get("rules") or []):
-            await self.context.api.write(UpdateWrite(CLUSTER_ROLES, {**role, "rules": rules}))
+        rules = aggregated_rules(obj, self.informers.all(CLUSTER_ROLES).values())
+        if rules != (obj.get("rules") or []):
+            await self.context.api.write(UpdateWrite(CLUSTER_ROLES, {**obj, "rules": rules}))
         return None

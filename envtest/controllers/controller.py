@@ -157,6 +157,34 @@ class SimulatedController(ABC):
         return written
 
 
+class ObjectController(SimulatedController):
+    """A controller whose keys are the objects of one kind.
+
+    Attributes:
+        resource: the kind.
+    """
+
+    resource: Resource
+
+    def add_event_handlers(self) -> None:
+        """Reconcile each object that changes; subclasses add handlers for related kinds."""
+        self.informers.add_event_handler(self.resource, self.add)
+
+    async def reconcile(self, key: str) -> float | None:
+        """See `SimulatedController`; a deleted object needs no reconcile."""
+        obj = self.informers.get(key)
+        return None if obj is None else await self.sync(obj)
+
+    def current(self, obj: JsonObject) -> JsonObject | None:
+        """Return the present state of an object that was changed meanwhile; None if it is deleted."""
+        meta = obj["metadata"]
+        return self.informers.get(self.resource.key(meta.get("namespace", ""), meta["name"]))
+
+    @abstractmethod
+    async def sync(self, obj: JsonObject) -> float | None:
+        """Reconcile one object; return the seconds until the next reconcile, or None."""
+
+
 class Runner:
     """Runs controllers until it is closed."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from envtest.controllers.controller import SimulatedController
+from envtest.controllers.controller import ObjectController
 from envtest.controllers.job import is_finished
 from envtest.controllers.objects import (
     conditions_of,
@@ -309,40 +309,38 @@ def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
 
 
 # ------------------------------------------------------------------ shell
-class CronJobController(SimulatedController):
+class CronJobController(ObjectController):
     """``cronjob``: keys of CronJobs."""
 
     name = "cronjob"
+    resource = CRON_JOBS
 
     def add_event_handlers(self) -> None:
         """Watch CronJobs and their jobs."""
-        self.informers.add_event_handler(CRON_JOBS, self.add)
+        super().add_event_handlers()
         self.informers.add_event_handler(JOBS, self._job)
 
     def _job(self, change: StorageChange) -> None:
         self.add_controller(change, CRON_JOBS)
 
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        owner = self.informers.get(key)
-        if owner is None:
-            return None
-        jobs = self.informers.dependents(owner["metadata"]["uid"], JOBS.prefix)
-        result = plan(owner, [j for j in jobs if controlled_by(j, owner)], self.context.now())
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`."""
+        jobs = self.informers.dependents(obj["metadata"]["uid"], JOBS.prefix)
+        result = plan(obj, [j for j in jobs if controlled_by(j, obj)], self.context.now())
         await self.write(result.writes)
         if result.due is not None:
             due = result.due
-            done = PendingEvent(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
-            failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
+            done = PendingEvent(obj, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
+            failure = PendingEvent(obj, "FailedCreate", "Error creating job: {error}", warning=True)
             job: JsonObject | None
             try:
                 job = await self.write_one(CreateWrite(JOBS, due.job, success_event=done, failure_event=failure))
             except AlreadyExistsError:
                 # An earlier sync created it and failed afterwards; a job of another owner is not adopted.
-                job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
-                if job is None or not controlled_by(job, owner):
+                job = self.informers.get(JOBS.key(obj["metadata"]["namespace"], due.job["metadata"]["name"]))
+                if job is None or not controlled_by(job, obj):
                     raise
-            now = self.informers.get(key)
-            if job is not None and now is not None:
-                await self.write([with_last_schedule_time(now, job, due.scheduled_time)])
+            current = self.current(obj)
+            if job is not None and current is not None:
+                await self.write([with_last_schedule_time(current, job, due.scheduled_time)])
         return result.requeue_after

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from envtest.controllers import rollout
-from envtest.controllers.controller import SimulatedController
+from envtest.controllers.controller import ObjectController
 from envtest.controllers.objects import (
     age_order,
     condition_in,
@@ -386,14 +386,15 @@ def with_replica_failure(deployment: JsonObject, reason: str, now: datetime) -> 
 
 
 # ------------------------------------------------------------------ shell
-class DeploymentController(SimulatedController):
+class DeploymentController(ObjectController):
     """``deployment``: keys of Deployments."""
 
     name = "deployment"
+    resource = DEPLOYMENTS
 
     def add_event_handlers(self) -> None:
         """Watch Deployments, their replica sets, and pods that end (Recreate waits for the last)."""
-        self.informers.add_event_handler(DEPLOYMENTS, self.add)
+        super().add_event_handlers()
         self.informers.add_event_handler(REPLICA_SETS, self._replica_set)
         self.informers.add_event_handler(PODS, self._pod)
 
@@ -416,37 +417,29 @@ class DeploymentController(SimulatedController):
         if above is not None:
             self.queue.add(DEPLOYMENTS.key(namespace, above["name"]))
 
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        deployment = self.informers.get(key)
-        if deployment is None:
-            return None
-        meta = deployment["metadata"]
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`."""
+        meta = obj["metadata"]
         owned = self.informers.dependents(meta["uid"], REPLICA_SETS.prefix)
-        claimed, moves = claim_replica_sets(deployment, owned, self.informers.orphans(REPLICA_SETS, meta["namespace"]))
+        claimed, moves = claim_replica_sets(obj, owned, self.informers.orphans(REPLICA_SETS, meta["namespace"]))
         if moves:
             await self.write(moves)
             return 0.0
-        new, old = rollout.split(deployment, claimed)
+        new, old = rollout.split(obj, claimed)
         pods = (p for s in old for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
-        result = plan(
-            DeploymentView(
-                deployment, new, old, sum(phase_of(p) not in ("Succeeded", "Failed") for p in pods), self.context.now()
-            )
-        )
+        running = sum(phase_of(p) not in ("Succeeded", "Failed") for p in pods)
+        result = plan(DeploymentView(obj, new, old, running, self.context.now()))
         try:
             await self.write(result.writes)
         except ApiError as error:
-            if error is self.reported_error:
-                deployment = self.informers.get(key)
-                if deployment is not None:
-                    taken = isinstance(error, AlreadyExistsError)
-                    await self.write(
-                        [
-                            with_collision(deployment)
-                            if taken
-                            else with_replica_failure(deployment, error.message, self.context.now())
-                        ]
-                    )
+            current = self.current(obj) if error is self.reported_error else None
+            if current is not None:
+                await self.write([self._with_failure(current, error)])
             raise
         return result.requeue_after
+
+    def _with_failure(self, deployment: JsonObject, error: ApiError) -> UpdateWrite:
+        """Return the status update after the server refused the new replica set."""
+        if isinstance(error, AlreadyExistsError):
+            return with_collision(deployment)
+        return with_replica_failure(deployment, error.message, self.context.now())

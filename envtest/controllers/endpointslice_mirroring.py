@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envtest.controllers.controller import SimulatedController
+from envtest.controllers.controller import ObjectController
 from envtest.controllers.endpointslice import MANAGED, SERVICE
 from envtest.controllers.objects import deleting, owner_reference
 from envtest.controllers.writes import ENDPOINTS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
@@ -80,14 +80,15 @@ def _slice(endpoints: JsonObject) -> JsonObject:
 
 
 # ------------------------------------------------------------------ shell
-class MirroringController(SimulatedController):
+class MirroringController(ObjectController):
     """``endpointslice-mirroring``: keys of Endpoints."""
 
     name = "endpointslice-mirroring"
+    resource = ENDPOINTS
 
     def add_event_handlers(self) -> None:
         """Watch Endpoints, their services, and slices that are deleted."""
-        self.informers.add_event_handler(ENDPOINTS, self.add)
+        super().add_event_handlers()
         self.informers.add_event_handler(SERVICES, self._same_name)
         self.informers.add_event_handler(SLICES, self._slice)
 
@@ -99,12 +100,10 @@ class MirroringController(SimulatedController):
         if change.current is None and labels.get(MANAGED) == _MANAGER:
             self.queue.add(ENDPOINTS.key(change.latest["metadata"]["namespace"], labels.get(SERVICE, "")))
 
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        endpoints = self.informers.get(key)
-        if endpoints is None:
-            return None
-        service = self.informers.get(SERVICES.key(*ENDPOINTS.split(key)))
-        slices = self.informers.dependents(endpoints["metadata"]["uid"], SLICES.prefix)
-        await self.write(plan(endpoints, slices, mirrored=is_mirrored(endpoints, service)))
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`."""
+        meta = obj["metadata"]
+        service = self.informers.get(SERVICES.key(meta["namespace"], meta["name"]))
+        slices = self.informers.dependents(meta["uid"], SLICES.prefix)
+        await self.write(plan(obj, slices, mirrored=is_mirrored(obj, service)))
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from envtest.controllers.controller import SimulatedController
+from envtest.controllers.controller import ObjectController, SimulatedController
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -128,27 +128,21 @@ def evict(pod: JsonObject, now: datetime) -> Writes:
 
 
 # ------------------------------------------------------------------ shells
-class NodeLifecycleController(SimulatedController):
+class NodeLifecycleController(ObjectController):
     """``node-lifecycle``: taints nodes by their conditions; heartbeats are not monitored."""
 
     name = "node-lifecycle"
     component = "node-controller"
+    resource = NODES
 
-    def add_event_handlers(self) -> None:
-        """Watch nodes."""
-        self.informers.add_event_handler(NODES, self.add)
-
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        node = self.informers.get(key)
-        if node is None:
-            return None
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`."""
         now = self.context.now()
-        changed = with_taints(node, now)
+        changed = with_taints(obj, now)
         if changed is not None:
             await self.write([UpdateWrite(NODES, changed)])
-        if {k for k, _ in wanted_taints(node)} & {NOT_READY, UNREACHABLE}:
-            name = node["metadata"]["name"]
+        if {k for k, _ in wanted_taints(obj)} & {NOT_READY, UNREACHABLE}:
+            name = obj["metadata"]["name"]
             for pod in self.informers.pods_of_node(name):
                 await self.write(with_not_ready(pod, now))
         return None

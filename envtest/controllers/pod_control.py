@@ -9,9 +9,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envtest.controllers.controller import SimulatedController
+from envtest.controllers.controller import ObjectController
 from envtest.controllers.objects import controlled_by, controller_of, deleting, is_active, owner_reference
-from envtest.controllers.writes import PODS, CreateWrite, DeleteWrite, PatchWrite, PendingEvent, Resource, Write, Writes
+from envtest.controllers.writes import PODS, CreateWrite, DeleteWrite, PatchWrite, PendingEvent, Write, Writes
 from envtest.groups.common.label_selectors import selects
 from opsdk.apiserver.storage.ports import StorageChange
 from opsdk.errors import ApiError
@@ -93,14 +93,12 @@ def remove_pod(pod: JsonObject, owner: JsonObject) -> DeleteWrite:
 
 
 # ------------------------------------------------------------------ shell
-class PodOwnerController(SimulatedController):
+class PodOwnerController(ObjectController):
     """Syncs an owner when it, one of its pods, or a pod that it may adopt changes.
 
     Attributes:
         resource: the kind of the owners.
     """
-
-    resource: Resource
 
     @abstractmethod
     async def step(
@@ -108,12 +106,12 @@ class PodOwnerController(SimulatedController):
     ) -> float | None:
         """Run one sync; `orphans` are pods without a controller, `failed` is the error of the last pod creation.
 
-        Returns the value that `reconcile` returns.
+        Returns the value that `sync` returns.
         """
 
     def add_event_handlers(self) -> None:
         """Watch owners and pods."""
-        self.informers.add_event_handler(self.resource, self.add)
+        super().add_event_handlers()
         self.informers.add_event_handler(PODS, self._pod)
 
     def _pod(self, change: StorageChange) -> None:
@@ -124,21 +122,17 @@ class PodOwnerController(SimulatedController):
                 if selects(selector_of(owner), labels):
                     self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
 
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        owner = self.informers.get(key)
-        if owner is None:
-            return None
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`; after a refused pod, a second sync writes the error into the status."""
         try:
-            return await self._sync(owner, "")
+            return await self._step(obj, "")
         except ApiError as error:
-            if error is self.reported_error:
-                owner = self.informers.get(key)
-                if owner is not None:
-                    await self._sync(owner, error.message)
+            current = self.current(obj) if error is self.reported_error else None
+            if current is not None:
+                await self._step(current, error.message)
             raise
 
-    async def _sync(self, owner: JsonObject, failed: str) -> float | None:
+    async def _step(self, owner: JsonObject, failed: str) -> float | None:
         meta = owner["metadata"]
         pods = self.informers.dependents(meta["uid"], PODS.prefix)
         return await self.step(owner, pods, self.informers.orphans(PODS, meta["namespace"]), failed)

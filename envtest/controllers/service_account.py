@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from contextlib import suppress
 
-from envtest.controllers.controller import Sign, SimulatedController
+from envtest.controllers.controller import ObjectController, Sign
 from envtest.controllers.objects import deleting
 from envtest.controllers.writes import (
     CONFIG_MAPS,
@@ -67,14 +67,15 @@ def kept_token(
 
 
 # ------------------------------------------------------------------ shell
-class ServiceAccountController(SimulatedController):
+class ServiceAccountController(ObjectController):
     """``serviceaccount``; `certificate` returns the CA bundle that verifies serving certificates."""
 
     name = "serviceaccount"
+    resource = NAMESPACES
 
     def add_event_handlers(self) -> None:
         """Watch namespaces, the default accounts and the CA ConfigMaps."""
-        self.informers.add_event_handler(NAMESPACES, self.add)
+        super().add_event_handlers()
         self.informers.add_event_handler(SERVICE_ACCOUNTS, self._on_default_object_changed)
         self.informers.add_event_handler(CONFIG_MAPS, self._on_default_object_changed)
 
@@ -88,12 +89,11 @@ class ServiceAccountController(SimulatedController):
         for key in list(self.informers.all(NAMESPACES)):
             await self.reconcile(key)
 
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        namespace = self.informers.get(key)
-        if namespace is None or deleting(namespace):
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`."""
+        if deleting(obj):
             return None
-        name = namespace["metadata"]["name"]
+        name = obj["metadata"]["name"]
         account = self.informers.get(SERVICE_ACCOUNTS.key(name, ACCOUNT))
         trust = self.informers.get(CONFIG_MAPS.key(name, TRUST))
         for write in missing(name, account, trust, self.context.certificate()):
@@ -102,29 +102,29 @@ class ServiceAccountController(SimulatedController):
         return None
 
 
-class TokenController(SimulatedController):
+class TokenController(ObjectController):
     """``serviceaccount-token``: fills secrets of the type service account token; `sign` signs claims."""
 
     name = "serviceaccount-token"
+    resource = SECRETS
 
     def add_event_handlers(self) -> None:
         """Watch secrets; a changed account syncs all token secrets of its namespace."""
-        self.informers.add_event_handler(SECRETS, self.add)
+        super().add_event_handlers()
         self.informers.add_event_handler(SERVICE_ACCOUNTS, self._account)
 
     def _account(self, change: StorageChange) -> None:
         for secret in self.informers.in_namespace(SECRETS, change.latest["metadata"]["namespace"]):
             self.queue.add(SECRETS.key(secret["metadata"]["namespace"], secret["metadata"]["name"]))
 
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        secret = self.informers.get(key)
-        if secret is None or deleting(secret) or secret.get("type") != _FOR_TOKEN:
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`."""
+        if deleting(obj) or obj.get("type") != _FOR_TOKEN:
             return None
-        meta = secret["metadata"]
+        meta = obj["metadata"]
         name = (meta.get("annotations") or {}).get(f"{_ANNOTATION}name", "")
         account = self.informers.get(SERVICE_ACCOUNTS.key(meta["namespace"], name))
-        token = kept_token(secret, account, self.context.sign, self.context.certificate())
+        token = kept_token(obj, account, self.context.sign, self.context.certificate())
         if token is not None:
             await self.context.api.write(token)
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from envtest.controllers.controller import SimulatedController
+from envtest.controllers.controller import ObjectController
 from envtest.controllers.job import is_finished
 from envtest.controllers.objects import conditions_of, deleting, parse_time
 from envtest.controllers.writes import JOBS, DeleteWrite
@@ -26,20 +26,16 @@ def seconds_left(job: JsonObject, now: datetime) -> float | None:
 
 
 # ------------------------------------------------------------------ shell
-class TtlController(SimulatedController):
-    """``ttl-after-finished``: keys of Jobs."""
+class TtlController(ObjectController):
+    """``ttl-after-finished``: deletes Jobs after their time."""
 
     name = "ttl-after-finished"
+    resource = JOBS
 
-    def add_event_handlers(self) -> None:
-        """Watch jobs."""
-        self.informers.add_event_handler(JOBS, self.add)
-
-    async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
-        job = self.informers.get(key)
-        remaining = None if job is None else seconds_left(job, self.context.now())
-        if job is None or remaining is None or remaining > 0:
+    async def sync(self, obj: JsonObject) -> float | None:
+        """See `ObjectController`."""
+        remaining = seconds_left(obj, self.context.now())
+        if remaining is None or remaining > 0:
             return remaining
-        await self.write([DeleteWrite(JOBS, job, "Foreground")])
+        await self.write([DeleteWrite(JOBS, obj, "Foreground")])
         return None

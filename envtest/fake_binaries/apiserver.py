@@ -48,7 +48,7 @@ _ACCOUNTS = "ServiceAccount"
 async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     """Start the server and return the message to print."""
     for name in flags.unknown_flags(_HEEDED | _SILENT):
-        print(f"kube-apiserver, stood in for: --{name} is taken, and has no effect", file=sys.stderr)
+        print(f"kube-apiserver (stand-in of envtest): --{name} has no effect", file=sys.stderr)
     modes = flags.listed("authorization-mode", ["AlwaysAllow"])
     for mode in sorted(set(modes) - _MODES):
         raise ConfigError(f"--authorization-mode: there is no {mode} here, only {', '.join(sorted(_MODES))}")
@@ -71,7 +71,7 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     web = await env.serve(host=flags.text("bind-address", "0.0.0.0"), port=flags.number("secure-port", 6443))  # noqa: S104
-    return f"kube-apiserver, stood in for: serves {web.url}"
+    return f"kube-apiserver (stand-in of envtest): serves {web.url}"
 
 
 def pki_of(flags: Flags) -> PKI:

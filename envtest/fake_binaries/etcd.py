@@ -43,7 +43,7 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
             raise ConfigError(f"--listen-client-urls: {url!r} has to be an http URL with a host")
         host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
         await stack.enter_async_context(WebServer(asgi(answer), ServeOptions(host=host, port=parts.port or 2379)))
-    return f"etcd, stood in for: keeps nothing but {directory}, serves {' '.join(urls)}"
+    return f"etcd (stand-in of envtest): creates {directory}, serves {' '.join(urls)}"
 
 
 def _directory(flags: Flags) -> Path:

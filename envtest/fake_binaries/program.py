@@ -39,7 +39,7 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
         """Run until SIGTERM. Returns the exit status."""
         words = sys.argv[1:] if arguments is None else arguments
         if "--version" in words:
-            print(f"{self.version}\n(stood in for by envtest)")
+            print(f"{self.version}\n(stand-in of envtest)")
             return 0
         if not _HELP.isdisjoint(words):
             print(self.help())
@@ -48,7 +48,7 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
         async def begin(stack: AsyncExitStack) -> str:
             return await self.serve(parse(words, switches=self.switches), stack)
 
-        return run(begin, name=self.name, said_on=sys.stderr)
+        return run(begin, name=self.name, message_stream=sys.stderr)
 
     def help(self) -> str:
         """Return the output of ``--help``: one line for each flag, which Go's envtest looks for at the start of a line.
@@ -57,25 +57,27 @@ class FakeProgram(msgspec.Struct, frozen=True, kw_only=True):
         """
         flags = dict.fromkeys(self.switches, "") | dict.fromkeys(self.options - self.switches, " string")
         lines = [f"      --{name}{kind}" for name, kind in sorted(flags.items())]
-        return "\n".join([f"{self.name}, stood in for by envtest", "", "Usage:", f"  {self.name} [flags]", "", *lines])
+        return "\n".join([f"{self.name}, stand-in of envtest", "", "Usage:", f"  {self.name} [flags]", "", *lines])
 
 
-def run(start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", said_on: TextIO | None = None) -> int:
+def run(
+    start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", message_stream: TextIO | None = None
+) -> int:
     """Serve until SIGTERM or SIGINT. Returns the exit status: 1 for an error that the user can correct."""
     try:
         with RequiredExtra("envtest", "the local API server"):
-            asyncio.run(_until_told(start, said_on))
+            asyncio.run(_until_stopped(start, message_stream))
     except ConfigError as error:
         print(f"error: {name}: {error}" if name else f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _until_told(start: Callable[[AsyncExitStack], Awaitable[str]], said_on: TextIO | None) -> None:
+async def _until_stopped(start: Callable[[AsyncExitStack], Awaitable[str]], message_stream: TextIO | None) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     async with AsyncExitStack() as stack:
-        print(await start(stack), file=said_on, flush=True)
+        print(await start(stack), file=message_stream, flush=True)
         await stopped.wait()

@@ -24,7 +24,7 @@ CM = "/api/v1/namespaces/default/configmaps"
         ("", False),
     ],
 )
-async def test_large_answers_are_packed_for_who_names_gzip(asked: str, packed: bool) -> None:
+async def test_large_responses_are_compressed_for_gzip_clients(asked: str, packed: bool) -> None:
     """More than 128 KiB, of whatever verb; nothing smaller, and nothing under conditions."""
     async with Environment() as env:
         call = Caller(env)

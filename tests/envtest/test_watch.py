@@ -82,7 +82,7 @@ async def test_a_version_too_old_is_an_error_event() -> None:
             assert await events.get() is None
 
 
-async def test_the_end_of_initial_events_is_told() -> None:
+async def test_the_end_of_initial_events_is_reported() -> None:
     """A streaming list sends everything, then a bookmark with the annotation that clients wait for."""
     async with Environment() as env:
         call = Caller(env)

@@ -59,6 +59,7 @@ def validate_webhooks(
 
 
 def _webhook(hook: JsonObject, field: str, side_effects: Sequence[str], *, mutating: bool) -> Iterator[Cause]:
+    """Yield what is wrong with a webhook of a configuration."""
     name = hook.get("name") or ""
     name_path = f"{field}.name"
     if not name:
@@ -421,6 +422,7 @@ def _fault(compiled: _Compiled, field: str, value: str = "") -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ ValidatingAdmissionPolicy
 def _validations(compiler: _Compiler, name: str, spec: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with a policy's validations and audit annotations."""
     validations, annotations = spec.get("validations") or (), spec.get("auditAnnotations") or ()
     if not validations and not annotations:
         yield api_errors.required("spec.validations", _NOTHING)
@@ -441,6 +443,7 @@ def _validations(compiler: _Compiler, name: str, spec: JsonObject) -> Iterator[C
 
 
 def _validation(compiler: _Compiler, item: JsonObject, field: str) -> Iterator[Cause]:
+    """Yield what is wrong with one validation: its expressions, message and reason."""
     expression, message_expression = item.get("expression") or "", item.get("messageExpression") or ""
     if not expression.strip():
         yield api_errors.required(f"{field}.expression", "expression is not specified")
@@ -464,6 +467,7 @@ def _validation(compiler: _Compiler, item: JsonObject, field: str) -> Iterator[C
 
 
 def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: str) -> Iterator[Cause]:
+    """Yield what is wrong with an audit annotation: its key and its expression."""
     from opsdk.apiserver.admission.policies.compiled_policy import ANNOTATION  # noqa: PLC0415 - CEL takes long to load
 
     key, written = annotation.get("key") or "", annotation.get("valueExpression") or ""
@@ -483,6 +487,7 @@ def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: s
 
 # ------------------------------------------------------------------ MutatingAdmissionPolicy
 def _mutation(compiler: _Compiler, mutation: JsonObject, field: str) -> Iterator[Cause]:
+    """Yield what is wrong with a mutation: its type, and the expression of that type only."""
     from opsdk.apiserver.admission.policies.compiled_policy import CONFIGURATION, PATCH  # noqa: PLC0415 - as above
 
     sort = mutation.get("patchType") or ""

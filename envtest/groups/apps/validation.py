@@ -155,6 +155,7 @@ def validate_daemon_set(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _daemon_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a DaemonSet's update strategy."""
     kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
     if kind == "RollingUpdate":
         if rolling is None:

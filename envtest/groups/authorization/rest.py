@@ -70,6 +70,7 @@ class AccessReviews:
         return {**obj, "status": status}
 
     def _check(self, context: Context, obj: JsonObject, spec: JsonObject) -> Iterator[Cause]:
+        """Yield what is wrong with the spec and metadata of an access review."""
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if resource is not None and path is not None:
             text = "cannot be specified in combination with resourceAttributes"

@@ -117,6 +117,7 @@ _Side = tuple[str, Callable[..., JsonObject], tuple[str, str, str]]
 
 
 def _new_metric(metric: JsonObject, side: _Side) -> JsonObject:
+    """Return a metric of v1 annotations in the form of v2."""
     part, make, (value, average, share) = side
     kind = metric.get("type", "")
     key = _PARTS.get(kind, "")

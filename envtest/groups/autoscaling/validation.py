@@ -71,6 +71,7 @@ def _reference(ref: JsonObject, path: str, *, grouped: bool = True) -> Iterator[
 
 
 def _metric(metric: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a metric: its type, and a source of exactly this type."""
     kind = metric.get("type", "")
     unknown = api_errors.unsupported(f"{path}.type", kind, _TYPES)
     if not kind:
@@ -91,6 +92,7 @@ def _metric(metric: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _source(kind: str, source: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the source of a metric."""
     target = source.get("target") or {}
     if kind in ("Resource", "ContainerResource"):
         name = source.get("name", "")
@@ -152,6 +154,7 @@ def _amounts(kind: str, target: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _behavior(behavior: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the rules for scaling up and down."""
     for direction in ("scaleUp", "scaleDown"):
         rule = behavior.get(direction)
         if rule is None:

@@ -131,6 +131,7 @@ def _has_star(text: str) -> bool:
 
 
 def _range(text: str, bounds: _Bounds) -> frozenset[int]:
+    """Return the numbers of a range with a step. Raises `ScheduleError` in upstream's words."""
     span, *steps = text.split("/")
     low_text, *highs = span.split("-")
     if low_text in ("*", "?"):

@@ -45,6 +45,7 @@ def _job_done(obj: JsonObject) -> str:
 
 
 def _job(obj: JsonObject, now: float) -> list[JsonValue]:
+    """Return the cells of a Job."""
     spec = spec_of(obj)
     true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
     if meta_of(obj).get("deletionTimestamp"):
@@ -66,6 +67,7 @@ def _job(obj: JsonObject, now: float) -> list[JsonValue]:
 
 
 def _cron_job(obj: JsonObject, now: float) -> list[JsonValue]:
+    """Return the cells of a CronJob."""
     spec, status = spec_of(obj), status_of(obj)
     last = status.get("lastScheduleTime")
     job = spec_of(spec.get("jobTemplate") or {})

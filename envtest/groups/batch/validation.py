@@ -305,6 +305,7 @@ def _job_template(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
+    """Yield what is wrong with a schedule; a time zone in it is allowed for stored ones only."""
     text = spec.get("schedule", "")
     if not text:
         yield api_errors.required(path)
@@ -387,6 +388,7 @@ def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _failure(rule: JsonObject, path: str, containers: set[str], *, by_index: bool) -> Iterator[Cause]:
+    """Yield what is wrong with a rule of a pod failure policy."""
     action = rule.get("action", "")
     if action == "FailIndex" and not by_index:
         yield api_errors.invalid_value(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
@@ -407,6 +409,7 @@ def _failure(rule: JsonObject, path: str, containers: set[str], *, by_index: boo
 
 
 def _codes(on_exit_codes: JsonObject, path: str, containers: set[str]) -> Iterator[Cause]:
+    """Yield what is wrong with the exit codes of a rule."""
     operator, values = on_exit_codes.get("operator", ""), on_exit_codes.get("values") or []
     yield from _word(operator, _OPERATORS, f"{path}.operator")
     name = on_exit_codes.get("containerName")

@@ -54,6 +54,7 @@ def validate_signing_request(obj: JsonObject, old: JsonObject | None) -> Iterato
 
 
 def _request(spec: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with the spec of a CertificateSigningRequest."""
     try:
         request_organizations(spec.get("request", ""))
     except ValueError as error:
@@ -79,6 +80,7 @@ def _request(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _signer(name: str, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a signer's name: a domain and a path."""
     if not name:
         yield api_errors.required(path)
         return

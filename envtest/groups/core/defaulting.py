@@ -96,6 +96,7 @@ def pull_policy(image: str) -> str:
 
 
 def _container(container: JsonObject) -> None:
+    """Set the defaults of a container, its ports, probes and hooks."""
     put(
         container,
         resources={},
@@ -130,6 +131,7 @@ def _field_ref(source: JsonObject) -> None:
 
 
 def _volume(volume: JsonObject) -> None:
+    """Set the defaults of a volume."""
     if set(volume) <= {"name"}:
         volume["emptyDir"] = {}
     for key in ("configMap", "secret", "projected", "downwardAPI"):

@@ -107,6 +107,7 @@ def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozens
 
 
 def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
+    """Return what ``kubectl get pods`` shows of a pod's containers: reason, ready ones, restarts."""
     status = status_of(pod)
     gated = _condition(status, "PodScheduled").get("reason") == "SchedulingGated"
     first = str(status.get("reason") or status.get("phase", ""))
@@ -140,6 +141,7 @@ def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
 
 
 def _pod(obj: JsonObject, now: float) -> list[JsonValue]:
+    """Return the cells of a Pod."""
     spec, status = spec_of(obj), status_of(obj)
     inits: Sequence[JsonObject] = spec.get("initContainers") or ()
     stays = frozenset(c["name"] for c in inits if c.get("restartPolicy") == "Always")
@@ -245,6 +247,7 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def _node(obj: JsonObject, now: float) -> list[JsonValue]:
+    """Return the cells of a Node."""
     status = status_of(obj)
     ready = condition_of(obj, "Ready")
     word = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
@@ -357,6 +360,7 @@ def _claim(obj: JsonObject, now: float) -> list[JsonValue]:
 
 
 def _volume(obj: JsonObject, now: float) -> list[JsonValue]:
+    """Return the cells of a PersistentVolume."""
     spec = spec_of(obj)
     claim = spec.get("claimRef")
     return [

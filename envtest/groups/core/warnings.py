@@ -95,6 +95,7 @@ def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
 
 # ------------------------------------------------------------------ placement
 def _node_warnings(spec: JsonObject, at: str) -> Iterator[str]:
+    """Yield warnings of labels that nodes no longer have, and of missing selectors."""
     for key in sorted(spec.get("nodeSelector") or {}):
         if key in OLD_LABELS:
             yield f"{at}.nodeSelector[{key}]: {OLD_LABELS[key]}"
@@ -167,6 +168,7 @@ def fraction_warnings(
 
 # ------------------------------------------------------------------ containers
 def _profile_warnings(spec: JsonObject, notes: Mapping[str, str], prefix: str, *, template: bool) -> Iterator[str]:
+    """Yield warnings of annotations for profiles, of fractions of bytes, and of hidden variables."""
     context = spec.get("securityContext") or {}
     key = "seccomp.security.alpha.kubernetes.io/pod"
     if key in notes and context.get("seccompProfile") is None:
@@ -196,6 +198,7 @@ def _profile_warnings(spec: JsonObject, notes: Mapping[str, str], prefix: str, *
 
 
 def _port_warnings(spec: JsonObject, at: str) -> Iterator[str]:
+    """Yield warnings of ports that containers of a pod share."""
     ports: dict[tuple[int, str], list[tuple[JsonObject, str]]] = {}
     for container, path in containers_at(spec, at):
         for index, port in enumerate(container.get("ports") or ()):

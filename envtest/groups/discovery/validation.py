@@ -54,6 +54,7 @@ def validate_endpoint_slice(obj: JsonObject, old: JsonObject | None = None) -> I
 
 
 def _endpoint(endpoint: JsonObject, kind: str, path: str, known: Collection[str]) -> Iterator[Cause]:
+    """Yield what is wrong with an endpoint; addresses in `known` are valid already."""
     addresses: Sequence[str] = endpoint.get("addresses") or ()
     if not addresses:
         yield api_errors.required(f"{path}.addresses", "must contain at least 1 address")
@@ -89,6 +90,7 @@ def _hints(hints: Sequence[JsonObject], rule: Callable[[str], Sequence[str]], pa
 
 
 def _address(address: str, kind: str, field: str, index: int) -> Iterator[Cause]:
+    """Yield what is wrong with an address of this type."""
     path = f"{field}[{index}]"
     if kind == "FQDN":
         if not address:

@@ -119,6 +119,7 @@ def validate_priority_level(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _limited(limited: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a limited priority level."""
     shares = limited.get("nominalConcurrencyShares") or 0
     if shares < 0:
         yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
@@ -148,6 +149,7 @@ def _limited(limited: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _queuing(queuing: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the queues of a priority level."""
     length, queues, hand = (queuing.get(key) or 0 for key in ("queueLengthLimit", "queues", "handSize"))
     if length <= 0:
         yield api_errors.invalid_value(f"{path}.queueLengthLimit", length, "must be positive")
@@ -197,6 +199,7 @@ def validate_flow_schema(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a rule of a flow schema."""
     if not rule.get("subjects"):
         yield api_errors.required(f"{path}.subjects", "subjects must contain at least one value")
     for index, subject in enumerate(rule.get("subjects") or ()):
@@ -233,6 +236,7 @@ def _url(url: str, path: str) -> Iterator[Cause]:
 
 
 def _subject(subject: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a subject: a part of exactly its kind."""
     kind = subject.get("kind", "")
     if kind not in _SUBJECTS:
         yield api_errors.unsupported(f"{path}.kind", kind, tuple(_SUBJECTS))
@@ -273,6 +277,7 @@ def _verbs(verbs: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def _resource_rule(rule: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a rule for resources."""
     yield from _verbs(rule.get("verbs") or (), f"{path}.verbs")
     for key, one, many in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
         text = f"resource rules must supply at least one {one}"

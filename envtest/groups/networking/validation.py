@@ -191,6 +191,7 @@ def validate_network_policy(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _policy_port(port: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a port of a NetworkPolicy."""
     if port.get("protocol") not in (None, "TCP", "UDP", "SCTP"):
         yield api_errors.unsupported(f"{path}.protocol", port["protocol"], ("TCP", "UDP", "SCTP"))
     number, end = port.get("port"), port.get("endPort")
@@ -222,6 +223,7 @@ def _peer(peer: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _block(block: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with an IP block and its exceptions."""
     text = block.get("cidr", "")
     if not text:
         yield api_errors.required(f"{path}.cidr")
@@ -306,6 +308,7 @@ def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _path(part: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a path of an Ingress."""
     kind, text = part.get("pathType"), part.get("path", "")
     absolute = text.startswith("/")
     if kind is None:
@@ -329,6 +332,7 @@ def _path(part: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _backend(backend: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a backend: exactly one of service and resource."""
     service, resource = backend.get("service"), backend.get("resource")
     if service is not None and resource is not None:
         yield api_errors.invalid_value(path, "", "cannot set both resource and service backends")

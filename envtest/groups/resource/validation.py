@@ -127,6 +127,7 @@ def configuration(config: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _toleration(toleration: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a toleration of device taints."""
     key, operator, value = toleration.get("key", ""), toleration.get("operator", ""), toleration.get("value", "")
     if key:
         yield from validation.each(qualified_name(key), key, f"{path}.key")
@@ -229,6 +230,7 @@ def _alternative(request: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _wanted(request: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a request for devices."""
     name = request.get("deviceClassName", "")
     if not name:
         yield api_errors.required(f"{path}.deviceClassName")
@@ -351,6 +353,7 @@ def pool_name(name: str, path: str) -> Iterator[Cause]:
 
 
 def _device(device: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a device: its attributes, capacities and taints."""
     yield from label_name(device.get("name", ""), f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     for name, value in sorted(attributes.items()):
@@ -457,6 +460,7 @@ def _configuration(config: JsonObject, path: str, requests: set[str]) -> Iterato
 
 
 def _devices(devices: Sequence[JsonObject], allocation: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with the devices of a claim's status."""
     keys = ("driver", "pool", "device", "shareID")
     results = (allocation.get("devices") or {}).get("results") or ()
     allocated = {tuple(result.get(key) or "" for key in keys) for result in results}

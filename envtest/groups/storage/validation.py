@@ -126,6 +126,7 @@ def validate_driver(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _tokens(requests: Sequence[JsonObject]) -> Iterator[Cause]:
+    """Yield what is wrong with the token requests of a CSI driver."""
     audiences: set[str] = set()
     for index, request in enumerate(requests):
         item_path, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")

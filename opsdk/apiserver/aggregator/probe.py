@@ -59,6 +59,7 @@ class Probe:
         )
 
     async def _get(self, endpoint: Endpoint, path: str, accept: str) -> tuple[int, bytes]:
+        """Get a document of a backend. Raises `UnreachableError`, also for one that is too large."""
         headers = [("Accept", accept), ("User-Agent", "kube-aggregator"), *user_headers(_ASKER)]
         try:
             async with asyncio.timeout(TIMEOUT):

@@ -91,6 +91,7 @@ async def read_tree(call: Call, served: InstalledResource, context: Context) -> 
 
 
 def _parse_tree(served: InstalledResource, media: str, raw: bytes) -> ParsedDocument:
+    """Parse a body of this media type to a tree. Raises the server's error for the syntax."""
     info = served.info
     if media == PROTOBUF:
         return ParsedDocument(read_protobuf(served, raw))

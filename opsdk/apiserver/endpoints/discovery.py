@@ -99,6 +99,7 @@ def _sort_key(resources: Sequence[InstalledResource]) -> Callable[[InstalledReso
 
 
 def _api_resource(served: InstalledResource) -> JsonObject:
+    """Return a resource's entry in an APIResourceList."""
     info = served.info
     entry: JsonObject = {
         "name": info.path,
@@ -167,6 +168,7 @@ def _response_kind(served: InstalledResource, group: str) -> JsonObject:
 
 
 def _resource(group: str, served: InstalledResource, subresources: Sequence[InstalledResource]) -> JsonObject:
+    """Return a resource's entry in aggregated discovery, with its subresources."""
     info = served.info
     entry: JsonObject = {
         "resource": info.resource,

@@ -72,6 +72,7 @@ class NonResourceRoutes:
         return handler(call, parts[1:])
 
     def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], HttpResponse | None] | None:
+        """Return the handler for the first part of a path; None for a path that is not served."""
         match parts[0] if parts else "":
             case "":
                 return self._root
@@ -156,6 +157,7 @@ class NonResourceRoutes:
         return HttpResponse(200, [("content-type", "application/json")], self._version)
 
     def _health(self, call: Call, rest: Sequence[str]) -> HttpResponse | None:
+        """Return the report of a health path, or of one of its checks."""
         kind = call.info.path.strip("/").partition("/")[0]
         checks = self._checks[kind]
         excluded = set(call.http.query.all("exclude"))

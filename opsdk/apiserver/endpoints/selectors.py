@@ -91,6 +91,7 @@ class _LabelParser:
                 raise _bad_request(f"found '{after}', expected: identifier after ','")
 
     def _requirement(self) -> Requirement:
+        """Parse one requirement of a label selector. Raises 400 in upstream's words."""
         negated = self._peek() == "!"
         if negated:
             self._take()
@@ -122,6 +123,7 @@ class _LabelParser:
         return word
 
     def _values(self) -> tuple[str, ...]:
+        """Parse the values of ``in`` or ``notin``. Raises 400 in upstream's words."""
         word = self._take()
         if word != "(":
             raise _bad_request(f"{_PREFIX}found '{word}' expected: '('")
@@ -139,6 +141,7 @@ class _LabelParser:
 
 
 def _check_values(key: str, operator: SelectorOperator, values: tuple[str, ...]) -> None:
+    """Check the values of a label selector's requirement. Raises 400 in upstream's words."""
     invalid_values = []
     if operator in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN):
         reason = "for 'Gt', 'Lt' operators, the value must be an integer"

@@ -202,6 +202,7 @@ class FieldManager:
         return {**(zero if isinstance(zero, dict) else {}), **names}
 
     def _owners_for_update(self, live: Object | None, new: Object) -> Managed:
+        """Return the owners before an update: those that the client sent, else the stored ones."""
         entries, before = entries_of(new), entries_of(live) if live is not None else None
         if entries == before:
             entries = before  # most clients return them unchanged; these are decoded already

@@ -133,6 +133,7 @@ def annotation_causes(annotations: Mapping[str, str], field: str) -> Iterator[Ca
 
 
 def _owners(owners: list[JsonObject]) -> Iterator[Cause]:
+    """Yield the causes of invalid owner references."""
     controllers: list[JsonObject] = []
     for owner in owners:
         field = "metadata.ownerReferences"

@@ -166,6 +166,7 @@ class GenericStore:
                 return ListResult(matching, revision)
 
     async def _list_decoded(self, codec: StorageCodec, prefix: str, query: ListQuery) -> ListResult:
+        """List decoded objects, page after page of the storage, until enough of them match."""
         objects: list[JsonObject] = []
         revision, start = query.revision, _first_key(prefix, query)
         while True:
@@ -305,6 +306,7 @@ class GenericStore:
             raise api_errors.invalid(self.info.kind, self.strategy.error_group(self.info.group), name, causes)
 
     async def _insert(self, context: Context, obj: JsonObject) -> JsonObject:
+        """Store a new object, unless it is a dry run, and return it as stored."""
         meta = obj["metadata"]
         if not context.dry_run:
             # Upstream: etcd3/store.go has this check, and DryRunnableStorage.Create does not reach it.
@@ -425,6 +427,7 @@ class GenericStore:
     async def _step_update(
         self, context: Context, name: str, obj: JsonObject, current: JsonObject, validate: Validate
     ) -> JsonObject | Remove:
+        """Return the updated object after its checks, or `Remove` if it has lost its last finalizer."""
         meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
         version = meta.get("resourceVersion", "")
         if version in ("", "0"):

@@ -68,6 +68,7 @@ class _Scanner:
 
     # -------------------------------------------------------------- steps
     def _value(self) -> _Step | None:
+        """Read the begin of a value, and return the next step. Raises a fault with Go's words."""
         first = self._peek()
         if first in b"{[":
             self._open.append(first)
@@ -130,6 +131,7 @@ class _Scanner:
 
     # -------------------------------------------------------------- scalars
     def _string(self) -> None:
+        """Read a string. Raises a fault with Go's words."""
         self._at += 1
         while True:
             byte = self._byte()

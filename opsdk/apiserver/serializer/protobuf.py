@@ -195,6 +195,7 @@ class ProtobufReader:
             raise DecodeError("proto: messages are nested too deeply") from error
 
     def _read(self, data: bytes, message: str) -> JsonObject:
+        """Return a message as a tree. Unknown fields are skipped. Raises `DecodeError`."""
         fields = self._messages(message)
         if fields is None:
             raise DecodeError(f"proto: unknown message {message}")
@@ -238,6 +239,7 @@ class ProtobufReader:
         return key, value
 
     def _value(self, raw: JsonValue, kind: str, field: str) -> JsonValue:
+        """Return one value of a scalar, a message, or a type with a JSON form of its own."""
         if kind in VARINTS:
             return bool(_number(raw, field)) if kind == "bool" else _number(raw, field)
         data = _chunk(raw, field)
@@ -256,6 +258,7 @@ class ProtobufReader:
         return special(data) if special is not None else self._message(data, kind)
 
     def _message(self, raw: bytes, kind: str) -> JsonValue:
+        """Return a message, with the forms of the types of CustomResourceDefinitions."""
         short = kind.rpartition(".")[2]
         if short == "JSON":
             return _raw_json(raw)

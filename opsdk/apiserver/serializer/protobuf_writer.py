@@ -129,6 +129,7 @@ class ProtobufWriter:
         return b"".join([part for _, part in chunks])
 
     def _field(self, number: int, known: ProtobufField) -> Encode:
+        """Return the function that encodes a field: a map, a list, or one value."""
         if known.map:
             kind = known.type.partition(",")[2]
             one = self._single_field(2, kind)

@@ -223,6 +223,7 @@ class _Documents:
 
     # -------------------------------------------------------------- scalars
     def _scalar(self, event: Any) -> JsonValue:
+        """Return the value of a scalar; a problem is reported, and the value is None."""
         text, tag = event.value, event.tag
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
             self._report(yaml.YAMLError("found invalid Unicode character escape code"))

@@ -195,6 +195,7 @@ class MemoryStorage:
         return final
 
     def _commit(self, change: StorageChange) -> None:
+        """Store one change, and offer it to watches and listeners, in this order."""
         if self._journal is not None:
             self._journal((change,), change.revision)
         bucket = self._bucket(change.key)

@@ -125,6 +125,7 @@ class SpdyReader:
                 yield event
 
     def _control(self, first: int, flags: int, body: bytes) -> Event | None:
+        """Return the event of a control frame, or None. Raises `BadRequestError`."""
         version, kind = first >> 16 & 0x7FFF, first & 0xFFFF
         if version != _VERSION:
             raise BadRequestError(f"version {version} of SPDY is not spoken here")
@@ -148,6 +149,7 @@ class SpdyReader:
             raise BadRequestError(f"no frame of SPDY: {error}") from error
 
     def _headers(self, block: bytes) -> dict[str, str]:
+        """Return a header block, decompressed within its limit."""
         plain = self._unpack.decompress(block, _MOST_HEADERS)
         if self._unpack.unconsumed_tail:
             raise BadRequestError(f"headers of more than {_MOST_HEADERS} bytes are too long")

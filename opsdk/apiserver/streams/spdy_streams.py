@@ -245,6 +245,7 @@ class Forwarding:
             del self._pairs[request_id]
 
     async def _begin(self, event: spdy.SynStream) -> None:
+        """Accept a stream of a port forward; a pair of streams starts a connection."""
         kind, text = event.headers.get("streamtype", ""), event.headers.get("port", "")
         port = parse_port(text)
         if kind not in ("data", "error") or port is None:

@@ -66,6 +66,7 @@ def _check_part(schema: Schema, path: FieldPath, wrap: Callable[[JsonValue], Jso
 
 
 def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterator[FieldError]:
+    """Yield what is wrong with the default of a schema: it must be valid, and have no unknown fields."""
     default = schema["default"]
     node = SchemaNode({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
     objects: JsonObject = {}

@@ -103,6 +103,7 @@ def _check_named(schema: Schema, path: FieldPath, keyword: str) -> Errors:
 
 # ------------------------------------------------------------------ x-kubernetes-...
 def _check_extensions(schema: Schema, path: FieldPath) -> Errors:
+    """Yield what is wrong with the ``x-kubernetes`` keywords of a schema."""
     if schema.get(PRESERVE) is False:
         yield invalid(path.child(PRESERVE), value=False, detail="must be true or undefined")
     map_type, list_type, kind = schema.get(MAP_TYPE), schema.get(LIST_TYPE), schema.get("type") or ""
@@ -148,6 +149,7 @@ def _check_set(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _check_map(schema: Schema, path: FieldPath) -> Errors:
+    """Yield what is wrong with a list of type map: its keys, and the schema of its items."""
     keys = schema.get(LIST_KEYS) or []
     if not keys:
         yield required(path.child(LIST_KEYS), f"must not be empty if {LIST_TYPE} is map")

@@ -29,6 +29,7 @@ def check_lists(value: JsonValue, node: SchemaNode | None, path: FieldPath) -> I
 
 
 def _duplicates(items: list[JsonValue], node: SchemaNode, path: FieldPath) -> Iterator[FieldError]:
+    """Yield the items of a set, or of a list of type map, that occur before."""
     if node.list_type not in ("set", "map"):
         return
     counts: dict[str, int] = {}

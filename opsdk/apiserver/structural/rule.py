@@ -183,6 +183,7 @@ def follow_field_path(text: str, schema: Mapping[str, JsonValue]) -> tuple[Field
 
 
 def _names(text: str) -> Iterator[str]:
+    """Yield the names of a JSON path. Raises `UsageError` in upstream's words."""
     tokens: Sequence[str] = _TOKEN.findall(text)
     if "".join(tokens) != text:
         raise UsageError("unexpected end of JSON path")

@@ -96,6 +96,7 @@ def check_rules(schema: Schema, path: FieldPath, *, has_schema_errors: bool = Fa
 
 
 def _check(schema: Schema, context: _CelContext, total: _Total) -> Errors:
+    """Yield what is wrong with the rules of a schema and below it."""
     additional, items = schema.get("additionalProperties"), schema.get("items")
     is_known = schema.get("x-kubernetes-map-type") in (None, "granular", "atomic")
     if isinstance(additional, Mapping) and has_rules(additional):
@@ -128,6 +129,7 @@ def _check(schema: Schema, context: _CelContext, total: _Total) -> Errors:
 
 
 def _check_rule(rule: CompiledRule, times: int, context: _CelContext, rule_path: FieldPath, total: _Total) -> Errors:
+    """Yield what is wrong with one rule: its text, its message, its cost."""
     cost = min(rule.cost * times, MOST)
     if cost > RULE_LIMIT:
         yield forbidden(rule_path.child("rule"), _cost_exceeded_message("estimated rule cost", cost, RULE_LIMIT))

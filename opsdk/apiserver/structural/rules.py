@@ -157,6 +157,7 @@ class CompiledRules:
         return run.broken
 
     def _visit(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _RatchetingContext, run: _Run) -> None:
+        """Evaluate the rules of a value and of what is below it."""
         if value is None:
             return
         if self.rules:

@@ -113,6 +113,7 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _value(value: JsonValue, form: str) -> str:
+    """Return a keyword's value as Go prints it."""
     if value is None:
         return go_json(_ABSENT.get(form))
     is_given = isinstance(value, Mapping)

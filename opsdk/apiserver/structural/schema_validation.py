@@ -108,6 +108,7 @@ class _Level(Enum):
 
 
 def _invariants(schema: Schema, path: FieldPath, level: _Level) -> Errors:
+    """Yield where a schema is not structural."""
     kind = schema.get("type") or ""
     yield from _check_pattern(schema, path)
     items, additional = schema.get("items"), schema.get("additionalProperties")
@@ -141,6 +142,7 @@ def _check_pattern(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _type_invariants(schema: Schema, path: FieldPath, level: _Level, kind: str) -> Errors:
+    """Yield where the type of a schema is missing or excluded by its place."""
     type_path = path.child("type")
     if schema.get(EMBEDDED):
         text = f"must be object if {EMBEDDED} is true"
@@ -253,6 +255,7 @@ def _declarations(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _declared(logic: Schema, trunk: Schema, trunk_path: FieldPath, path: FieldPath) -> Errors:
+    """Yield what a logical schema mentions and the schema around it does not declare."""
     for below, below_path in _alternatives(logic, path):
         yield from _declared(below, trunk, trunk_path, below_path)
     for name in sorted(logic.get("properties") or {}):

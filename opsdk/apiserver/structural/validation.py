@@ -137,6 +137,7 @@ class Validator:
             result.add(type_invalid(self._field_path(name), actual, detail))
 
     def _logic(self, value: JsonValue, node: SchemaNode, name: str, old: JsonValue, result: ValidationResult) -> None:
+        """Check ``anyOf``, ``oneOf``, ``allOf`` and ``not``."""
         result.checks += 1
         quoted = go_quote(name)
         if node.any_of:
@@ -209,6 +210,7 @@ class Validator:
             result.add(not_supported(self._field_path(name), value, texts))
 
     def _object(self, value: JsonObject, node: SchemaNode, name: str, old: JsonValue, result: ValidationResult) -> None:
+        """Check the number of an object's properties, each of them, and the required ones."""
         least, most = node.limit("minProperties"), node.limit("maxProperties")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} properties"

@@ -114,6 +114,7 @@ class WebhookClient(Closing):
             tried += 1
 
     async def _send(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Response:
+        """Send a request to one address of a chain of redirects. Raises `RedirectError`."""
         headers = [("Host", hop.authority), ("Accept", "application/json, */*"), ("User-Agent", AGENT)]
         if hop.method == "GET":
             payload = b""

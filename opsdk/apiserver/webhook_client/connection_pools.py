@@ -121,6 +121,7 @@ class ConnectionPools(Closing):
         )
 
     def _backend_for(self, endpoint: Endpoint) -> ConnectionBackend:
+        """Return the pool of an endpoint, or the application in this process that serves it."""
         app = self._apps.get(endpoint.authority)
         if app is not None:
             entry = self._local.get(endpoint.authority)

@@ -94,7 +94,7 @@ async def test_one_successful_authenticator_is_enough() -> None:
         await union.authenticate(request())
 
 
-async def test_reasons_are_told_together() -> None:
+async def test_reasons_are_reported_together() -> None:
     """A review hears every reason once; a token for other audiences is simply not known."""
     for token, audiences, text in (
         ("u", ["a"], "invalid bearer token"),

@@ -39,7 +39,7 @@ def test_everything_is_read() -> None:
     "change", [{"requestheader-client-ca-file": ""}, {"requestheader-allowed-names": "no"},
                {"requestheader-allowed-names": "[1]"}],
 )  # fmt: skip
-def test_what_cannot_be_used_is_told(change: dict[str, str]) -> None:
+def test_what_cannot_be_used_is_reported(change: dict[str, str]) -> None:
     """The error names the key."""
     with pytest.raises(ConfigError, match=next(iter(change))):
         ClientAuthenticationConfig.of({**DATA, **change})

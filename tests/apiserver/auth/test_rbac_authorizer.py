@@ -67,7 +67,7 @@ def test_a_followed_policy_decides_like_a_fresh_one(history: list[tuple[tuple[st
             assert follower.policy.rules_for(asked.user, place) == fresh.policy.rules_for(asked.user, place)
 
 
-async def test_nothing_is_read_before_somebody_asks() -> None:
+async def test_roles_are_read_at_the_first_request() -> None:
     """An authorizer reads no roles before its first request."""
 
     class Unread(MemoryStorage):

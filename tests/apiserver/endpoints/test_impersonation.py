@@ -40,7 +40,7 @@ def test_what_clients_write_servers_read(name: str, groups: list[str], extra: di
     assert found == User(name=name, uid="u", groups=tuple(groups), extra=wanted)
 
 
-def test_no_headers_name_nobody() -> None:
+def test_requests_without_headers_impersonate_no_user() -> None:
     """Requests without impersonation headers, or with empty ones, impersonate no user."""
     assert requested_user(request(("accept", "*/*"))) is None
     assert requested_user(request(("Impersonate-User", ""))) is None

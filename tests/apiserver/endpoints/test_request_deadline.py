@@ -55,7 +55,7 @@ PODS = "/api/v1/namespaces/a/pods"
         ("PUT", f"{PODS}/p/status", "timeout=40s", 34, "requested timeout - context deadline exceeded"),
     ],
 )
-async def test_who_takes_longer_is_ended(method: str, path: str, query: str, limit: float, words: str) -> None:
+async def test_a_request_over_its_limit_ends(method: str, path: str, query: str, limit: float, words: str) -> None:
     """A request that reaches its time limit gets a 504; a faster one gets its response."""
     began = asyncio.get_running_loop().time()
     with pytest.raises(ServerTimeoutError) as caught:

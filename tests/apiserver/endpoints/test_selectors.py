@@ -74,7 +74,7 @@ NAME = (
         ("a in (-,_)", '[values[0][a]: Invalid value: "-": a valid label must be'),
     ],
 )
-def test_everything_that_is_wrong_with_a_label_is_told(text: str, why: str) -> None:
+def test_everything_that_is_wrong_with_a_label_is_reported(text: str, why: str) -> None:
     """Of one requirement, in one message."""
     with pytest.raises(BadRequestError) as caught:
         parse_labels(text)

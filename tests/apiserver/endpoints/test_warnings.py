@@ -27,7 +27,7 @@ def test_quotes_and_backslashes_are_escaped_and_all_else_is_kept() -> None:
     assert told([' say "no" \\ ', "é ☃ 😀"]) == [' say \\"no\\" \\\\ ', "é ☃ 😀"]
 
 
-def test_few_warnings_are_told_whole() -> None:
+def test_few_warnings_are_reported_whole() -> None:
     """However long one is."""
     assert told(["x" * 4000, "short"]) == ["x" * 4000, "short"]
 

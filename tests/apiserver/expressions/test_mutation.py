@@ -139,7 +139,7 @@ def test_values_of_operations_are_json(expression: str, json: object) -> None:
         (math.nan, "number_value: invalid NaN value"),
     ],
 )
-def test_what_has_no_json_form_is_told(made: object, why: str) -> None:
+def test_what_has_no_json_form_is_reported(made: object, why: str) -> None:
     """In the words of the real server's libraries."""
     with pytest.raises(PatchError, match="could not marshal to JSON") as caught:
         as_json({"deep": [made]})

@@ -317,7 +317,7 @@ def test_the_version_must_be_that_of_the_endpoint() -> None:
         manager().apply(None, {**config(), "apiVersion": "v2"}, manager="m", force=False, now=T1)
 
 
-def test_what_does_not_fit_the_type_is_told() -> None:
+def test_what_does_not_fit_the_type_is_reported() -> None:
     """The error names the object, the field and the fault."""
     with pytest.raises(ApiError) as caught:
         apply(None, "m", data={"x": 1})

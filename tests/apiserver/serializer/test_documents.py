@@ -75,7 +75,7 @@ def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
             parse(raw)
 
 
-def test_repeated_keys_are_told_with_their_paths() -> None:
+def test_repeated_keys_are_reported_with_their_paths() -> None:
     """Each once, in the order of the document; the last value counts."""
     raw = b'{"m": {"n": 1, "n": 2}, "l": [{"k": 1, "k": 2, "k": 3}], "m": {"n": 4}}'
     parsed = parse_json(raw)
@@ -87,7 +87,7 @@ def test_repeated_keys_are_told_with_their_paths() -> None:
     )
 
 
-def test_repeated_keys_of_yaml_are_told_with_their_lines() -> None:
+def test_repeated_keys_of_yaml_are_reported_with_their_lines() -> None:
     """Warnings are a line each; strict reading tells of all in one."""
     parsed = parse_yaml(b"a: 1\nb:\n  c: 2\n  c: 3\na: 4\n")
     assert parsed.tree == {"a": 4, "b": {"c": 3}}

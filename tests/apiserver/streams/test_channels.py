@@ -43,7 +43,7 @@ def test_only_v5_can_close_a_channel() -> None:
 
 
 @pytest.mark.parametrize("protocol", COMMANDS)
-def test_the_end_is_told_in_its_form(protocol: str) -> None:
+def test_the_end_is_reported_in_its_form(protocol: str) -> None:
     """A Status where the version has one, else words, or nothing."""
     dialect = COMMANDS[protocol]
     statuses = (exit_status(0), exit_status(3), failure("no"))

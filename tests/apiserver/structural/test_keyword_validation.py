@@ -141,7 +141,7 @@ def test_unsupported_keywords_hide_structural_errors(keyword: str) -> None:
     assert told(root(a={keyword: value})) == [f"{A}.{keyword}: Forbidden: {keyword} is not supported"]
 
 
-def test_a_dialect_is_told_last() -> None:
+def test_a_dialect_is_reported_last() -> None:
     """An unsupported ``$schema`` is reported without path, and only if there is no other error."""
     assert told(root(a={"$schema": "x"})) == ["s: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported"]
 

@@ -101,7 +101,7 @@ def test_ranges_of_formats(value: float, kind: str, form: str, *, fits: bool) ->
     assert in_range(value, kind, form) is fits
 
 
-def test_an_error_is_told_once() -> None:
+def test_an_error_is_reported_once() -> None:
     """However many alternatives find it."""
     short = {"maxLength": 1}
     found = told({"type": "string", "maxLength": 1, "allOf": [short, short]}, "ab")

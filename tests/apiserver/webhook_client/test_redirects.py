@@ -74,7 +74,7 @@ async def test_loops_end() -> None:
         ("https://h:x/", 'Post "https://hook.example/start?timeout=10s": failed to parse Location header'),
     ],
 )
-async def test_redirects_to_nowhere_are_told(location: str, why: str) -> None:
+async def test_redirects_to_nowhere_are_reported(location: str, why: str) -> None:
     """With what was wrong."""
     with pytest.raises(WebhookCallError) as refused:
         await Hooks(start=(307, "location", location)).call()

@@ -145,7 +145,7 @@ def test_in_memory_numbers_are_truncated() -> None:
     ],
 )
 @pytest.mark.parametrize("memory", [False, True])
-def test_unknown_fields_are_told_with_their_paths(body: Any, field: str, memory: bool) -> None:
+def test_unknown_fields_are_reported_with_their_paths(body: Any, field: str, memory: bool) -> None:
     """In both ways of reading."""
     reading = DecodeContext(from_memory=memory)
     PLANS.read("io.k8s.api.core.v1.Pod", body, reading)

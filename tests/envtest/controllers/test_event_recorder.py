@@ -45,7 +45,7 @@ def test_similar_events_are_combined() -> None:
 
 
 @given(st.lists(st.floats(0, 400), max_size=80))
-def test_nobody_says_too_much(pauses: list[float]) -> None:
+def test_events_of_an_object_are_limited(pauses: list[float]) -> None:
     """About one object no more events are written than twenty-five at once and one more each five minutes."""
     seen, now, told = Correlator(), 0.0, 0
     for pause in pauses:
@@ -75,7 +75,7 @@ async def _told(api: Kubectl, kind: str) -> set[tuple[str, str]]:
     return {(e["reason"], e["source"]["component"]) for e in events if e["involvedObject"]["kind"] == kind}
 
 
-async def test_controllers_tell_what_they_do() -> None:
+async def test_controllers_record_events() -> None:
     """Each controller signs with the name that it has in a real cluster, and gives its reasons."""
     async with Environment(controllers="cluster") as env:
         api = Kubectl(env)
@@ -109,7 +109,7 @@ async def test_controllers_tell_what_they_do() -> None:
         assert await _told(api, "Pod") == lived
 
 
-async def test_jobs_tell_how_they_end() -> None:
+async def test_jobs_record_how_they_end() -> None:
     """A job that fails says why."""
     async with Environment(controllers="cluster", stages=(Stage(at=State.PENDING, to=State.FAILED),)) as env:
         api = Kubectl(env)

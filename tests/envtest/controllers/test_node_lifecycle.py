@@ -77,7 +77,7 @@ def test_only_the_youngest_finished_pods_are_kept() -> None:
     assert going == ["p1", "p2"]
 
 
-def test_disruption_is_told_once() -> None:
+def test_disruption_is_recorded_once() -> None:
     """A pod that says already why it is ended is not written again."""
     said = with_disruption_target(_pod(), "DeletionByTaintManager", "text", NOW)
     assert said is not None

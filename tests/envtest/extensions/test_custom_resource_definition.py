@@ -134,7 +134,7 @@ async def test_the_order_with_one_version() -> None:
     ]
 
 
-async def test_what_only_one_version_says_is_told_with_it() -> None:
+async def test_errors_of_one_version_name_it() -> None:
     """Errors in fields that only one version has name that version."""
     other = version("v2", schema={"openAPIV3Schema": {"type": "string"}}, **WRONG)
     fields = [field for field, _ in await told(definition(version(), other))]

@@ -46,7 +46,7 @@ async def test_every_write_has_its_writer() -> None:
         assert "admin (as tests): update configmaps default/a: data.x: '1' -> '2'" in str(changed)
 
 
-async def test_nothing_is_recorded_until_somebody_asks() -> None:
+async def test_the_journal_records_from_its_first_use_on() -> None:
     """No filter, no listener: tests without a journal pay nothing."""
     async with Environment() as env:
         before = env.server.filters.names

@@ -57,7 +57,7 @@ async def test_a_thousand_writes_are_undone() -> None:
         assert (await call("GET", CM)).json["items"] == []
 
 
-async def test_open_watches_are_told() -> None:
+async def test_open_watches_fail() -> None:
     """A 410 in the stream, then its end; old resource versions are refused the same way."""
     async with Environment() as env:
         call = Caller(env)

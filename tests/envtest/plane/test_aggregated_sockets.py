@@ -147,7 +147,7 @@ async def test_open_sessions_do_not_keep_the_environment(far: str, tmp_path: Pat
     await asyncio.wait_for(socket.wait_closed(), 10)
 
 
-async def test_a_server_that_is_gone_is_told(far: str, tmp_path: Path) -> None:
+async def test_a_missing_server_is_reported(far: str, tmp_path: Path) -> None:
     """503, as for any other request."""
     async with world(far, tmp_path) as made:
         if far == "inside":

@@ -176,7 +176,7 @@ async def test_availability_reasons_follow_the_checks() -> None:
 
 
 @pytest.mark.parametrize("spec", [{"caBundle": "AAAA", "insecureSkipTLSVerify": None}])
-async def test_a_bad_bundle_is_told(spec: JsonObject) -> None:
+async def test_a_bad_bundle_is_reported(spec: JsonObject) -> None:
     """Certificates that cannot be read are a failed check."""
     async with Environment() as env:
         call = Caller(env)
@@ -196,7 +196,7 @@ async def test_a_fork_forwards_to_the_same_server() -> None:
 
 
 @pytest.mark.realtime
-async def test_a_server_that_is_gone_is_told_in_plain_text(tmp_path: Path) -> None:
+async def test_a_missing_server_is_reported_in_plain_text(tmp_path: Path) -> None:
     """The first request tells why it failed; the condition follows at once, and the next one is not even tried."""
     far = FarServer()
     async with Environment() as env, WebServer(far, ServeOptions(tls=serving(env, tmp_path))) as web:

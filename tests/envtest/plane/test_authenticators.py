@@ -144,7 +144,7 @@ async def test_an_update_that_creates_needs_both_permissions() -> None:
         assert (await world.alice("PATCH", f"{CM}/b?fieldManager=m", config, content_type=APPLY)).status == 201
 
 
-async def test_nobody_grants_what_they_lack() -> None:
+async def test_granting_needs_the_granted_permissions() -> None:
     """Roles are checked rule by rule when they are made or changed; labels may change freely; escalate lifts it."""
     async with server() as env:
         world, roles = World(env), f"{RBAC}/namespaces/default/roles"
@@ -228,7 +228,7 @@ async def test_an_admin_acts_as_anybody(headers: dict[str, str], wanted: JsonObj
         assert answer.json["status"]["userInfo"] == wanted
 
 
-async def test_acting_as_somebody_needs_the_verb() -> None:
+async def test_impersonation_needs_its_verb() -> None:
     """Each impersonated attribute needs its own permission; afterwards the impersonated user's permissions count."""
     async with server() as env:
         world = World(env)

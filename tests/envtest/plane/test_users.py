@@ -57,7 +57,7 @@ async def test_the_report_names_what_was_done() -> None:
         assert [str(u) for u in env.observed_rbac().of("worker").denied] == ["list configmaps in default"]
 
 
-async def test_the_log_tells_who_did_what() -> None:
+async def test_the_audit_log_names_users_and_requests() -> None:
     """Each request once, with its outcome and on whose behalf, in the shape of audit events; the oldest go first."""
     async with Environment() as env:
         admin = Caller(env)

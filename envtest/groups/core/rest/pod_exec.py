@@ -69,6 +69,7 @@ class RunStore:
         return self._forward(pod, request) if forwards else self._run(pod, container, request)
 
     def _run(self, pod: JsonObject, container: str, request: HttpRequest) -> HttpResponse:
+        """Start a command over SPDY or a WebSocket. Raises 400 without a stream."""
         query = request.query
         streams = {key: _is_set(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
         if not (streams["stdin"] or streams["stdout"] or streams["stderr"]):
@@ -89,6 +90,7 @@ class RunStore:
         return accept_websocket(request, list(COMMANDS), begin)
 
     def _forward(self, pod: JsonObject, request: HttpRequest) -> HttpResponse:
+        """Start a port forward over SPDY or a WebSocket."""
         assert self._responders.forwarded is not None
         run = partial(self._responders.forwarded, pod)
         if wants_spdy(request):

@@ -67,6 +67,7 @@ def log_options(query: Query, name: str) -> dict[str, int]:
 
 
 def _validate_log_options(query: Query, numbers: dict[str, int]) -> Iterator[Cause]:
+    """Yield what is wrong with the parameters of a log."""
     if numbers.get("tailLines", 0) < 0:
         yield api_errors.invalid_value("tailLines", numbers["tailLines"], "must be greater than or equal to 0")
     if numbers.get("limitBytes", 1) < 1:

@@ -94,6 +94,7 @@ class TokenRequests:
         return {**token_request, "status": {"token": self._key.sign(claims), "expirationTimestamp": expires}}
 
     def _bound(self, account: JsonObject, ref: JsonObject) -> BoundObject:
+        """Return the object that a token is bound to. Raises if it is missing, or has another UID."""
         kind, name, version = ref.get("kind", ""), ref.get("name", ""), ref.get("apiVersion", "")
         group, _, short = version.rpartition("/")
         resource = _BOUND.get(kind, "") if not group else ""

@@ -199,6 +199,7 @@ class ServiceStrategy(GeneratedStrategy):
         self._allocate_ports(obj, None)
 
     def _allocate(self, obj: JsonObject) -> None:
+        """Set a Service's IP families, and allocate or check its addresses."""
         spec = obj["spec"]
         if spec.get("type") == "ExternalName":
             return
@@ -335,6 +336,7 @@ class ServiceStrategy(GeneratedStrategy):
         self._withdraw(set(cluster_ips(obj["spec"])))
 
     def _publish(self, context: Context, obj: JsonObject, existing: set[str]) -> None:
+        """Create the IPAddress objects of a Service's new addresses."""
         if self.addresses is None:
             return
         meta = obj["metadata"]

@@ -100,6 +100,7 @@ def _field(requirement: JsonObject, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ pod affinity
 def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a term of pod affinity."""
     yield from check_label_selector(term.get("labelSelector") or {}, f"{path}.labelSelector")
     yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
     for name in term.get("namespaces") or ():

@@ -162,6 +162,7 @@ def not_found(path: str, name: str, explanation: str = "") -> Cause:
 
 # ------------------------------------------------------------------ one container
 def _validate_container(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+    """Yield what is wrong with a container, without its lifecycle and probes."""
     name = container.get("name", "")
     if not name:
         yield api_errors.required(f"{path}.name")
@@ -196,6 +197,7 @@ def _validate_container(container: JsonObject, path: str, pod_context: PodContex
 
 
 def _ports(container: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the ports of a container."""
     names: set[str] = set()
     for index, port in enumerate(container.get("ports") or ()):
         item_path, name = f"{path}[{index}]", port.get("name", "")
@@ -232,6 +234,7 @@ def _host_ports(containers: Sequence[JsonObject], path: str) -> Iterator[Cause]:
 
 
 def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the source of a variable: exactly one, and no value beside it."""
     if source.get("fieldRef") is not None:
         yield from validate_field_ref(source["fieldRef"], f"{path}.fieldRef", _ENV_FIELDS)
     if source.get("resourceFieldRef") is not None:
@@ -338,6 +341,7 @@ def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ mounts
 def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]) -> Iterator[Cause]:
+    """Yield what is wrong with the mounts of a container."""
     paths: set[str] = set()
     devices = container.get("volumeDevices") or []
     for index, mount in enumerate(container.get("volumeMounts") or ()):
@@ -389,6 +393,7 @@ def _propagation(value: str | None, container: JsonObject, path: str) -> Iterato
 
 
 def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]) -> Iterator[Cause]:
+    """Yield what is wrong with the block devices of a container."""
     seen_names: set[str] = set()
     seen_paths: set[str] = set()
     for index, device in enumerate(container.get("volumeDevices") or ()):
@@ -419,6 +424,7 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
 
 # ------------------------------------------------------------------ probes and hooks
 def _validate_lifecycle_and_probes(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+    """Yield what is wrong with the hooks and probes of a container."""
     for hook in ("postStart", "preStop"):
         handler = (container.get("lifecycle") or {}).get(hook)
         if handler is not None:
@@ -447,6 +453,7 @@ def _probe(probe: JsonObject, path: str, pod_context: PodContext) -> Iterator[Ca
 
 
 def _handler(handler: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+    """Yield what is wrong with the action of a hook or probe: exactly one."""
     handlers = [key for key in _HANDLERS if handler.get(key) is not None]
     if not handlers:
         yield api_errors.required(path, "must specify a handler type")

@@ -36,6 +36,7 @@ def validate_restarts(container: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a restart rule of a container."""
     action, codes = rule.get("action", ""), rule.get("exitCodes")
     if not action:
         yield api_errors.required(f"{path}.action")

@@ -45,6 +45,7 @@ def _parts(kind: str) -> Sequence[str]:
 
 
 def _names(limit: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the names of a limit's resources, and with where they may stand."""
     kind = limit.get("type", "")
     rule = resource_names.container_name if kind in ("Pod", "Container") else resource_names.standard_name
     for part in (*_LOWER, *_DEFAULTS):
@@ -87,6 +88,7 @@ _ORDER: Final = (
 
 
 def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:
+    """Yield where the amounts of one resource are not in order: minimum, default, maximum, ratio."""
     quantities = amounts.quantities
     for low, high, low_name, rendered, low_word, high_word in _ORDER:
         wrong = amounts.above(low, high)

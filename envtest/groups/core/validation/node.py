@@ -43,6 +43,7 @@ def validate_node(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _taints(taints: Sequence[JsonObject]) -> Iterator[Cause]:
+    """Yield what is wrong with the taints of a node."""
     keys: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         item_path, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")

@@ -98,6 +98,7 @@ def validate_own_pod(spec: JsonObject) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ names
 def _names(spec: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the names that a pod's spec has, and with its deadline."""
     for key in ("serviceAccountName", "nodeName"):
         if spec.get(key):
             yield from validation.subdomain(spec[key], f"{path}.{key}")
@@ -141,6 +142,7 @@ def _host_network(spec: JsonObject, path: str, *, pod: bool) -> Iterator[Cause]:
 
 
 def _dns_config(spec: JsonObject, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the DNS configuration of a pod."""
     config, alone = spec.get("dnsConfig"), spec.get("dnsPolicy") == "None"
     if config is None:
         if alone:

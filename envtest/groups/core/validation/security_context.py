@@ -120,6 +120,7 @@ def _seccomp(profile: JsonObject | None, path: str) -> Iterator[Cause]:
 
 
 def _apparmor(profile: JsonObject | None, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with an AppArmor profile."""
     if profile is None:
         return
     kind, local, local_path = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
@@ -162,6 +163,7 @@ def _windows_options(options: JsonObject | None, path: str) -> Iterator[Cause]:
 
 
 def _user_problems(text: str) -> Iterator[str]:
+    """Yield what is wrong with the name of a Windows user, as ends of a sentence."""
     if not text:
         yield " cannot be an empty string"
     elif re.search(r"[\x00-\x1f\x7f]", text):

@@ -75,6 +75,7 @@ def validate_service(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _by_type(spec: JsonObject, kind: str) -> Iterator[Cause]:
+    """Yield what a Service of this type must have, or must not."""
     if kind == "LoadBalancer":
         for index, port in enumerate(spec.get("ports") or ()):
             if port.get("port") == _KUBELET:
@@ -94,6 +95,7 @@ def _by_type(spec: JsonObject, kind: str) -> Iterator[Cause]:
 
 
 def _port(port: JsonObject, path: str, earlier_names: set[str], *, alone: bool) -> Iterator[Cause]:
+    """Yield what is wrong with a port of a Service."""
     name = port.get("name", "")
     if name:
         yield from validation.label(name, f"{path}.name")
@@ -134,6 +136,7 @@ def validate_families(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _addresses(addresses: Sequence[str], families: Sequence[str]) -> Iterator[Cause]:
+    """Yield what is wrong with the cluster IPs of a Service."""
     wrong = False
     for index, address in enumerate(addresses):
         if index == 0 and address == "None":
@@ -160,6 +163,7 @@ def _addresses(addresses: Sequence[str], families: Sequence[str]) -> Iterator[Ca
 
 
 def _duplicates(ports: Sequence[JsonObject], kind: str) -> Iterator[Cause]:
+    """Yield the ports of a Service that occur before."""
     if kind == "ClusterIP":
         for index, port in enumerate(ports):
             if port.get("nodePort"):
@@ -181,6 +185,7 @@ def _duplicates(ports: Sequence[JsonObject], kind: str) -> Iterator[Cause]:
 
 
 def _balancer(obj: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with the fields that only load balancers have."""
     spec: JsonObject = obj["spec"]
     balanced = spec.get("type") == "LoadBalancer"
     ranges, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
@@ -213,6 +218,7 @@ def _class(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _traffic(spec: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with the traffic policies of a Service."""
     outside = spec.get("externalTrafficPolicy")
     if externally_accessible(spec):
         yield from validation.one_of(outside, ("Cluster", "Local"), "spec.externalTrafficPolicy")

@@ -62,6 +62,7 @@ def validate_volumes(
 
 
 def _source(volume: JsonObject, path: str, pod: str) -> Iterator[Cause]:
+    """Yield what is wrong with the source of a volume: exactly one."""
     yield from volume_sources.exactly_one(volume, _ORDER, _CHECKS, path)
     name = volume.get("name", "")
     first = next((key for key in _ORDER if volume.get(key) is not None), "")

@@ -95,6 +95,7 @@ class _Mutator:
         return inputs(self._review, versioned, self._asking, params=invocation.params, namespace=self._namespace)
 
     async def _change(self, invocation: PolicyInvocation, mutation: Mutation) -> None:
+        """Apply one mutation to the policy's view of the object. Raises `PatchError`."""
         values = await self._inputs(invocation)
         before: JsonObject = values["object"]
         activation = Activation(

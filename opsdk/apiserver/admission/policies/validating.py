@@ -182,6 +182,7 @@ async def validate(attributes: Attributes, hooks: Sequence[PolicyHook], ports: P
 async def _judge_all(
     attributes: Attributes, invocations: Sequence[PolicyInvocation], ports: PolicyDependencies
 ) -> list[_Denied]:
+    """Evaluate all policies: warn, annotate, and return what denies the request."""
     views, asking = (
         VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace),
         AuthorizerChecks(ports.authorizer),

@@ -125,6 +125,7 @@ def verify_admission_response(
 def _check_v1(
     review: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: JsonValue, mutating: bool
 ) -> None:
+    """Check an answer of version v1. Raises `AdmissionReviewError` in upstream's words."""
     if (response.get("uid") or "") != uid:
         raise AdmissionReviewError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     group, _, version = str(review.get("apiVersion") or "").rpartition("/")
@@ -215,6 +216,7 @@ def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
 
 
 def _json_patch_error(obj: JsonValue, operation: JsonObject, otherwise: str) -> str:
+    """Return the words of upstream's JSON patch library for an operation that failed."""
     name, path = operation.get("op"), operation.get("path")
     if name not in ("add", "remove", "replace", "move", "copy", "test"):
         return f"Unexpected kind: {name or 'unknown'}"

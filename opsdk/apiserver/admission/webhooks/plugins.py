@@ -121,6 +121,7 @@ class _Caller:
         return answer
 
     async def _send_review(self, attributes: Attributes, invocation: _WebhookInvocation) -> WebhookResponse:
+        """Call a webhook with the review, and return its verified response. Raises what its failure policy judges."""
         hook = invocation.hook
         version = next((v for v in hook.versions if v in KNOWN_VERSIONS), "")
         if not version:

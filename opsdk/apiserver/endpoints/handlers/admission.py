@@ -84,6 +84,7 @@ class RequestAdmission:
             await judge(review)
 
     def _review(self, operation: str, obj: JsonObject | None, old: JsonObject | None) -> Attributes:
+        """Return the attributes of an operation, which plugins, policies and webhooks see."""
         call, info, body = self._call, self._served.info, obj if obj is not None else old
         meta: JsonObject = (body or {}).get("metadata") or {}
         namespace = call.info.namespace

@@ -103,6 +103,7 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
 
 
 async def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
+    """Return the DeleteOptions of a body. Raises 400 for another kind or a wrong type."""
     media = body.media_type(call)
     if media == PROTOBUF:
         return body.read_protobuf(served, raw)

@@ -297,6 +297,7 @@ class _ApplyPatcher:
 
 
 def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
+    """Return the applied configuration of a body. Raises 400 unless it is an object of this kind."""
     info = served.info
     try:
         parsed = parse_yaml(raw)

@@ -93,6 +93,7 @@ class _OpenedWatch(NamedTuple):
 
 
 async def _open(call: Call, served: InstalledResource, options: ListQueryOptions) -> _OpenedWatch:
+    """Open the storage's watch, with the initial events if the client wants them."""
     storage = served.storage
     context = call.context()
     revision = resource_version(options.version) if options.version else 0
@@ -172,6 +173,7 @@ class _Stream:
                 watch.close()
 
     async def _live(self, watch: StorageWatch) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of changes and bookmarks until the watch's time is over."""
         bookmark = self._next_bookmark() if self._options.bookmarks else self._end + 1
         timer = self._interrupt_at(watch, min(bookmark, self._end))
         try:

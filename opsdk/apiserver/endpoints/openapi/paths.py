@@ -96,6 +96,7 @@ def paths_of(group: str, installed: InstalledResource, names: OperationNames) ->
 
 
 def _routes(group: str, installed: InstalledResource) -> Iterator[tuple[str, list[str]]]:
+    """Yield the paths of a resource with their verbs."""
     info = installed.info
     root = f"/apis/{group}/{info.version}" if group else f"/api/{info.version}"
     verbs = [verb for verb in installed.verbs if verb in _VERBS]
@@ -116,6 +117,7 @@ def _routes(group: str, installed: InstalledResource) -> Iterator[tuple[str, lis
 def _operation(
     group: str, installed: InstalledResource, verb: str, names: OperationNames, *, all_namespaces: bool
 ) -> JsonObject:
+    """Return the OpenAPI v3 operation of a verb."""
     info, verb_info = installed.info, _VERBS[verb]
     answers = {"list": names.list_body, "delete": STATUS, "deletecollection": STATUS}
     content = _content(

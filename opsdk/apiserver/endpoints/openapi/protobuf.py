@@ -81,6 +81,7 @@ def _scalar(name: str, value: JsonValue) -> bytes:
 
 
 def _keyword(name: str, value: JsonValue) -> bytes:
+    """Return a keyword of a schema as protobuf; empty for one that gnostic does not know."""
     match name:
         case "default":
             return chunk(5, _any(value))

@@ -25,6 +25,7 @@ def definition(schema: JsonObject) -> JsonObject:
 
 
 def _schema(schema: JsonValue) -> JsonValue:
+    """Return an OpenAPI v3 schema as one of v2."""
     if not isinstance(schema, dict):
         return schema
     whole = schema.get("allOf")
@@ -56,6 +57,7 @@ def path_item(item: JsonObject) -> JsonObject:
 
 
 def _operation(operation: JsonObject) -> JsonObject:
+    """Return an OpenAPI v3 operation as one of v2, where the body is a parameter."""
     converted = {key: value for key, value in operation.items() if key != "requestBody"}
     answers = converted.get("responses", {})
     body = operation.get("requestBody") or {}

@@ -133,6 +133,7 @@ class OpenApi:
         return raw, digest
 
     def _document(self, group: str, served: ServedVersion) -> JsonObject:
+        """Return the document of a group's version: its paths, and the schemas that they mention."""
         paths: JsonObject = {}
         kinds = {r.info.resource: r.info.kind for r in served.resources if not r.info.subresource}
         for installed in served.resources:
@@ -157,6 +158,7 @@ class OpenApi:
         return next((n for s in self._sources if (n := s.name_of(installed))), None)
 
     def _add_list(self, installed: InstalledResource, into: JsonObject) -> None:
+        """Add the schema of a resource's list, with what it refers to."""
         item, name = self._name(installed), self._list_name(installed)
         if item is None or name is None:
             return
@@ -199,6 +201,7 @@ class OpenApi:
 
     # -------------------------------------------------------------- version 2
     def _v2(self, call: Call) -> HttpResponse:
+        """Return ``/openapi/v2`` as JSON or protobuf, with the documents of aggregated servers."""
         accept = call.http.header("accept", "*/*")
         as_proto = is_asked(accept)
         if not as_proto and "json" not in accept and "*/*" not in accept:

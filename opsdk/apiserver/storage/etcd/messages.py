@@ -62,6 +62,7 @@ _SCALARS = {name: getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{name.uppe
 
 
 def _classes() -> dict[str, Any]:
+    """Return the classes of etcd's messages, made from the table of their fields."""
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="opsdk/etcd.proto", package=_PACKAGE, syntax="proto3")
     for name, fields in _MESSAGES.items():

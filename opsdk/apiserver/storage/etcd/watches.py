@@ -69,6 +69,7 @@ class Watches(Closing):
         return feed
 
     async def _run(self, feed: Feed) -> None:
+        """Read a feed until it ends for good; a lost watch goes on after the last change."""
         backoff = _BACKOFF.start()
         while True:
             try:

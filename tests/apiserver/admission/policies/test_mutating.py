@@ -152,7 +152,7 @@ async def test_parts_that_are_only_replaced_as_a_whole_are_not_applied() -> None
         assert why == f"error applying patch: invalid ApplyConfiguration: {text}"
 
 
-async def test_all_failures_are_told() -> None:
+async def test_all_failures_are_reported() -> None:
     """The first gives the message, each is a cause; conditions and parameters can fail too."""
     async with Environment() as env:
         call = Caller(env)
@@ -245,7 +245,7 @@ async def test_no_policy_moves_an_object_to_another_namespace() -> None:
         ),
     ],
 )
-async def test_operations_that_miss_their_place_are_told(operation: str, why: str) -> None:
+async def test_operations_that_miss_their_place_are_reported(operation: str, why: str) -> None:
     """In the words of the real server's library."""
     async with Environment() as env:
         call = Caller(env)
@@ -268,7 +268,7 @@ async def test_operations_that_miss_their_place_are_told(operation: str, why: st
         ),
     ],
 )
-async def test_indices_that_are_none_are_told(operation: str, why: str) -> None:
+async def test_indices_that_are_none_are_reported(operation: str, why: str) -> None:
     """Beyond the end, or no number."""
     async with Environment() as env:
         call = Caller(env)

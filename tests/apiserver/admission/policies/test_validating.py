@@ -239,7 +239,7 @@ async def test_variables_are_lazy_and_may_use_earlier_ones() -> None:
         assert denied(await put(call, "c", data={"z": "1"})).endswith(f"resulted in error: {why}")
 
 
-async def test_the_audit_log_is_told_of_failures_and_annotations() -> None:
+async def test_the_audit_log_has_failures_and_annotations() -> None:
     """The first failure that is audited, and the values of annotations; null and blanks say nothing."""
     annotations = [
         {"key": "name", "valueExpression": "'<' + object.metadata.name + '>'"},

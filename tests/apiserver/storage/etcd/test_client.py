@@ -110,7 +110,7 @@ async def test_a_read_goes_to_the_next_member(failure: tuple[grpc.StatusCode, st
 
 
 @pytest.mark.parametrize("failure", [CHANGED, HANGS], ids=["leader changed", "hangs"])
-async def test_an_unknown_outcome_is_told(failure: tuple[grpc.StatusCode, str] | None) -> None:
+async def test_an_unknown_outcome_is_reported(failure: tuple[grpc.StatusCode, str] | None) -> None:
     """A compared write is sent again and marked as uncertain; another write raises, and says that it may be done."""
     first, second = FakeMember(failure), FakeMember()
     async with client_of(first, second) as client:

@@ -141,7 +141,7 @@ def test_warn_defaults_to_enforce_and_bad_labels_are_errors() -> None:
     ]
 
 
-def test_pods_that_break_the_same_are_told_together() -> None:
+def test_pods_that_break_the_same_are_reported_together() -> None:
     """The first by name stands for all."""
     pods = [{"metadata": {"name": n}, "spec": {"hostPID": True}} for n in "abc"]
     pods.append({"metadata": {"name": "d"}, "spec": {"hostIPC": True, "hostPID": True, "volumes": []}})

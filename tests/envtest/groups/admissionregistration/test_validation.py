@@ -212,7 +212,7 @@ async def test_policy_bindings_need_valid_references(kind: str, spec: JsonObject
         assert faults(await write(call, binding(kind, "b", "p", matchResources={}, paramRef=REF))) == []
 
 
-async def test_conditions_that_nobody_touched_are_not_compiled_again() -> None:
+async def test_unchanged_conditions_are_not_compiled_again() -> None:
     """A condition is compiled when it or the kind of parameters changes: what was accepted once stays accepted."""
     async with Environment() as env:
         call = Caller(env)

@@ -34,6 +34,6 @@ VOLUMES: list[tuple[JsonObject, list[str]]] = [
 
 
 @pytest.mark.parametrize(("source", "told"), VOLUMES)
-def test_files_in_the_way_are_told_of(source: JsonObject, told: list[str]) -> None:
+def test_files_in_the_way_are_reported(source: JsonObject, told: list[str]) -> None:
     """Within a source, and across the sources of a projection."""
     assert list(overlap_warnings([{"name": "v", **source}])) == told

@@ -55,7 +55,7 @@ def test_budget_errors_name_the_field(path: str, value: Any, found: list[str]) -
     assert wrong(BUDGETS, changed(GOOD, path, value)) == [f"spec.{text}" for text in found]
 
 
-def test_labels_of_selectors_are_told_of_together() -> None:
+def test_labels_of_selectors_are_reported_together() -> None:
     """Keys and values alike stand under ``matchLabels``."""
     found = wrong(BUDGETS, changed(GOOD, "spec.selector", {"matchLabels": {"a b": "c d"}}))
     assert [text.partition(": ")[0] for text in found] == ["spec.selector.matchLabels"] * 2

@@ -175,7 +175,7 @@ async def test_errors_before_the_upgrade_are_statuses(
         assert w.ran == []
 
 
-async def test_requests_that_do_not_upgrade_are_told() -> None:
+async def test_requests_without_upgrade_are_refused() -> None:
     """Without a connection that can, and without a wish to."""
     async with world() as w:
         call = Caller(w.env)

@@ -185,7 +185,7 @@ def test_resizing_takes_over_nothing_else() -> None:
     ]
 
 
-def test_who_cannot_be_resized() -> None:
+def test_pods_that_cannot_be_resized() -> None:
     """Mirrors, pods of Windows, and those whose quality of service would be another."""
     assert refused({**POD, "metadata": MIRROR}) == "static pods cannot be resized"
     assert refused(changed(POD, "spec.os", {"name": "windows"})) == "windows pods cannot be resized"
