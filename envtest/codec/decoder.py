@@ -78,6 +78,7 @@ def _after_padding(text: str, at: int, have: int) -> int | None:
 
 
 def _bytes(value: JsonValue, context: DecodeContext) -> JsonValue:
+    """Decode a byte slice: base64, or an array of numbers."""
     if isinstance(value, list):
         # A byte slice may also be an array of numbers.
         for part in value:
@@ -252,6 +253,7 @@ class Decoders:
                 return _unchanged, "interface {}"
 
     def _reference(self, name: str) -> tuple[Decoder, str]:
+        """Return the decoder of a named type, and its Go name."""
         schema = self._types.schema(name) or {}
         short = name.rpartition(".")[2]
         if "properties" in schema or short in _EMPTY_STRUCTS:

@@ -175,6 +175,7 @@ class ApprovingController(_Requests):
         return None
 
     async def _is_allowed(self, spec: JsonObject, part: str) -> bool:
+        """Whether the requesting user may create this subresource, by a SubjectAccessReview."""
         where = {"group": SIGNING_REQUESTS.group, "resource": SIGNING_REQUESTS.plural, "subresource": part}
         review = {
             "kind": "SubjectAccessReview",

@@ -61,7 +61,6 @@ class ClusterRoleController(ObjectController):
             self.queue.add(key)
 
     async def sync(self, obj: JsonObject) -> float | None:
-        """See `ObjectController`."""
         if not selectors_of(obj):
             return None
         rules = aggregated_rules(obj, self.informers.all(CLUSTER_ROLES).values())

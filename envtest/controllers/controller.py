@@ -221,6 +221,7 @@ class Runner:
         await self._tasks.aclose()
 
     async def _work(self, controller: SimulatedController) -> None:
+        """Reconcile the controller's keys one after the other. A failed one is retried with a backoff."""
         while True:
             try:
                 key = (await controller.queue.get()).item

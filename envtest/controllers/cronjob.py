@@ -324,7 +324,6 @@ class CronJobController(ObjectController):
         self.add_controller(change, CRON_JOBS)
 
     async def sync(self, obj: JsonObject) -> float | None:
-        """See `ObjectController`."""
         jobs = self.informers.dependents(obj["metadata"]["uid"], JOBS.prefix)
         result = plan(obj, [j for j in jobs if controlled_by(j, obj)], self.context.now())
         await self.write(result.writes)

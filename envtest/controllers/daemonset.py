@@ -237,6 +237,7 @@ def _beyond_surge(view: DaemonSetView, running: Sequence[JsonObject]) -> list[Js
 
 
 def _new(view: DaemonSetView, node: str) -> JsonObject:
+    """Return a new pod of a DaemonSet for one node."""
     pod = pod_from_template(view.owner["spec"]["template"], view.owner)
     hash_label = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
     own = {controller_history.HASH: view.template_hash, **({_GENERATION: hash_label} if hash_label else {})}
@@ -338,7 +339,6 @@ class DaemonSetController(PlanningController):
         """The failed pods of each DaemonSet, by its uid and by node."""
 
     def restored(self) -> None:
-        """See `SimulatedController`."""
         self._failures.clear()
 
     def add_event_handlers(self) -> None:
@@ -359,7 +359,6 @@ class DaemonSetController(PlanningController):
     def plan(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> PodPlan:
-        """See `PlanningController`."""
         claimed, moves = claim(owner, pods, orphans)
         by_node: dict[str, list[JsonObject]] = {}
         for pod in sorted(claimed, key=age_order):

@@ -418,7 +418,6 @@ class DeploymentController(ObjectController):
             self.queue.add(DEPLOYMENTS.key(namespace, above["name"]))
 
     async def sync(self, obj: JsonObject) -> float | None:
-        """See `ObjectController`."""
         meta = obj["metadata"]
         owned = self.informers.dependents(meta["uid"], REPLICA_SETS.prefix)
         claimed, moves = claim_replica_sets(obj, owned, self.informers.orphans(REPLICA_SETS, meta["namespace"]))

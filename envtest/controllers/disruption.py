@@ -160,7 +160,6 @@ class DisruptionController(SimulatedController):
                 self.queue.add(BUDGETS.key(namespace, budget["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         budget = self.informers.get(key)
         if budget is None:
             return None

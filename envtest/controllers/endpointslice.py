@@ -177,6 +177,7 @@ def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], exist
 
 
 def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the subsets of a Service's Endpoints."""
     subsets: list[JsonObject] = []
     for ports, members in _by_ports(service, pods, names=False):
         if not ports and service["spec"].get("ports"):
@@ -253,7 +254,6 @@ class SliceController(_ServiceController):
     name = "endpointslice"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         service = self.informers.get(key)
         if service is not None:
             slices = self.informers.dependents(service["metadata"]["uid"], SLICES.prefix)
@@ -267,7 +267,6 @@ class EndpointsController(_ServiceController):
     name = "endpoints"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         service = self.informers.get(key)
         existing = self.informers.get(ENDPOINTS.key(*SERVICES.split(key)))
         pods = [] if service is None else self.backends(service)

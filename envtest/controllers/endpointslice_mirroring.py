@@ -101,7 +101,6 @@ class MirroringController(ObjectController):
             self.queue.add(ENDPOINTS.key(change.latest["metadata"]["namespace"], labels.get(SERVICE, "")))
 
     async def sync(self, obj: JsonObject) -> float | None:
-        """See `ObjectController`."""
         meta = obj["metadata"]
         service = self.informers.get(SERVICES.key(meta["namespace"], meta["name"]))
         slices = self.informers.dependents(meta["uid"], SLICES.prefix)

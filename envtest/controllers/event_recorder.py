@@ -151,6 +151,7 @@ class Recorder:
             _LOG.log(level, "%s: event %s: %r", self._component, event.reason, refused)
 
     async def _write(self, event: PendingEvent, entry: RecordedEvent, text: str) -> None:
+        """Write an Event, or its new count. One that has expired is created again."""
         wall = utc_now()
         now = stamp(wall)
         entry.count += 1

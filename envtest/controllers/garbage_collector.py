@@ -41,6 +41,7 @@ class GarbageCollector(SimulatedController):
         """The uids of invalid owners that an Event reports, by the uid of the dependent."""
 
     def _event(self, change: StorageChange) -> None:
+        """Queue the object, its dependents or its owners, as the change requires."""
         old, new = change.previous, change.current
         if change.key.startswith(EVENTS.prefix):
             return  # Events expire
@@ -70,7 +71,6 @@ class GarbageCollector(SimulatedController):
 
     # -------------------------------------------------------------- one object
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         obj, resource = self.informers.get(key), self.informers.resource_at(key)
         if obj is None or resource is None:
             return None

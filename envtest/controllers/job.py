@@ -217,6 +217,7 @@ def verdict(view: JobView, counted: FinishedPods) -> JsonObject | None:
 
 
 def _failure(view: JobView, counted: FinishedPods) -> tuple[str, str] | None:
+    """Return why a Job has failed, as reason and message; None if it has not."""
     spec = view.spec
     policy = spec.get("podFailurePolicy")
     for pod in view.pods if policy else ():
@@ -356,6 +357,7 @@ def _make(view: JobView, pod: JsonObject) -> None:
 
 
 def _make_indexed(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject], missing: int) -> None:
+    """Make the missing pods of an Indexed Job, except for indexes that wait after a failure."""
     taken = counted.succeeded_indexes | counted.failed_indexes | _indexes(view.active)
     if of_pods.only_failed_are_replaced(view.job):
         taken |= _indexes([p for p in view.pods if of_pods.terminating(p)])
@@ -498,7 +500,6 @@ class JobController(PodOwnerController):
         self.informers.add_event_handler(PODS, self._left_over)
 
     def restored(self) -> None:
-        """See `SimulatedController`."""
         self._backoffs.clear()
 
     def _forget(self, change: StorageChange) -> None:
@@ -522,7 +523,6 @@ class JobController(PodOwnerController):
         return job is None or job["metadata"]["uid"] != owner["uid"] or is_finished(job)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         if not key.startswith(PODS.prefix):
             return await super().reconcile(key)
         pod = self.informers.get(key)
@@ -533,7 +533,6 @@ class JobController(PodOwnerController):
     async def step(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> float | None:
-        """See `PodOwnerController`."""
         uid = owner["metadata"]["uid"]
         claimed, moves = claim(owner, pods, orphans, finalizer=FINALIZER)
         result = plan(

@@ -162,7 +162,6 @@ class KubeletController(SimulatedController):
         self._since: dict[str, tuple[str, State, float]] = {}
 
     def restored(self) -> None:
-        """See `SimulatedController`."""
         self._since.clear()
         self._used.clear()
 
@@ -223,7 +222,6 @@ class KubeletController(SimulatedController):
 
     # -------------------------------------------------------------- one pod
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         if key.startswith(NODES.prefix):
             await self._register(key)
             return None
@@ -242,6 +240,7 @@ class KubeletController(SimulatedController):
         return await self._live(key, pod, state) if is_healthy(node) else None
 
     async def _live(self, key: str, pod: JsonObject, state: State) -> float | None:
+        """Move a pod to its next state if it is due. Return the seconds until then."""
         number = stage_for(pod, state, self.stages, self._used)
         stage = None if number is None else self.stages[number].for_pod(pod)
         if stage is None and state is State.CRASHED:
@@ -271,6 +270,7 @@ class KubeletController(SimulatedController):
         return entry[2] + delay - now
 
     async def _place(self, pod: JsonObject) -> None:
+        """Bind a pod to a node, or write why it is unschedulable."""
         nodes = list(self.informers.all(NODES).values())
         meta = pod["metadata"]
         placement = schedule(pod, nodes, self._by_node() if pod_requests(pod) else None)
@@ -307,6 +307,7 @@ class KubeletController(SimulatedController):
     def _transition_to(
         self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None
     ) -> PodTransition:
+        """Return the transition of a pod to a state, with its address and its node's."""
         host = self._host(pod)
         address = (pod.get("status") or {}).get("podIP")
         ip = str(address) if address else host if pod["spec"].get("hostNetwork") else self._next_ip()
@@ -328,6 +329,7 @@ class KubeletController(SimulatedController):
         return await self.context.kubelet.write(UpdateWrite(PODS, with_status(pod, status), "status"))
 
     async def _move(self, pod: JsonObject, stage: Stage) -> None:
+        """Write the pod's next status, and record the Events of the kubelet."""
         before, to = state_of(pod), resulting_state(pod, stage)
         await self._write_status(pod, self._transition_to(pod, to, stage))
         if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):

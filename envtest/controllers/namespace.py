@@ -105,7 +105,6 @@ class NamespaceController(SimulatedController):
             self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         namespace = self.informers.get(key)
         if namespace is None or not deleting(namespace):
             return None

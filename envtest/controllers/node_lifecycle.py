@@ -136,7 +136,6 @@ class NodeLifecycleController(ObjectController):
     resource = NODES
 
     async def sync(self, obj: JsonObject) -> float | None:
-        """See `ObjectController`."""
         now = self.context.now()
         changed = with_taints(obj, now)
         if changed is not None:
@@ -172,7 +171,6 @@ class TaintEvictionController(SimulatedController):
         self.add_pods_of_node(change.current["metadata"]["name"])
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         pod = self.informers.get(key)
         node = None if pod is None else self.informers.get(NODES.key("", pod["spec"].get("nodeName") or ""))
         if pod is None or node is None or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):

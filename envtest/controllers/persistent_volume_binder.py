@@ -275,7 +275,6 @@ class VolumeController(SimulatedController):
                 self.queue.add(CLAIMS.key(change.latest["metadata"]["namespace"], name))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         obj = self.informers.get(key)
         if obj is None:
             return None

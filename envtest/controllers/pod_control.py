@@ -150,7 +150,6 @@ class PlanningController(PodOwnerController):
     async def step(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> float | None:
-        """See `PodOwnerController`."""
         result = self.plan(owner, pods, orphans, failed)
         await self.write(result.writes)
         return result.requeue_after

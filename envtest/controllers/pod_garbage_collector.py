@@ -58,7 +58,6 @@ class PodCollector(SimulatedController):
         self._finished = 0
 
     def restored(self) -> None:
-        """See `SimulatedController`."""
         self._gone.clear()
 
     def add_event_handlers(self) -> None:
@@ -67,6 +66,7 @@ class PodCollector(SimulatedController):
         self.informers.add_event_handler(NODES, self._node)
 
     def _pod(self, change: StorageChange) -> None:
+        """Queue pods of lost nodes and deleted ones without a node, and all when too many have ended."""
         ended = [o is not None and phase_of(o) in ("Succeeded", "Failed") for o in (change.previous, change.current)]
         self._finished += ended[1] - ended[0]
         if self._finished > _MANY:
@@ -90,7 +90,6 @@ class PodCollector(SimulatedController):
         self.add_pods_of_node(name)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         if not key:
             finished = [p for p in self.informers.all(PODS).values() if phase_of(p) in ("Succeeded", "Failed")]
             await self.write(collect_terminated(finished))

@@ -183,6 +183,7 @@ def _readiness_gates_message(pod: JsonObject) -> str:
 
 
 def _container(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
+    """Return the status of a container after a transition of its pod."""
     before = _statuses_by_name(pod, "containerStatuses").get(container["name"]) or {}
     status = _base(container, pod, before)
     was = before.get("state") or {}
@@ -206,6 +207,7 @@ def _container(container: JsonObject, pod: JsonObject, move: PodTransition) -> J
 
 
 def _base(container: JsonObject, pod: JsonObject, before: JsonObject) -> JsonObject:
+    """Return what the statuses of a container have in common."""
     image = container.get("image", "")
     digest = pod["metadata"]["uid"].replace("-", "")
     status = {
@@ -265,6 +267,7 @@ def _terminated(status: JsonObject, previous: JsonObject, move: PodTransition) -
 
 
 def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
+    """Return the status of an init container or sidecar after a transition of its pod."""
     before = _statuses_by_name(pod, "initContainerStatuses").get(container["name"]) or {}
     status = _base(container, pod, before)
     was = before.get("state") or {}

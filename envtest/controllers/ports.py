@@ -30,11 +30,8 @@ class NoControllers:
     def __repr__(self) -> str:
         return "<NoControllers>"
 
-    async def start(self) -> None:
-        """See `Simulation`."""
+    async def start(self) -> None: ...
 
-    def restored(self) -> None:
-        """See `Simulation`."""
+    def restored(self) -> None: ...
 
-    async def aclose(self) -> None:
-        """See `Simulation`."""
+    async def aclose(self) -> None: ...

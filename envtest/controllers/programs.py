@@ -87,6 +87,7 @@ def _script(text: str) -> Program | None:
 
 
 def _statement(words: list[str]) -> Program | None:
+    """Return the program of one shell statement; None if it is not simulated."""
     match words:
         case ["true"]:
             return Program(0.0)

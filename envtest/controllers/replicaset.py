@@ -113,7 +113,6 @@ class ReplicaSetController(PlanningController):
     def plan(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> PodPlan:
-        """See `PlanningController`."""
         if len(pods) > replicas_of(owner):
             # The number of active pods on each node, for this set and others of the same owner.
             above = controller_of(owner)

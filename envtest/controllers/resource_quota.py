@@ -43,7 +43,6 @@ class QuotaController(SimulatedController):
                 self.queue.add(QUOTAS.key(namespace, quota["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `SimulatedController`."""
         quota = self.informers.get(key)
         if quota is None or deleting(quota):
             return None

@@ -90,7 +90,6 @@ class ServiceAccountController(ObjectController):
             await self.reconcile(key)
 
     async def sync(self, obj: JsonObject) -> float | None:
-        """See `ObjectController`."""
         if deleting(obj):
             return None
         name = obj["metadata"]["name"]
@@ -118,7 +117,6 @@ class TokenController(ObjectController):
             self.queue.add(SECRETS.key(secret["metadata"]["namespace"], secret["metadata"]["name"]))
 
     async def sync(self, obj: JsonObject) -> float | None:
-        """See `ObjectController`."""
         if deleting(obj) or obj.get("type") != _FOR_TOKEN:
             return None
         meta = obj["metadata"]

@@ -379,7 +379,6 @@ class StatefulSetController(PlanningController):
     def plan(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> PodPlan:
-        """See `PlanningController`."""
         claimed, moves = claim(owner, pods, [p for p in orphans if self._named(owner, p)])
         meta = owner["metadata"]
         revisions = self.informers.dependents(meta["uid"], REVISIONS.prefix)

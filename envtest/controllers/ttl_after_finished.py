@@ -33,7 +33,6 @@ class TtlController(ObjectController):
     resource = JOBS
 
     async def sync(self, obj: JsonObject) -> float | None:
-        """See `ObjectController`."""
         remaining = seconds_left(obj, self.context.now())
         if remaining is None or remaining > 0:
             return remaining

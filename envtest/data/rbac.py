@@ -31,6 +31,7 @@ def _order(objects: Sequence[tuple[str, JsonObject]]) -> Iterator[tuple[str, Jso
 
 
 def _objects(lines: Sequence[str]) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the roles and bindings of the bootstrap policy's lines."""
     rules: list[JsonObject] = []
     for line in lines:
         head, *words = line.split(" ")

@@ -32,6 +32,7 @@ _DEPRECATIONS = {
 
 
 def _row(raw: JsonObject) -> ServedResourceRow:
+    """Return the row of a served resource."""
     info = ResourceInfo(
         group=raw["group"],
         version=raw["version"],

@@ -59,6 +59,7 @@ class Types(Mapping[str, JsonObject]):
 
 
 def _parse_type(block: str) -> JsonObject:
+    """Return the schema of a type's block."""
     head, *fields = block.split("\n")
     marks = dict(m.split("=", 1) for m in head.split(" ")[1:])
     schema: JsonObject = json.loads(marks["raw"]) if "raw" in marks else {"type": "object", "properties": {}}
@@ -79,6 +80,7 @@ def _parse_type(block: str) -> JsonObject:
 
 
 def _parse_field(line: str) -> tuple[str, JsonObject, bool]:
+    """Return name and schema of a field's line, and whether it is required."""
     text, _, default = line.strip().partition(" default=")
     # Some enum values have spaces.
     name, kind, *marks = _BETWEEN.split(text) if "(" in text else text.split(" ")

@@ -184,7 +184,6 @@ class VersionCodec:
         return f"<VersionCodec of {self._version} over {self._storage_version}>"
 
     async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-        """See `StorageCodec`."""
         if not self._converter.remote:
             return [await _compute(obj, self._named) for obj in objects]
         decoded = [await _compute(obj, self._decode) for obj in objects]
@@ -213,7 +212,6 @@ class VersionCodec:
         return pruned(self._schemas[self._version], obj)
 
     async def write(self, obj: JsonObject) -> JsonObject:
-        """See `StorageCodec`."""
         if self._version == self._storage_version:
             return self._converter.renamed(obj, self._storage_version)
         [converted] = await self._converter.convert([obj], self._storage_version)
@@ -234,6 +232,5 @@ class OwnedVersions:
         self._converter = converter
 
     async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
-        """See `Versions`."""
         [converted] = await self._converter.convert([obj], api_version)
         return converted

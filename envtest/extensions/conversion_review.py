@@ -87,6 +87,7 @@ def _text(value: JsonValue) -> str:
 
 
 def _restored(before: JsonObject, after: JsonObject) -> JsonObject:
+    """Return the metadata after a conversion: only labels and annotations may change."""
     meta = dict(before)
     for key in ("labels", "annotations"):
         returned = after.get(key)

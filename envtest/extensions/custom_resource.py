@@ -59,17 +59,14 @@ class CustomModel:
 
     @cached_property
     def shape(self) -> Schema:
-        """See `Model`."""
         return structural_schema(self.raw)
 
     @property
     def printer(self) -> Printer:
-        """See `Model`."""
         return self._printer
 
     @property
     def blank(self) -> JsonObject:
-        """See `Model`."""
         return {}
 
     def type_named(self, api_version: str, kind: str) -> str:
@@ -77,7 +74,6 @@ class CustomModel:
         return ""
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
-        """See `Model`."""
         reading = DecodeContext(path=["metadata"], skipped_path_parts=1, struct="ObjectMeta")
         metadata = body.get("metadata")
         meta = self._decoders.read(_META, {} if metadata is None else metadata, reading)
@@ -123,7 +119,6 @@ class CustomModel:
         raise unsupported_media(f"{JSON}, {YAML}")
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
-        """See `Model`."""
         defaulted: JsonObject = self.schema.default(obj, nulls=nulls)
         return defaulted
 

@@ -187,6 +187,7 @@ def _storage_versions(obj: JsonObject) -> list[str]:
 
 # ------------------------------------------------------------------ validation
 def _validate_approval(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
+    """Yield what is wrong with the approval annotation of a protected group."""
     group = obj["spec"].get("group", "")
     approval = _approval(obj)
     if not is_protected_group(group) or (
@@ -246,6 +247,7 @@ def _validate_scope(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _validate_versions(spec: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with the versions of a definition."""
     versions = spec.get("versions") or []
     field = "spec.versions"
     for index, version in enumerate(versions):
@@ -277,6 +279,7 @@ def _validate_preserving(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonObject]) -> Iterator[Cause]:
+    """Yield what is wrong with one version; parts that all versions share are checked once."""
     for text in validation.dns_1035_label(version.get("name", "")):
         yield api_errors.invalid_value(f"{where}.name", version.get("name", ""), text)
     warning = version.get("deprecationWarning")
@@ -380,6 +383,7 @@ def _without_schemas(versions: list[JsonObject]) -> list[JsonObject]:
 
 
 def _validate_names(names: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with the names of a definition."""
     field = "spec.names"
     for key in ("plural", "singular"):
         label = names.get(key, "")
@@ -412,6 +416,7 @@ def _labels(names: JsonObject, key: str) -> Iterator[Cause]:
 
 
 def _validate_stored(obj: JsonObject) -> Iterator[Cause]:
+    """Yield what is wrong with the stored versions of a definition's status."""
     stored = (obj.get("status") or {}).get("storedVersions")
     if not stored:
         yield api_errors.invalid_value("status.storedVersions", stored, "must have at least one stored version")

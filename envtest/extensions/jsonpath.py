@@ -106,6 +106,7 @@ def _find(tree: JsonValue, path: str, budget: _Budget) -> list[JsonValue]:
 
 
 def _walk(value: JsonValue, step: re.Match[str], budget: _Budget) -> Iterator[JsonValue]:
+    """Yield the values to which one step leads from a value."""
     if step["word"] is not None:
         if step["word"]:
             raise IndexError(step["word"])
@@ -177,6 +178,7 @@ def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int
 
 
 def _matches_filter(element: JsonValue, step: re.Match[str], budget: _Budget) -> bool:
+    """Whether an element fulfils a filter, compared as Go's template does."""
     budget.spend()
     values = _find(element, step["left"].rstrip(), budget)
     if step["op"] is None:

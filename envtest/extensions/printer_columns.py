@@ -65,7 +65,6 @@ class ColumnPrinter(Printer):
         ]
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
-        """See `Printer`."""
         return [obj["metadata"].get("name", ""), *(self._cell(c, obj, now) for c in self._definitions)]
 
     @staticmethod

@@ -112,7 +112,6 @@ class ExtensionServer:
 
     # -------------------------------------------------------------- installing and removing definitions
     async def changed(self, context: Context, name: str) -> None:
-        """See `Listener`."""
         obj = self._find(name)
         if obj is None:
             await self._remove(context, name)
@@ -181,6 +180,8 @@ class ExtensionServer:
             await self._remove_finalizer(context, name)
 
     async def _remove_finalizer(self, context: Context, name: str) -> None:
+        """Remove the cleanup finalizer of a definition whose instances are deleted."""
+
         async def drop(current: JsonObject | None) -> JsonObject | Remove:
             if current is None:
                 raise NotFoundError(name)
@@ -224,6 +225,7 @@ class ExtensionServer:
 
     # -------------------------------------------------------------- compiling
     def _compile(self, obj: JsonObject) -> None:
+        """Serve a definition as it is now. Watches cannot resume over a change of it."""
         name = obj["metadata"]["name"]
         before = self._served_definitions.get(name)
         same = before is not None and (
@@ -263,6 +265,7 @@ class ExtensionServer:
         codec: VersionCodec | None,
         owned: OwnedVersions | None,
     ) -> Iterator[tuple[tuple[str, str], InstalledResource]]:
+        """Yield the resources of one version: the main one, status and scale."""
         spec, names = obj["spec"], obj["spec"]["names"]
         info = ResourceInfo(
             group=spec["group"],
@@ -321,7 +324,6 @@ class ExtensionServer:
 
     # -------------------------------------------------------------- serving
     async def handle(self, call: Call) -> HttpResponse:
-        """See `Delegate`."""
         info = call.info
         defined = self._served_definitions.get(f"{info.resource}.{info.group}") if info.is_resource else None
         if defined is None or info.version not in defined.order or not is_true(defined.definition, "Established"):
@@ -356,7 +358,6 @@ class ExtensionServer:
         return pruned
 
     def groups(self) -> Sequence[ServedGroup]:
-        """See `Delegate`."""
         groups: dict[str, dict[str, list[InstalledResource]]] = {}
         for defined in self._served_definitions.values():
             if not is_true(defined.definition, "Established"):

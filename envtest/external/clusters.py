@@ -168,13 +168,11 @@ class ClusterTarget(Startable):
 
     @property
     def eventually(self) -> Eventually:
-        """See `opsdk.testing.eventually.eventually`."""
         return eventually
 
     async def consistently(
         self, probe: Callable[[], Awaitable[T] | T], check: Callable[[T], object] | None = None, *, during: float = 1.0
     ) -> None:
-        """See `opsdk.testing.eventually.consistently`."""
         await consistently(probe, check, during=during)
 
     async def kubectl(self, *args: str, stdin: str = "", check: bool = True) -> kubectl.Output:
@@ -222,6 +220,7 @@ class RealBinaries(ClusterTarget):
         self.processes: list[Process] = []
 
     async def _begin(self) -> Config:
+        """Start the binaries. Raises `ConfigError` after several tries."""
         from envtest.plane.certificates import Authority  # noqa: PLC0415 - takes long to load
 
         for binary in self._binaries:
@@ -242,6 +241,7 @@ class RealBinaries(ClusterTarget):
         raise ConfigError(f"the control plane did not start: {failed}") from failed
 
     async def _try(self, directory: Path) -> Config:
+        """Start etcd and kube-apiserver once, and wait until they serve."""
         authority = self._authority
         assert authority is not None
         self._stack.push_async_callback(self._stop)

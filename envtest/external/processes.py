@@ -79,6 +79,7 @@ class Process:
             raise
 
     def _spawn(self) -> None:
+        """Start the process, which ends with this one. Raises `ConfigError`."""
         output = None if self._options.attach_output else self._log.open("wb")
         try:
             self._child = subprocess.Popen(  # noqa: S603 - the user's own binaries

@@ -93,6 +93,7 @@ def pki_of(flags: Flags) -> PKI:
 
 
 def _serving(flags: Flags) -> tuple[Path, Path]:
+    """Return the files of the serving certificate, which is created if none is given."""
     cert, key = flags.text("tls-cert-file"), flags.text("tls-private-key-file")
     if bool(cert) != bool(key):
         raise ConfigError("--tls-cert-file and --tls-private-key-file are given both or not at all")

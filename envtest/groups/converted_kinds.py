@@ -41,11 +41,9 @@ class ConvertedKind:
 
     @cached_property
     def shapes(self) -> Mapping[str, JsonValue]:
-        """See `Versions`."""
         return {version: self._typing.shapes.of(name) for version, name in _KINDS[self._kind][0].items()}
 
     async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
-        """See `Versions`."""
         if obj.get("apiVersion") == api_version:
             return obj
         return _KINDS[self._kind][1](obj, api_version)

@@ -85,19 +85,15 @@ class LatePrinter(Printer):
 
     @property
     def columns(self) -> Sequence[TableColumn]:
-        """See `Printer`."""
         return self._printer.columns
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
-        """See `Printer`."""
         return self._printer.cells(obj, now)
 
     def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:
-        """See `Printer`."""
         return self._printer.conditions(obj)
 
     def arranged(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-        """See `Printer`."""
         return self._printer.arranged(objects)
 
 

@@ -223,7 +223,6 @@ class _ServerDown:
     """The effect of a server that does not run: no request gets a response."""
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
-        """See `Effect`."""
         return CutResponse(0)
 
 

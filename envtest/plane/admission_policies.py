@@ -51,7 +51,6 @@ class ParamKinds:
         return f"<ParamKinds of {self._plane!r}>"
 
     def __call__(self, api_version: str, kind: str) -> StoredParams | None:
-        """See `opsdk.apiserver.admission.policies.params.Params`."""
         group, _, version = api_version.rpartition("/")
         for served in (
             *self._plane.core.installed(),
@@ -93,7 +92,6 @@ class StoredParams:
 
     @property
     def namespaced(self) -> bool:
-        """See `ParamSource`."""
         return self._served.info.namespaced
 
     def _shown(self, obj: JsonObject) -> JsonObject:
@@ -101,13 +99,11 @@ class StoredParams:
         return {**self._served.model.from_storage(obj), "apiVersion": info.kind_api_version, "kind": info.kind}
 
     async def get(self, namespace: str, name: str) -> JsonObject | None:
-        """See `ParamSource`."""
         try:
             return self._shown(await self._store.get(Context(namespace=namespace), name))
         except NotFoundError:
             return None
 
     async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
-        """See `ParamSource`."""
         query = ListQuery(selection=Selection(labels=selector))
         return [self._shown(obj) for obj in (await self._store.list(Context(namespace=namespace), query)).items]

@@ -82,7 +82,6 @@ class Versions:
         return resources
 
     def equivalents(self, served: InstalledResource) -> Sequence[InstalledResource]:
-        """See `opsdk.apiserver.admission.webhooks.plugins.Equivalents`."""
         info = served.info
         main = self._plane.core.find(info.group, info.version, info.resource)
         if main is None:
@@ -117,7 +116,6 @@ class ServiceResolver:
         return "<ServiceResolver>"
 
     def __call__(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """See `opsdk.apiserver.webhook_client.client.Resolve`."""
         store = self._stores["/services"]
         try:
             service = store.storage.get_now(store.key(namespace, name))
@@ -140,6 +138,7 @@ class ServiceResolver:
         return (f"{name}.{namespace}.svc", port) if address in ("", "None") else (address, port)
 
     def _endpoint(self, namespace: str, name: str, port: str) -> tuple[str, int] | None:
+        """Return the address of a ready endpoint of a Service; None if there is none."""
         for obj in self._stores["discovery.k8s.io/endpointslices"].list_now(namespace):
             if (obj["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
                 continue

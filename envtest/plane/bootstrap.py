@@ -153,6 +153,7 @@ async def ensure_itself(plane: Stores) -> None:
 
 
 def _places(port: int) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the Endpoints and the EndpointSlice of the server itself."""
     listening = {"name": "https", "port": port, "protocol": "TCP"}
     yield (
         "/endpoints",

@@ -107,11 +107,9 @@ class TableSchemas:
     """The OpenAPI schemas of the built-in kinds."""
 
     def schema(self, name: str) -> JsonObject | None:
-        """See `SchemaSource`."""
         return types().schema(name)
 
     def name_of(self, served: InstalledResource) -> str | None:
-        """See `SchemaSource`."""
         return served.model.name if isinstance(served.model, TypedModel) else None
 
 
@@ -125,7 +123,6 @@ class CustomSchemas:
         self._served: WeakValueDictionary[str, InstalledResource] = WeakValueDictionary()
 
     def schema(self, name: str) -> JsonObject | None:
-        """See `SchemaSource`."""
         served = self._served.get(name)
         if served is None:
             return None
@@ -133,7 +130,6 @@ class CustomSchemas:
         return published(served.info, served.model.raw, served.model.selectable)
 
     def name_of(self, served: InstalledResource) -> str | None:
-        """See `SchemaSource`."""
         if not isinstance(served.model, CustomModel):
             return None
         if not served.info.subresource:
@@ -277,6 +273,7 @@ class ControlPlane:
 
     # -------------------------------------------------------------- installing
     def _install_all(self) -> None:
+        """Install every built-in resource, its subresources, and the reviews."""
         table = rows()
         with_status = {(r.info.group, r.info.resource) for r in table if r.info.subresource == "status"}
         for row in table:
@@ -336,6 +333,7 @@ class ControlPlane:
         return model_class(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
 
     def _install_main(self, row: ServedResourceRow, *, has_status: bool) -> None:
+        """Install a stored resource with the store of its kind."""
         strategy = self.catalogue.strategy(row, has_status=has_status)
         prefix = EVENTS if row.info.kind == "Event" else ""
         if row.info.group == RBAC:

@@ -55,6 +55,7 @@ class Metrics:
         return {"/metrics": lambda _: _page(self._collect), "/metrics/slis": lambda _: _page(self._collect_checks)}
 
     def _collect(self) -> Iterator[Metric]:
+        """Yield the metrics of requests, objects, build and process."""
         from prometheus_client import ProcessCollector  # noqa: PLC0415 - few tests scrape metrics
         from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - as above
 

@@ -62,7 +62,6 @@ class Fail:
     retry_after: int | None = None
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
-        """See `Effect`."""
         info = call.info
         details: dict[str, object] = {"name": info.name, "group": info.group, "kind": info.resource}
         details |= {"retryAfterSeconds": self.retry_after} if self.retry_after else {}
@@ -80,7 +79,6 @@ class Conflict:
     """Reject a write with 409; set the rule's `times` for repeated conflicts."""
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
-        """See `Effect`."""
         info = call.info
         what = f"{info.resource}.{info.group}" if info.group else info.resource
         text = f'Operation cannot be fulfilled on {what} "{info.name}": {api_errors.MODIFIED}'
@@ -95,7 +93,6 @@ class Delay:
     jitter: float = 0.0
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
-        """See `Effect`."""
         await asyncio.sleep(self.seconds + self.jitter * scope.rng.random())
         return await handler(call)
 
@@ -107,7 +104,6 @@ class Reset:
     after_commit: bool = False
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
-        """See `Effect`."""
         if self.after_commit:
             response = await handler(call)
             if isinstance(response, StreamResponse):
@@ -124,7 +120,6 @@ class Truncate:
     after: int = 0
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
-        """See `Effect`."""
         response = await handler(call)
         if not isinstance(response, StreamResponse):
             headers = list(response.headers)
@@ -174,7 +169,6 @@ class DropWatch:
     cut: bool = False
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
-        """See `Effect`."""
         return await _watch(call, handler, self._change)
 
     async def _change(self, lines: LineStream) -> LineStream:
@@ -201,7 +195,6 @@ class ExpireWatch:
     after: int = 0
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
-        """See `Effect`."""
         revision = call.http.query.get("resourceVersion") or "0"
 
         async def change(lines: LineStream) -> LineStream:
@@ -230,8 +223,6 @@ class SlowWatch:
     seconds: float
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
-        """See `Effect`."""
-
         async def change(lines: LineStream) -> LineStream:
             async with aclosing(lines):
                 async for line in lines:
@@ -246,7 +237,6 @@ class DoubleBookmarks:
     """Send each bookmark twice."""
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
-        """See `Effect`."""
         return await _watch(call, handler, self._change)
 
     @staticmethod
@@ -263,7 +253,6 @@ class LateBookmarks:
     """Send each bookmark after the event that follows it, with its older resource version."""
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
-        """See `Effect`."""
         return await _watch(call, handler, self._change)
 
     @staticmethod
@@ -294,7 +283,6 @@ class StaleList:
     behind: int = 10
 
     async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
-        """See `Effect`."""
         query = call.http.query
         if call.info.verb != "list" or query.get("resourceVersion") != "0":
             return await handler(call)

@@ -99,7 +99,6 @@ class ResourceServer:
         return list(self._routes.values())
 
     async def handle(self, call: Call) -> HttpResponse:
-        """See `Delegate`."""
         info = call.info
         if not info.is_resource or info.group not in self._groups:
             return await self._delegate.handle(call)
@@ -109,7 +108,6 @@ class ResourceServer:
         return await dispatch.dispatch(call, served, self._admission)
 
     def groups(self) -> Sequence[ServedGroup]:
-        """See `Delegate`."""
         own = [
             ServedGroup(group, [ServedVersion(v, resources) for v, resources in versions.items()])
             for group, versions in self._groups.items()

@@ -60,7 +60,6 @@ class FieldPrinter(Printer):
         self.columns = [first, *columns, last]
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
-        """See `Printer`."""
         meta = obj.get("metadata") or {}
         values: list[JsonValue] = []
         for path in self._paths:
@@ -89,12 +88,10 @@ class KindModel:
 
     @cached_property
     def shape(self) -> Schema:
-        """See `ResourceModel`."""
         return structural_schema(self.raw)
 
     @property
     def blank(self) -> JsonObject:
-        """See `ResourceModel`."""
         return {}
 
     def type_named(self, api_version: str, kind: str) -> str:
@@ -103,7 +100,6 @@ class KindModel:
         return f"{gvk.version}.{kind}" if (api_version, kind) == (gvk.api_version, gvk.kind) else ""
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
-        """See `ResourceModel`."""
         metadata = body.get("metadata")
         if metadata is None:
             metadata = {}
@@ -124,7 +120,6 @@ class KindModel:
         raise unsupported_media(f"{JSON}, {YAML}")
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
-        """See `ResourceModel`."""
         defaulted: JsonObject = self.schema.default(obj, nulls=nulls)
         return defaulted
 
@@ -133,7 +128,6 @@ class KindModel:
         return obj
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """See `ResourceModel`."""
         return obj
 
 
@@ -169,11 +163,9 @@ class KindSchemas:
         return f"<KindSchemas of {', '.join(self._known) or 'nothing'}>"
 
     def schema(self, name: str) -> JsonObject | None:
-        """See `SchemaSource`."""
         return self._known.get(name)
 
     def name_of(self, served: InstalledResource) -> str | None:
-        """See `SchemaSource`."""
         if not isinstance(served.model, KindModel):
             return None
         info = served.info

@@ -73,6 +73,7 @@ def policy_of(labels: Mapping[str, str] | None) -> tuple[Policy, list[Cause]]:
 
 
 def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> LevelVersion:
+    """Return the level and version that a mode's labels ask for; what is wrong with them goes to `wrong`."""
     level, minor = "privileged", LATEST
     name = f"{PREFIX}{mode}"
     if name in labels:

@@ -75,6 +75,7 @@ class PodSecurity(Plugin):
 
     # -------------------------------------------------------------- pods
     def _check_pod(self, attributes: Attributes, pod: JsonObject, *, enforce: bool) -> None:
+        """Judge one pod by the namespace's policy: annotate, warn, and raise 403 if it is enforced."""
         namespace_object = self._namespace(attributes.namespace)
         policy = policy_of((namespace_object or {"metadata": {}})["metadata"].get("labels"))[0]
         if enforce:

@@ -37,7 +37,6 @@ class DeploymentStrategy(WorkloadStrategy):
         self.status_keeps = ("ownerReferences", "labels")
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
-        """See `validate_deployment`."""
         return validate_deployment(spec)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
@@ -54,7 +53,6 @@ class ReplicaSetStrategy(WorkloadStrategy):
     shown_counts = ("replicas",)
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
-        """See `validate_replica_set`."""
         return validate_replica_set(spec)
 
 
@@ -64,7 +62,6 @@ class DaemonSetStrategy(WorkloadStrategy):
     shown_counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
-        """See `validate_daemon_set`."""
         return validate_daemon_set(spec)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
@@ -97,7 +94,6 @@ class StatefulSetStrategy(WorkloadStrategy):
     shown_counts = ("replicas", "availableReplicas")
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
-        """See `validate_stateful_set`."""
         return validate_stateful_set(spec)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
@@ -112,7 +108,6 @@ class StatefulSetStrategy(WorkloadStrategy):
             _rolling(obj).pop("maxUnavailable", None)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See `validate_stateful_set_update`."""
         return list(validate_stateful_set_update(obj, old))
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
@@ -127,11 +122,9 @@ class ControllerRevisionStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `validate_controller_revision`."""
         return list(validate_controller_revision(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See `validate_controller_revision_update`."""
         return list(validate_controller_revision_update(obj, old))
 
 

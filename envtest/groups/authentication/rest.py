@@ -29,7 +29,6 @@ class SelfSubjectReviews:
         self.strategy = Strategy()
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
-        """See `Creater`."""
         head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
         meta = {"creationTimestamp": context.timestamp()}
         return {**head, "metadata": meta, "status": {"userInfo": user_info(context.user)}}
@@ -43,7 +42,6 @@ class TokenReviews:
         self._bearer = bearer
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
-        """See `Creater`."""
         spec = obj.get("spec") or {}
         token = spec.get("token", "")
         if not token:

@@ -52,7 +52,6 @@ class AccessReviews:
         self._local = local
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
-        """See `Creater`."""
         spec = obj.get("spec") or {}
         causes = list(self._check(context, obj, spec))
         if causes:
@@ -176,7 +175,6 @@ class RulesReviews:
         self._resolver = resolver
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:  # noqa: ARG002
-        """See `Creater`."""
         namespace = (obj.get("spec") or {}).get("namespace", "")
         if not namespace:
             raise api_errors.bad_request("no namespace on request")

@@ -227,16 +227,13 @@ class OldAutoscalerModel(TypedModel):
     """The model of ``autoscaling/v1``: one CPU target; annotations hold the other fields."""
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:  # noqa: ARG002 - decoding left no nulls
-        """See `Model`."""
         put(obj.setdefault("spec", {}), minReplicas=1)
         return obj
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`."""
         converted = to_new(obj)
         horizontal_pod_autoscaler(converted)
         return converted
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`."""
         return dict(arranger(self.name)(to_old(obj)))

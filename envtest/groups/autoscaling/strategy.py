@@ -40,7 +40,6 @@ class AutoscalerStrategy(GeneratedStrategy):
         return list(validate_autoscaler(to_new(obj) if obj.get("apiVersion") == OLD else obj))
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:  # noqa: ARG002
-        """See `validate_autoscaler_status`."""
         return list(validate_autoscaler_status(obj, old))
 
 

@@ -96,11 +96,9 @@ class CronJobStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `validate_cron_job`."""
         return list(validate_cron_job(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See `validate_cron_job`."""
         return list(validate_cron_job(obj, old))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:

@@ -63,7 +63,6 @@ class TypedModel:
 
     @cached_property
     def shape(self) -> Schema:
-        """See `Model`."""
         return self._typing.shapes.of(self.name)
 
     def printed_by(self, printer: Printer) -> Self:
@@ -72,17 +71,14 @@ class TypedModel:
 
     @property
     def printer(self) -> Printer:
-        """See `Model`."""
         return self._printer
 
     @cached_property
     def blank(self) -> JsonObject:
-        """See `Model`."""
         obj: JsonObject = self._typing.decoders.struct(self.name)({}, DecodeContext())
         return {k: v for k, v in obj.items() if k not in ("metadata", "kind", "apiVersion")}
 
     def type_named(self, api_version: str, kind: str) -> str:
-        """See `Model`."""
         group, _, version = api_version.rpartition("/")
         item = kind.removesuffix("List")
         versions = (version, "v1") if version in _OLD_VERSIONS.get(group, ()) else (version,)
@@ -90,7 +86,6 @@ class TypedModel:
         return f"{version}.{kind}" if exists else ""
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
-        """See `Model`."""
         reading = DecodeContext(from_memory=memory)
         obj: JsonObject = self._typing.decoders.read(self.name, body, reading)
         return DecodedBody(obj, reading.problems)
@@ -104,15 +99,12 @@ class TypedModel:
         return {"kind": unknown.kind, "apiVersion": unknown.api_version, **tree}
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:  # noqa: ARG002 - decoding left no nulls
-        """See `Model`."""
         if self._defaults is not None:
             self._defaults(obj)
         return obj
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`."""
         return obj
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`."""
         return obj

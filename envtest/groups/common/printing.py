@@ -122,7 +122,6 @@ class DefaultPrinter(Printer):
     columns: Sequence[TableColumn] = (NAME, CREATED)
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG002 - the signature of Printer
-        """See `Printer`."""
         meta = obj.get("metadata") or {}
         return [meta.get("name", ""), meta.get("creationTimestamp") or _NEVER]
 
@@ -148,19 +147,15 @@ class KindPrinter(Printer):
 
     @property
     def columns(self) -> Sequence[TableColumn]:
-        """See `Printer`."""
         return columns_of(self._key)
 
     def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:
-        """See `Printer`."""
         return () if self._conditions is None else self._conditions(obj)
 
     def arranged(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-        """See `Printer`."""
         return objects if self._order is None else sorted(objects, key=self._order)
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
-        """See `Printer`."""
         return self._cells(obj, now)
 
 

@@ -29,7 +29,6 @@ class UpdateStore:
         force_create: bool = False,  # noqa: ARG002 - the signature of Updater; no object is created here
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
-        """See `Updater`."""
         return await self._store.update(context, name, transform, validate, uid=uid)
 
 
@@ -37,7 +36,6 @@ class ReadableStore(UpdateStore):
     """An `UpdateStore` that also returns the whole object (``pods/ephemeralcontainers``, ``pods/resize``)."""
 
     async def get(self, context: Context, name: str) -> JsonObject:
-        """See `Getter`."""
         return await self._store.get(context, name)
 
 
@@ -53,7 +51,6 @@ class CheckedStore(LocalStore):
         """Raise `ApiError` to refuse the write; runs after the strategy's validation. A create has no `old`."""
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """See `Creater`."""
         await self.check_before_validation(context, "", obj, None)
         return await super().create(context, name, obj, self._checked(context, validate))
 
@@ -67,8 +64,6 @@ class CheckedStore(LocalStore):
         force_create: bool = False,
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
-        """See `Updater`."""
-
         async def checked(current: JsonObject | None) -> JsonObject:
             desired = await transform(current)
             await self.check_before_validation(context, name, desired, current)

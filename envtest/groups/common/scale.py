@@ -70,7 +70,6 @@ class ScaleStore:
         self._put = put or _put_replicas
 
     async def get(self, context: Context, name: str) -> JsonObject:
-        """See `Getter`."""
         return self._show(await self.main.get(context, name))
 
     async def update(
@@ -83,8 +82,6 @@ class ScaleStore:
         force_create: bool = False,  # noqa: ARG002 - the signature of Updater; a scale is never created
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
-        """See `Updater`."""
-
         async def through(current: JsonObject | None) -> JsonObject:
             if current is None:
                 raise api_errors.not_found(self.main.info, name)

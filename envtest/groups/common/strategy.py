@@ -174,23 +174,19 @@ class RuledStrategy(GeneratedStrategy):
         self.selectable = rules.selectable
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """See `KindRules`."""
         return super().name_rule(name, prefix=prefix) if self._rules.name is None else self._rules.name(name)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """See `KindRules`."""
         if self._rules.initial_status is None:
             return obj.get("status") or {}
         status: JsonObject = copy_tree(self._rules.initial_status)
         return status
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """See `KindRules`."""
         super().prepare_for_create(context, obj)
         self._prepare(context, obj, None)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """See `KindRules`."""
         super().prepare_for_update(context, obj, old)
         self._prepare(context, obj, old)
 
@@ -199,28 +195,22 @@ class RuledStrategy(GeneratedStrategy):
             self._rules.prepare(context, obj, old)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """See `KindRules`."""
         counted = self._rules.counted
         return super().generation_changed(obj, old) or (counted is not None and counted(obj) != counted(old))
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `KindRules`."""
         return list(self._rules.new(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See `KindRules`."""
         return list(self._rules.new(obj) if self._rules.changed is None else self._rules.changed(obj, old))
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See `KindRules`."""
         return list(self._rules.status(obj, old)) if self._rules.status is not None else ()
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """See `KindRules`."""
         return list(self._rules.warnings(obj, old)) if self._rules.warnings is not None else ()
 
     def unknown_field(self, key: str) -> ApiError:
-        """See `KindRules`."""
         wrong = self._rules.wrong_field
         return api_errors.bad_request(wrong.format(key)) if wrong else super().unknown_field(key)
 

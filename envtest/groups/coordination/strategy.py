@@ -33,7 +33,6 @@ class LeaseStrategy(GeneratedStrategy):
         _drop_coordination(obj)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `validate_lease`."""
         return list(validate_lease(obj))
 
 

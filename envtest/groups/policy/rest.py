@@ -127,7 +127,6 @@ class EvictionStore:
         self.strategy = Strategy()
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """See `Creater`."""
         if obj["metadata"].get("name") != name:
             raise api_errors.bad_request("name in URL does not match name in Eviction object")
         pod = await self._pods.get(context, name)

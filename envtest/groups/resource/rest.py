@@ -37,7 +37,6 @@ class ClaimStore(LocalStore):
         self._stores = stores
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """See `Creater`."""
         # Find the first request with admin access.
         # A template has the claim spec inside its own spec.
         spec = obj.get("spec") or {}

@@ -29,11 +29,9 @@ class PriorityClassStrategy(GeneratedStrategy):
         return False
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `validate_priority_class`."""
         return list(validate_priority_class(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See `validate_priority_class_update`."""
         return list(validate_priority_class_update(obj, old))
 
     def check_delete(self, context: Context, obj: JsonObject) -> None:

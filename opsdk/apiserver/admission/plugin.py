@@ -24,11 +24,9 @@ class Plugin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    async def mutate(self, attributes: Attributes) -> None:
-        """See `AdmissionInterface`."""
+    async def mutate(self, attributes: Attributes) -> None: ...
 
-    async def validate(self, attributes: Attributes) -> None:
-        """See `AdmissionInterface`."""
+    async def validate(self, attributes: Attributes) -> None: ...
 
 
 def writes(attributes: Attributes, path: str, *operations: str) -> bool:

@@ -136,11 +136,9 @@ class Aggregator(Closing):
 
     # -------------------------------------------------------------- AvailabilityChecks
     def find(self, name: str) -> RemoteService | None:
-        """See `AvailabilityChecks`."""
         return self._remotes.get(name)
 
     async def judge(self, remote: RemoteService) -> tuple[Availability, bool]:
-        """See `AvailabilityChecks`."""
         verdict = None
         if not self._lines.inside(f"{remote.host}:{remote.port}"):
             verdict = unavailable_reason(remote, self._around.network(remote.namespace, remote.service))
@@ -156,7 +154,6 @@ class Aggregator(Closing):
             self._known[remote.name] = documents or stale(remote.version, self._known.get(remote.name))
 
     async def write(self, remote: RemoteService, verdict: Availability) -> None:
-        """See `AvailabilityChecks`."""
         now = Context().timestamp()
         owners = FieldManager(shape=self._model.shape, api_version=self._store.info.api_version, subresource="status")
 
@@ -177,7 +174,6 @@ class Aggregator(Closing):
 
     # -------------------------------------------------------------- serving
     async def handle(self, call: Call) -> HttpResponse:
-        """See `Delegate`."""
         info, remote = call.info, None
         if info.is_resource:
             remote = self._by_version.get((info.group, info.version))

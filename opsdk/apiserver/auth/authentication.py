@@ -70,7 +70,6 @@ class TokenAuthenticator:
         return dict(self._tokens)
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
-        """See `TokenChecker`."""
         user = self._tokens.get(token)
         if user is None:
             return None

@@ -124,7 +124,6 @@ class AllowAuthenticated:
     """Allows authenticated users everything, and anonymous ones health and version."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """See `Authorizer`."""
         if UNAUTHENTICATED not in attributes.user.groups:
             return Decision(allowed=True)
         public = not attributes.resource_request and attributes.verb == "get" and is_public(attributes.path)

@@ -25,7 +25,6 @@ class DelegatedTokens:
         self._auth = auth
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
-        """See `TokenChecker`."""
         try:
             status = await self._auth.review_token(token, audiences)
         except (OpsdkError, TimeoutError) as error:
@@ -50,7 +49,6 @@ class DelegatedAuthorizer:
         self._auth = auth
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """See `Authorizer`."""
         if MASTERS in attributes.user.groups or (not attributes.resource_request and is_public(attributes.path)):
             return Decision(allowed=True)
         try:

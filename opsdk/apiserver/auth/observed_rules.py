@@ -155,7 +155,6 @@ class ObservingAuthorizer:
         return f"<ObservingAuthorizer of {len(self._seen)} uses before {self._authorizer!r}>"
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """See `Authorizer`."""
         decision = await self._authorizer.authorize(attributes)
         key = (
             *(attributes.user.name, attributes.verb, attributes.namespace, attributes.group, attributes.resource),
@@ -178,7 +177,6 @@ class ObservingAuthorizer:
             self._seen[use] = decision.allowed or self._seen.get(use, False)
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
-        """See `RuleResolver`."""
         if isinstance(self._authorizer, RuleResolver):
             return await self._authorizer.rules_for(user, namespace)
         return ResolvedRules(incomplete=True)

@@ -38,11 +38,9 @@ class RbacAuthorizer:
         return self._policy
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """See `Authorizer`."""
         return self.policy.decide(attributes)
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
-        """See `RuleResolver`."""
         rules, problems = self.policy.rules_for(user, namespace)
         return ResolvedRules(rules=tuple(r.wire() for r in rules), error=joined(problems) if problems else "")
 

@@ -223,7 +223,6 @@ class ServiceAccountTokens:
         return f"<ServiceAccountTokens signed with {self._key!r}>"
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
-        """See `TokenChecker`."""
         claims = unverified(token)
         if claims is None or claims.get("iss") not in (*self._names.issuers, KEPT_ISSUER):
             return None

@@ -209,7 +209,6 @@ class Impersonation:
         self._last_modes: LRUCache[tuple[str, tuple[str, ...]], int] = LRUCache(_REMEMBERED)
 
     async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
-        """See `Filter`."""
         target = requested_user(call.http)
         if target is None:
             return await handler(call)

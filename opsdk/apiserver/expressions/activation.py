@@ -118,7 +118,6 @@ class _Variables(CelObject):
 
     @property
     def cel_type(self) -> Type:
-        """See `CelObject`."""
         return object_of("kubernetes.variables", {})
 
     def find(self, field: str) -> Optional:
@@ -134,11 +133,9 @@ class _Variables(CelObject):
         return Optional.of(value)
 
     def size(self) -> int:
-        """See `CelObject`."""
         return len(self._variables)
 
     def equals(self, other: Value) -> bool:
-        """See `CelObject`."""
         return self is other
 
 

@@ -78,19 +78,15 @@ class ConstructedObject(CelObject):
 
     @property
     def cel_type(self) -> Type:
-        """See `CelObject`."""
         return self._type
 
     def find(self, field: str) -> Optional:
-        """See `CelObject`."""
         return Optional.of(self.fields[field]) if field in self.fields else Optional.none()
 
     def size(self) -> int:
-        """See `CelObject`."""
         return len(self.fields)
 
     def equals(self, other: Value) -> bool:
-        """See `CelObject`."""
         if (
             not isinstance(other, ConstructedObject)
             or self._type != other.cel_type

@@ -37,7 +37,6 @@ class SchemaObject(CelObject):
 
     @property
     def cel_type(self) -> Type:
-        """See `CelObject`."""
         return self._shape.type
 
     def find(self, field: str) -> Optional:
@@ -50,7 +49,6 @@ class SchemaObject(CelObject):
         return Optional.none() if value is None else Optional.of(convert(value))
 
     def size(self) -> int:
-        """See `CelObject`."""
         return len(self.tree)
 
     def equals(self, other: Value) -> bool:
@@ -113,7 +111,6 @@ class SchemaList(ListView):
         return isinstance(other, Listed) and len(self) == len(other) and all(map(equal, self, other))
 
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
-        """See `ListView`."""
         return [*self, *other]
 
 

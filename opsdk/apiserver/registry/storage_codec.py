@@ -104,11 +104,9 @@ class DecodingWatch:
 
     @property
     def overflowed(self) -> bool:
-        """See `StorageWatch`."""
         return self._inner.overflowed
 
     def progress(self) -> int | None:
-        """See `StorageWatch`."""
         return None if self._change is not None else self._inner.progress()
 
     def interrupt(self) -> None:
@@ -116,5 +114,4 @@ class DecodingWatch:
         self._inner.interrupt()
 
     def close(self) -> None:
-        """See `StorageWatch`."""
         self._inner.close()

@@ -132,7 +132,6 @@ class GenericStore:
 
     # -------------------------------------------------------------- reading
     async def get(self, context: Context, name: str) -> JsonObject:
-        """See `Getter`."""
         try:
             entry = await self.storage.get(self.key(context.namespace, name))
         except KeyNotFoundError:
@@ -196,7 +195,6 @@ class GenericStore:
                 raise strategy.unknown_field(key)
 
     def matches(self, selection: Selection, obj: JsonObject) -> bool:
-        """See `Watcher`."""
         meta = obj.get("metadata") or {}
         if not selection.labels.matches(meta.get("labels") or {}):
             return False
@@ -209,7 +207,6 @@ class GenericStore:
         return selection.fields.matches(field)
 
     async def watch(self, context: Context, name: str, revision: int | None) -> StorageWatch:
-        """See `Watcher`."""
         prefix = self.key(context.namespace, name) if name else self.key_prefix(context.namespace)
         inner = await self.storage.watch(prefix, revision)
         return inner if self.codec is None else DecodingWatch(inner, self.codec)
@@ -346,7 +343,6 @@ class GenericStore:
         force_create: bool = False,
         uid: str = "",
     ) -> tuple[JsonObject, bool]:
-        """See `Updater`."""
         update = _Update(context, name, transform, validate, force_create, uid)
         key = self.key(context.namespace, name)
         try:
@@ -489,7 +485,6 @@ class GenericStore:
     async def delete(
         self, context: Context, name: str, options: DeleteRequestOptions, validate: Validate = accept
     ) -> DeleteResult:
-        """See `Deleter`."""
         deletion = _Deletion(context, name, options, validate)
         key = self.key(context.namespace, name)
         if context.dry_run:
@@ -587,7 +582,6 @@ class StatusStore:
         return self._store.strategy
 
     async def get(self, context: Context, name: str) -> JsonObject:
-        """See `Getter`."""
         return await self.main.get(context, name)
 
     async def update(

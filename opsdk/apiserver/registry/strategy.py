@@ -175,7 +175,6 @@ class StatusStrategy(Strategy):
         return ("spec", *(f"metadata.{key}" for key in self.main.status_keeps if key != "ownerReferences"))
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """See the main strategy."""
         return self.main.name_rule(name, prefix=prefix)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
@@ -200,31 +199,24 @@ class StatusStrategy(Strategy):
         return self.main.validate_status(context, obj, old) if isinstance(self.main, HasStatusRules) else ()
 
     def as_read(self, obj: JsonObject) -> JsonObject:
-        """See the main strategy."""
         return self.main.as_read(obj)
 
     def canonicalize(self, obj: JsonObject) -> None:
-        """See the main strategy."""
         self.main.canonicalize(obj)
 
     def arrange(self, obj: JsonObject) -> JsonObject:
-        """See the main strategy."""
         return self.main.arrange(obj)
 
     def mark_deleted(self, context: Context, obj: JsonObject) -> None:
-        """See the main strategy."""
         self.main.mark_deleted(context, obj)
 
     def removable(self, obj: JsonObject) -> bool:
-        """See the main strategy."""
         return self.main.removable(obj)
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """See the main strategy."""
         await self.main.after_update(context, obj, old)
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """See the main strategy."""
         await self.main.after_delete(context, obj)
 
 

@@ -110,26 +110,21 @@ class MemoryStorage:
 
     # -------------------------------------------------------------- reads
     async def get_current_resource_version(self) -> int:
-        """See `Storage.get_current_resource_version`."""
         return self._revision
 
     async def get(self, key: str) -> JsonObject:
-        """See `Storage.get`."""
         return self.get_now(key)
 
     async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
-        """See `Storage.list`."""
         return self.list_now(prefix, revision=revision, start=start, limit=limit)
 
     def get_now(self, key: str) -> JsonObject:
-        """See `Storage.get`."""
         try:
             return self._bucket(key).objects[key]
         except KeyError:
             raise KeyNotFoundError(key) from None
 
     def list_now(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
-        """See `Storage.list`."""
         bucket = self._bucket(prefix)
         revision_read = self._revision if revision is None else revision
         if revision_read < self._compacted:
@@ -147,17 +142,14 @@ class MemoryStorage:
 
     # -------------------------------------------------------------- writes
     async def create(self, key: str, value: JsonObject) -> JsonObject:
-        """See `Storage.create`."""
         return self.create_now(key, value)
 
     def create_now(self, key: str, value: JsonObject) -> JsonObject:
-        """See `Storage.create`."""
         if key in self._bucket(key).objects:
             raise KeyExistsError(key)
         return self._put(key, value, None)
 
     async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
-        """See `Storage.guaranteed_update`."""
         while True:
             current = self._bucket(key).objects.get(key)
             desired = await update(current)
@@ -172,11 +164,9 @@ class MemoryStorage:
             return self._put(key, desired, current)
 
     async def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
-        """See `Storage.delete`."""
         return self.delete_now(key, preconditions)
 
     def delete_now(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
-        """See `Storage.delete`."""
         current = self.get_now(key)
         if preconditions is not None:
             preconditions.check(current)
@@ -218,11 +208,9 @@ class MemoryStorage:
 
     # -------------------------------------------------------------- watches and history
     async def watch(self, prefix: str, revision: int | None = None) -> QueueWatch:
-        """See `Storage.watch`."""
         return self.watch_now(prefix, revision)
 
     def watch_now(self, prefix: str, revision: int | None = None) -> QueueWatch:
-        """See `Storage.watch`."""
         bucket = self._bucket(prefix)
         since = self._revision if revision is None else revision
         bucket.history.check(since, max(self._revision, since))
@@ -239,7 +227,6 @@ class MemoryStorage:
         return watch
 
     def drop_history(self, prefix: str) -> None:
-        """See `LocalStorage.drop_history`."""
         bucket = self._bucket(prefix)
         bucket.history.compact(self._revision)
         for watch in tuple(bucket.watches):
@@ -250,7 +237,6 @@ class MemoryStorage:
             self._floor = self._revision
 
     def compact(self, revision: int, *, watches: bool = True) -> None:
-        """See `LocalStorage.compact`."""
         if revision > self._revision:
             raise FutureRevisionError(revision, self._revision)
         self._compacted = max(self._compacted, revision)
@@ -262,7 +248,6 @@ class MemoryStorage:
 
     # -------------------------------------------------------------- snapshots
     def snapshot(self) -> Snapshot:
-        """See `Snapshots`."""
         for bucket in self._buckets.values():
             bucket.shared = True
         held = {name: SnapshotEntry(bucket.objects, bucket.keys) for name, bucket in self._buckets.items()}
@@ -278,7 +263,6 @@ class MemoryStorage:
         return storage
 
     def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
-        """See `Snapshots`."""
         revision = snapshot.revision if reset else self._revision + 1
         names = {**self._buckets, **snapshot.buckets}
         changes = [change for name in names for change in self._difference(name, snapshot, revision)]
@@ -314,11 +298,9 @@ class MemoryStorage:
                 watch.fail(error(watch))
 
     def subscribe(self, listener: Listener, *prefixes: str) -> None:
-        """See `LocalStorage.subscribe`."""
         self._set_listeners([*self._listeners, (listener, prefixes)])
 
     def unsubscribe(self, listener: Listener) -> None:
-        """See `LocalStorage.unsubscribe`."""
         self._set_listeners([entry for entry in self._listeners if entry[0] != listener])
 
     def _set_listeners(self, listeners: Sequence[tuple[Listener, tuple[str, ...]]]) -> None:
@@ -338,15 +320,12 @@ class MemoryStorage:
         return bucket.listeners
 
     async def aclose(self) -> None:
-        """See `Storage.aclose`."""
         self.close()
 
     def close(self) -> None:
-        """See `LocalStorage.close`."""
         self.end_watches()
 
     def end_watches(self) -> None:
-        """See `Storage.end_watches`."""
         for bucket in self._buckets.values():
             for watch in tuple(bucket.watches):
                 with suppress(KeyError):

@@ -54,7 +54,6 @@ class QueueWatch:
         self._wake.set()
 
     def ready(self, limit: int) -> list[StorageChange]:
-        """See `StorageWatch.ready`."""
         queue = self._queue
         return [queue.popleft() for _ in range(min(limit, len(queue)))]
 
@@ -63,7 +62,6 @@ class QueueWatch:
         return None if self._queue or self._failure is not None else self._current()
 
     def interrupt(self) -> None:
-        """See `StorageWatch.interrupt`."""
         self._interrupted = True
         self._wake.set()
 

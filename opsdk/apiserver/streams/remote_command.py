@@ -57,7 +57,6 @@ class WebSocketStream:
         self.status = dialect.status
 
     async def send(self, channel: int, data: bytes) -> None:
-        """See `RemoteCommandStream`."""
         await self._socket.send(self._dialect.write(channel, data))
 
     async def receive(self) -> Piece | None:
@@ -68,7 +67,6 @@ class WebSocketStream:
         return None
 
     async def close(self) -> None:
-        """See `RemoteCommandStream`."""
         await self._socket.close()
 
 

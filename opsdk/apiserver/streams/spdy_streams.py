@@ -176,7 +176,6 @@ class SpdyStream:
             await self._connection.send(self._streams[channel], data)
 
     async def receive(self) -> Piece | None:
-        """See `RemoteCommandStream`."""
         channels = {stream: channel for channel, stream in self._streams.items()}
         while (event := (self._early.popleft() if self._early else await self._connection.receive())) is not None:
             match event:
@@ -191,7 +190,6 @@ class SpdyStream:
         return None
 
     async def close(self) -> None:
-        """See `RemoteCommandStream`."""
         await self._connection.close()
 
 

@@ -36,12 +36,10 @@ class _Wire:
         self.back: _Wire | None = None
 
     def write(self, data: bytes) -> None:
-        """See `BidirectionalStream`."""
         assert self.to is not None
         self.to.feed(data)
 
     async def drained(self) -> None:
-        """See `BidirectionalStream`."""
         await self.flowing.wait()
 
     def hold(self, *, reading: bool) -> None:

@@ -111,6 +111,7 @@ class ServerConnection(SharedBufferProtocol):
             self._set_timeout(self._limits.body_idle_seconds)
 
     def _on_event(self, event: RequestEvent) -> None:
+        """Pass an event of the parser to the exchange that reads a body, or to the queue."""
         match event:
             case bytes():
                 if self._incoming is not None:

@@ -284,6 +284,7 @@ class RequestParser:
     def _add_request(
         self, method: bytes, target: tuple[str, bytes, bytes], version: str, headers: list[tuple[bytes, bytes]]
     ) -> None:
+        """Add the event of a request, and begin its body."""
         lengths = request_rules.values(headers, b"content-length")
         keep_alive = self._parser.should_keep_alive()
         if request_rules.values(headers, b"transfer-encoding"):

@@ -30,7 +30,6 @@ class BindingStore:
         self.strategy = Strategy()
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """See `Creater`."""
         meta, target = obj["metadata"], obj.get("target") or {}
         if name and meta.get("name") != name:
             raise api_errors.bad_request("name in URL does not match name in Binding object")

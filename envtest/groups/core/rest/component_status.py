@@ -30,7 +30,6 @@ class ComponentStatuses:
         self.strategy = Strategy()
 
     async def get(self, context: Context, name: str) -> JsonObject:  # noqa: ARG002
-        """See `Getter`."""
         component = next((obj for obj in self._all() if obj["metadata"]["name"] == name), None)
         if component is None:
             # Unlike other errors, upstream names the kind here instead of the resource.
@@ -39,7 +38,6 @@ class ComponentStatuses:
         return component
 
     async def list(self, context: Context, query: ListQuery) -> ListResult:  # noqa: ARG002
-        """See `Lister`."""
         selection = query.selection
 
         def matches(name: str) -> bool:

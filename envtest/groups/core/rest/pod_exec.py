@@ -35,7 +35,6 @@ class RunStore:
         self._responders = responders
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:  # noqa: ARG002
-        """See `ConnectHandler`."""
         query = request.query
         if self._kind == "portforward":
             texts = [text for value in query.all("ports") for text in value.split(",")]
@@ -51,7 +50,6 @@ class RunStore:
         return options
 
     async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        """See `Connecter`."""
         pod = await self._pods.get(context, name)
         forwards = self._kind == "portforward"
         container = "" if forwards else choose_container(pod, request.query.get("container"))

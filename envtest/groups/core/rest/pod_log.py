@@ -32,7 +32,6 @@ class LogStore:
         self._responders = responders
 
     async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
-        """See `Connecter`."""
         options = log_options(request.query, name)
         pod = await self._pods.get(context, name)
         container = choose_container(pod, request.query.get("container"))

@@ -38,7 +38,6 @@ class ProxyRest:
         self._pods = pods
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
-        """See `ConnectHandler`."""
         options: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
         target_path = path or request.query.get("path")
         return {**options, "path": target_path} if target_path else options

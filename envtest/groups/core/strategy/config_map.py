@@ -23,7 +23,6 @@ class ConfigMapStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `validate_config_map`."""
         return list(validate_config_map(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:

@@ -29,5 +29,4 @@ class LimitRangeStrategy(GeneratedStrategy):
             obj["metadata"]["name"] = context.new_uid()
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `validate_limit_range`."""
         return list(validate_limit_range(obj))

@@ -52,5 +52,4 @@ class PersistentVolumeStrategy(GeneratedStrategy):
         return list(validate_persistent_volume_update(obj, old))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """See `volume_warnings`."""
         return list(volume_warnings(obj, old))

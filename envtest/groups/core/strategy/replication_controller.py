@@ -32,5 +32,4 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         return requested or ("" if {"orphan", "foregroundDeletion"} & set(finalizers) else "Orphan")
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
-        """See `validate_replication_controller`."""
         return validate_replication_controller(spec)

@@ -27,7 +27,6 @@ class SecretStrategy(GeneratedStrategy):
         self.selectable = {"type": lambda obj: str(obj.get("type", ""))}
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `validate_secret`."""
         return list(validate_secret(obj))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:

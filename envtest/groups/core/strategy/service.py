@@ -267,7 +267,6 @@ class ServiceStrategy(GeneratedStrategy):
         return list(validate_service(obj))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """See `service_warnings`."""
         return list(service_warnings(obj, old))
 
     # -------------------------------------------------------------- update

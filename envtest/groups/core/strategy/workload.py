@@ -39,7 +39,6 @@ class WorkloadStrategy(GeneratedStrategy, ABC):
         return dict.fromkeys(self.shown_counts, 0)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `validate_spec`."""
         return list(self.validate_spec(obj.get("spec") or {}))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:

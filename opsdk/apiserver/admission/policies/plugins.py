@@ -20,7 +20,6 @@ class MutatingPolicies(Plugin):
         self._ports = ports
 
     async def mutate(self, attributes: Attributes) -> None:
-        """See `AdmissionInterface`."""
         bound = self._policies.hooks()
         if not bound or attributes.operation == "DELETE" or policy_exempt(attributes.resource):
             return
@@ -37,7 +36,6 @@ class ValidatingPolicies(Plugin):
         self._ports = ports
 
     async def validate(self, attributes: Attributes) -> None:
-        """See `AdmissionInterface`."""
         hooks = self._policies.hooks()
         if not hooks or policy_exempt(attributes.resource):
             return

@@ -22,7 +22,6 @@ class MatchConditions:
     async def __call__(
         self, attributes: Attributes, versioned: VersionedAttributes, conditions: Sequence[JsonObject]
     ) -> Sequence[bool | str]:
-        """See `opsdk.apiserver.admission.webhooks.plugins.Evaluate`."""
         # CEL is slow to import, and most servers have no match condition.
         from opsdk.apiserver.admission.cel_inputs import inputs  # noqa: PLC0415
         from opsdk.apiserver.expressions.activation import Activation, CompiledExpression, judge  # noqa: PLC0415 - CEL

@@ -168,7 +168,6 @@ class MutatingWebhooks(Plugin):
         self._caller = _Caller(ports, mutating=True)
 
     async def mutate(self, attributes: Attributes) -> None:
-        """See `AdmissionInterface`."""
         hooks = self._hooks()
         if not hooks or exempt(attributes.resource):
             return

@@ -101,13 +101,11 @@ class EtcdStorage(Closing):
 
     # -------------------------------------------------------------- reads
     async def get_current_resource_version(self) -> int:
-        """See `Storage.get_current_resource_version`."""
         with _translated("get", "the current resource version"):
             revision: int = (await self._range(self.options.prefix)).header.revision
         return revision
 
     async def get(self, key: str) -> JsonObject:
-        """See `Storage.get`."""
         with _translated("get", key):
             current = await self._read(key)
         if current is None:
@@ -115,7 +113,6 @@ class EtcdStorage(Closing):
         return current.value
 
     async def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
-        """See `Storage.list`."""
         end = range_end(self._key(prefix))
         first = self._key(max(prefix, start))
         revision_read = revision or 0
@@ -170,7 +167,6 @@ class EtcdStorage(Closing):
         return with_revision(value, revision)
 
     async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
-        """See `Storage.guaranteed_update`."""
         with _translated("get", key):
             current = await self._read(key)
         while True:
@@ -199,7 +195,6 @@ class EtcdStorage(Closing):
             current = newer
 
     async def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
-        """See `Storage.delete`."""
         with _translated("get", key):
             current = await self._read(key)
         while current is not None:
@@ -230,11 +225,9 @@ class EtcdStorage(Closing):
         return current
 
     def end_watches(self) -> None:
-        """See `Storage.end_watches`."""
         self._watches.end()
 
     async def aclose(self) -> None:
-        """See `Storage.aclose`."""
         await self._compactor.aclose()
         await self._watches.aclose()
         await self._client.aclose()
