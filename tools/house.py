@@ -286,7 +286,7 @@ MEASURES = (
         scale=lambda house, findings: 1000 * findings / house.code_lines,
     ),
     Measure(name="vague locals", limit=27, count=vague_locals),
-    Measure(name="vague locals of tests", limit=624, count=vague_locals_of_tests),
+    Measure(name="vague locals of tests", limit=7, count=vague_locals_of_tests),
     Measure(name="one-word tests", limit=15, count=one_word_tests),
     Measure(name="lazy imports without a reason", limit=0, count=lazy_imports),
     Measure(name="own imports under TYPE_CHECKING", limit=0, count=own_type_checking_imports),

@@ -101,11 +101,11 @@ async def test_only_trailing_slashes_are_ignored() -> None:
 async def test_invalid_path_segments_are_rejected(method: str) -> None:
     """A name that is no valid path segment is rejected before any lookup."""
     async with serving() as call:
-        for name, why in (("..", "may not be '..'"), (".", "may not be '.'"), ("a%", "may not contain '%'")):
+        for name, reason in (("..", "may not be '..'"), (".", "may not be '.'"), ("a%", "may not contain '%'")):
             headers = {"content_type": "application/merge-patch+json"} if method == "PATCH" else {}
             body = {"metadata": {"name": name}} if method in ("PUT", "PATCH") else None
             answer = await call(method, f"{MAPS}/{name}", body, **headers)
-            assert told(answer) == (400, f'Name parameter invalid: "{name}": {why}')
+            assert told(answer) == (400, f'Name parameter invalid: "{name}": {reason}')
 
 
 NO_VERSION = "invalid resource version: resourceVersion"
@@ -212,8 +212,8 @@ async def test_the_timeout_parameter_is_a_go_duration() -> None:
     """The parameter ``timeout`` must be a Go duration."""
     await assert_responses(
         [
-            ("GET", f"{MAPS}?timeout={text}", (400, f"invalid timeout specified in the request URL - time: {why}"))
-            for text, why in (
+            ("GET", f"{MAPS}?timeout={text}", (400, f"invalid timeout specified in the request URL - time: {reason}"))
+            for text, reason in (
                 ("x", 'invalid duration "x"'),
                 ("1", 'missing unit in duration "1"'),
                 ("1y", 'unknown unit "y" in duration "1y"'),
@@ -309,10 +309,10 @@ async def test_json_bodies_are_checked_by_parser_and_kind() -> None:
 async def test_strings_that_are_no_unicode() -> None:
     """Bytes that are no UTF-8 and halves of characters become replacement characters; NULs stay."""
     async with serving() as call:
-        for name, raw, kept in (("b", b"\xff", "\ufffd"), ("c", b"\\ud800", "\ufffd"), ("d", b"\\u0000", "\x00")):
+        for name, raw, expected in (("b", b"\xff", "\ufffd"), ("c", b"\\ud800", "\ufffd"), ("d", b"\\u0000", "\x00")):
             body = b'{"metadata":{"name":"' + name.encode() + b'"},"data":{"x":"' + raw + b'"}}'
-            assert (await call("POST", MAPS, body)).json["data"] == {"x": kept}
-            assert (await call("GET", f"{MAPS}/{name}")).json["data"] == {"x": kept}
+            assert (await call("POST", MAPS, body)).json["data"] == {"x": expected}
+            assert (await call("GET", f"{MAPS}/{name}")).json["data"] == {"x": expected}
         bom = await call("POST", MAPS, b"\xef\xbb\xbf{}")
         assert "invalid character '\\xef' looking for beginning of value" in bom.json["message"]
 
@@ -322,8 +322,8 @@ async def test_delete_options() -> None:
     prefix = "json: cannot unmarshal "
     await assert_responses(
         [
-            ("DELETE", f"{MAPS}/a", (400, f"{prefix}{what} into Go struct field {field} of type {wanted}"), body)
-            for body, what, field, wanted in (
+            ("DELETE", f"{MAPS}/a", (400, f"{prefix}{what} into Go struct field {field} of type {expected}"), body)
+            for body, what, field, expected in (
                 (b'{"gracePeriodSeconds":"x"}', "string", "DeleteOptions.gracePeriodSeconds", "int64"),
                 (b'{"gracePeriodSeconds":1.5}', "number 1.5", "DeleteOptions.gracePeriodSeconds", "int64"),
                 (b'{"gracePeriodSeconds":true}', "bool", "DeleteOptions.gracePeriodSeconds", "int64"),

@@ -47,8 +47,8 @@ class Library:
     async def watch(self, query: str, count: int) -> list[tuple[str, str]]:
         """The first events of a watch: type and name."""
         async with asyncio.timeout(_PATIENCE), self.call.watch(f"{BOOKS}?watch=1&{query}") as events:
-            seen = [await events.get() for _ in range(count)]
-        return [(event["type"], event["object"]["metadata"].get("name", "")) for event in seen]
+            events_read = [await events.get() for _ in range(count)]
+        return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events_read]
 
 
 def api_service() -> Unstructured:

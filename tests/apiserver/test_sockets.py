@@ -78,11 +78,11 @@ async def test_a_write_cut_at_every_byte_is_done_or_not() -> None:
         web, call = await env.serve(tls=False), Caller(env)
         async with lines(env, web) as line:
             whole = line.request("POST", MAPS, b'{"metadata":{"name":"name"},"data":{"a":"b"}}')
-        for at in range(0, len(whole), 3):
+        for cut in range(0, len(whole), 3):
             async with lines(env, web) as line:
-                line.writer.write(whole[:at])
+                line.writer.write(whole[:cut])
                 await line.writer.drain()
-            assert (await call("GET", f"{MAPS}/name")).status == 404, at
+            assert (await call("GET", f"{MAPS}/name")).status == 404, cut
         async with lines(env, web) as line:
             line.writer.write(whole)
             assert b" 201 " in await line.head()
@@ -115,10 +115,10 @@ async def test_a_slow_watcher_delays_no_other() -> None:
                 line.writer.write(line.request("GET", f"{MAPS}?watch=1&resourceVersion=1"))
             assert b" 200 " in await reader.head()
             for number in range(60):
-                made = await call("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"a": "x" * 200_000}})
-                assert made.status == 201
-                seen = json.loads(await reader.chunk())
-                assert seen["object"]["metadata"]["name"] == f"m{number}"
+                response = await call("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"a": "x" * 200_000}})
+                assert response.status == 201
+                event = json.loads(await reader.chunk())
+                assert event["object"]["metadata"]["name"] == f"m{number}"
             assert env.plane.storage.current_rv >= 60
         assert await settled(web)
 
@@ -145,12 +145,12 @@ async def test_pipelined_writes_happen_in_order() -> None:
     async with Environment() as env:
         web = await env.serve(tls=False)
         async with lines(env, web, limit=1 << 22) as line:
-            said = line.request("POST", MAPS, b'{"metadata":{"name":"a"}}')
+            message = line.request("POST", MAPS, b'{"metadata":{"name":"a"}}')
             for number in range(50):
                 body = b'{"metadata":{"name":"a"},"data":{"n":"%d"}}' % number
-                said += line.request("PUT", f"{MAPS}/a", body)
-            said += line.request("DELETE", f"{MAPS}/a") + line.request("GET", f"{MAPS}/a")
-            line.writer.write(said)
+                message += line.request("PUT", f"{MAPS}/a", body)
+            message += line.request("DELETE", f"{MAPS}/a") + line.request("GET", f"{MAPS}/a")
+            line.writer.write(message)
             codes = []
             for _ in range(53):
                 head = await line.head()
@@ -184,15 +184,15 @@ async def test_bodies_over_the_limit_are_refused_while_they_come() -> None:
     """A too large body gets a Status while it arrives, with or without declared length."""
     async with Environment() as env:
         web = await env.serve()
-        for told in (True, False):
+        for has_length in (True, False):
             async with lines(env, web) as line:
                 head = line.request("POST", MAPS).removesuffix(b"\r\n") + b"Content-Type: application/json\r\n"
                 size = 4 << 20
-                head += b"Content-Length: %d\r\n\r\n" % size if told else b"Transfer-Encoding: chunked\r\n\r\n"
+                head += b"Content-Length: %d\r\n\r\n" % size if has_length else b"Transfer-Encoding: chunked\r\n\r\n"
                 line.writer.write(head)
                 piece = b" " * 65536
 
-                async def say(line: Line = line, piece: bytes = piece, *, told: bool = told) -> None:
+                async def say(line: Line = line, piece: bytes = piece, *, told: bool = has_length) -> None:
                     with suppress(OSError, ssl.SSLError):
                         for _ in range(64):
                             line.writer.write(piece if told else b"10000\r\n" + piece + b"\r\n")

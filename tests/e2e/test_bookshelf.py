@@ -46,8 +46,8 @@ class Library:
 
 def book(name: str, title: str) -> str:
     """A manifest."""
-    wanted = {"metadata": {"name": name}, "spec": {"title": title}}
-    return json.dumps({"apiVersion": "shelf.opsdk.dev/v1", "kind": "Book", **wanted})
+    spec = {"metadata": {"name": name}, "spec": {"title": title}}
+    return json.dumps({"apiVersion": "shelf.opsdk.dev/v1", "kind": "Book", **spec})
 
 
 async def until_available(stage: Any, status: str) -> None:

@@ -35,10 +35,10 @@ async def test_the_service_follows_kubectl(stage: Any, wait_until: Any, monkeypa
         await operator.kill()
         operator = await stage.start("operator", "database", *flags)
         await stage.kubectl("wait", "--for=jsonpath={.status.replicas}=3", "db/orders", "--timeout=60s")
-        shown = json.loads(await stage.kubectl("get", "db", "orders", "-o", "json"))
+        database = json.loads(await stage.kubectl("get", "db", "orders", "-o", "json"))
         async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
             [(key, instance)] = (await http.get("/instances/")).json().items()
-            assert (key, instance["replicas"]) == (shown["metadata"]["uid"], 3)
+            assert (key, instance["replicas"]) == (database["metadata"]["uid"], 3)
             await stage.kubectl("delete", "db", "orders", "--timeout=60s")
             assert (await http.get("/instances/")).json() == {}
         await operator.stop()

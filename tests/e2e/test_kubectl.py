@@ -83,8 +83,8 @@ async def test_others_may_talk_through_a_proxy(stage: Any, wait_until: Any) -> N
         base = f"http://{proxy.said().split('Starting to serve on ')[1].split()[0]}"
         async with httpx.AsyncClient(base_url=base, trust_env=False) as client:
             assert (await client.get("/api/v1/namespaces/default")).json()["metadata"]["name"] == "default"
-            made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
-            assert (await client.post("/api/v1/namespaces/default/configmaps", json=made)).status_code == 201
+            tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+            assert (await client.post("/api/v1/namespaces/default/configmaps", json=tree)).status_code == 201
             watch = "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=a"
             events = [json.loads(line) for line in (await client.get(watch)).text.splitlines()]
             assert [event["type"] for event in events] == ["ADDED"]

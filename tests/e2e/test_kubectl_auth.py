@@ -60,7 +60,7 @@ async def test_roles_are_reconciled(stage: Any) -> None:
         for verbs in (["get"], ["get", "list"]):
             rule["verbs"] = verbs
             await stage.kubectl("auth", "reconcile", "-f", "-", stdin=json.dumps(role))
-        found = json.loads(await stage.kubectl("get", "clusterrole", "r", "-o", "json"))
-        assert {verb for r in found["rules"] for verb in r["verbs"]} == {"get", "list"}
+        document = json.loads(await stage.kubectl("get", "clusterrole", "r", "-o", "json"))
+        assert {verb for r in document["rules"] for verb in r["verbs"]} == {"get", "list"}
     finally:
         await stage.close()

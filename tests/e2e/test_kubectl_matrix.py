@@ -46,7 +46,7 @@ class Served:
         """Run it in a folder, for a namespace."""
         more = [f"--kubeconfig={self._kubeconfig}", f"--cache-dir={folder / '.cache'}", f"--namespace={namespace}"]
         # A cache for each session: others may have defined kinds that are gone by now.
-        made = subprocess.run(
+        completed = subprocess.run(
             ["kubectl", *more, *arguments],
             cwd=folder,
             capture_output=True,
@@ -60,7 +60,7 @@ class Served:
                 "KUBECTL_EXTERNAL_DIFF": "diff -u",
             },
         )
-        return made.returncode, made.stdout, made.stderr
+        return completed.returncode, completed.stdout, completed.stderr
 
     def stop(self) -> None:
         """End it."""
@@ -90,8 +90,8 @@ class _Started(dict[str, Served]):
         self._folders = folders
 
     def __missing__(self, controllers: str) -> Served:
-        made = self[controllers] = Served(self._folders.mktemp(controllers), controllers)
-        return made
+        created = self[controllers] = Served(self._folders.mktemp(controllers), controllers)
+        return created
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -50,8 +50,8 @@ async def test_kubectl_reads_and_scales_every_version() -> None:
         assert "v1alpha1 Website is deprecated" in applied.stderr
         await env.kubectl("wait", "--for=condition=Ready", "website/hello", "--timeout=60s")
         for version, path in (("v1", "{.spec.replicas}"), ("v1alpha1", "{.spec.size}")):
-            shown = await env.kubectl("get", RESOURCE.format(version), "hello", "-o", f"jsonpath={path}")
-            assert shown.stdout == "2"
+            printed = await env.kubectl("get", RESOURCE.format(version), "hello", "-o", f"jsonpath={path}")
+            assert printed.stdout == "2"
         table = (await env.kubectl("get", RESOURCE.format("v1alpha1"))).stdout.split("\n")
         assert [line.split() for line in table[:2]] == [["NAME", "IMAGE", "SIZE"], ["hello", "nginx:stable", "2"]]
         scaled = await env.kubectl("scale", "website/hello", "--replicas=3")

@@ -28,11 +28,13 @@ async def test_large_responses_are_compressed_for_gzip_clients(asked: str, packe
     """More than 128 KiB, of whatever verb; nothing smaller, and nothing under conditions."""
     async with Environment() as env:
         call = Caller(env)
-        made = await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "y" * 140_000}}, accept_encoding=asked)
-        found = [made, await call("GET", CM, accept_encoding=asked)]
+        response = await call(
+            "POST", CM, {"metadata": {"name": "a"}, "data": {"x": "y" * 140_000}}, accept_encoding=asked
+        )
+        result = [response, await call("GET", CM, accept_encoding=asked)]
         await call("POST", CM, {"metadata": {"name": "b"}})
         small = await call("GET", f"{CM}/b", accept_encoding=asked)
-        for answer in found:
+        for answer in result:
             assert (answer.headers.get("content-encoding") == "gzip") is packed
             assert (answer.headers.get("vary") == "Accept-Encoding") is packed
             body = gzip.decompress(answer.raw) if packed else answer.raw

@@ -16,10 +16,10 @@ CONTAINERS = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}
 
 
 async def _pod(call: Caller, name: str, **spec: Any) -> JsonObject:
-    made = await call("POST", PODS, {"metadata": {"name": name}, "spec": {"containers": CONTAINERS, **spec}})
-    assert made.status == 201, made.json["message"]
-    found: JsonObject = made.json
-    return found
+    response = await call("POST", PODS, {"metadata": {"name": name}, "spec": {"containers": CONTAINERS, **spec}})
+    assert response.status == 201, response.json["message"]
+    stored: JsonObject = response.json
+    return stored
 
 
 async def test_a_binding_checks_the_uid() -> None:
@@ -42,8 +42,8 @@ async def test_resize_changes_resources_only() -> None:
     async with Environment() as env:
         call = Caller(env)
         await _pod(call, "p")
-        wanted = [{"name": "c", "image": "other", "resources": {"requests": {"cpu": "2"}}}]
-        patch = {"spec": {"containers": wanted, "nodeName": "n"}}
+        expected = [{"name": "c", "image": "other", "resources": {"requests": {"cpu": "2"}}}]
+        patch = {"spec": {"containers": expected, "nodeName": "n"}}
         answer = await call("PATCH", f"{PODS}/p/resize", patch, content_type=MERGE)
         [container] = answer.json["spec"]["containers"]
         assert (container["image"], container["resources"]) == ("i", {"requests": {"cpu": "2"}})
@@ -58,14 +58,14 @@ async def test_a_type_change_clears_fields_of_the_old_type() -> None:
     async with Environment() as env:
         call = Caller(env)
         spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "ports": [{"port": 80}]}
-        made = (await call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})).json["spec"]
-        assert made["healthCheckNodePort"] != made["ports"][0]["nodePort"]
+        stored = (await call("POST", SERVICES, {"metadata": {"name": "s"}, "spec": spec})).json["spec"]
+        assert stored["healthCheckNodePort"] != stored["ports"][0]["nodePort"]
 
         async def patched(**change: Any) -> JsonObject:
             answer = await call("PATCH", f"{SERVICES}/s", {"spec": change}, content_type=MERGE)
             assert answer.status == 200, answer.json["message"]
-            found: JsonObject = answer.json["spec"]
-            return found
+            stored: JsonObject = answer.json["spec"]
+            return stored
 
         assert "healthCheckNodePort" not in await patched(externalTrafficPolicy="Cluster")
         assert (await patched(allocateLoadBalancerNodePorts=False))["ports"][0]["nodePort"]

@@ -18,13 +18,13 @@ async def test_create_read_update_delete() -> None:
     """The life of an object: 201, the same object, a new version, a Status, 404."""
     async with Environment() as env:
         call = Caller(env)
-        made = await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})
-        assert made.status == 201
-        assert made.json["metadata"]["namespace"] == "default"
-        assert (await call("GET", f"{CM}/a")).json == made.json
-        changed = await call("PUT", f"{CM}/a", {**made.json, "data": {"x": "2"}})
-        assert int(changed.json["metadata"]["resourceVersion"]) > int(made.json["metadata"]["resourceVersion"])
-        stale = await call("PUT", f"{CM}/a", {**made.json, "data": {"x": "3"}})
+        response = await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})
+        assert response.status == 201
+        assert response.json["metadata"]["namespace"] == "default"
+        assert (await call("GET", f"{CM}/a")).json == response.json
+        changed = await call("PUT", f"{CM}/a", {**response.json, "data": {"x": "2"}})
+        assert int(changed.json["metadata"]["resourceVersion"]) > int(response.json["metadata"]["resourceVersion"])
+        stale = await call("PUT", f"{CM}/a", {**response.json, "data": {"x": "3"}})
         assert (stale.status, stale.json["reason"]) == (409, "Conflict")
         gone = await call("DELETE", f"{CM}/a")
         assert (gone.status, gone.json["status"]) == (200, "Success")
@@ -36,10 +36,10 @@ async def test_a_write_that_changes_nothing_keeps_the_version() -> None:
     """PUT, patch and apply of what is there already leave the resourceVersion alone."""
     async with Environment() as env:
         call = Caller(env)
-        made = (await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
-        version = made["metadata"]["resourceVersion"]
+        stored = (await call("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
+        version = stored["metadata"]["resourceVersion"]
         for answer in (
-            await call("PUT", f"{CM}/a", made),
+            await call("PUT", f"{CM}/a", stored),
             await call("PATCH", f"{CM}/a", {"data": {"x": "1"}}, content_type=MERGE),
         ):
             assert answer.json["metadata"]["resourceVersion"] == version
@@ -107,8 +107,8 @@ async def test_generated_names() -> None:
     """GenerateName gives a fresh name below 64 characters."""
     async with Environment() as env:
         call = Caller(env)
-        made = [(await call("POST", CM, {"metadata": {"generateName": "x" * 70}})).json for _ in range(3)]
-        names = {m["metadata"]["name"] for m in made}
+        stored = [(await call("POST", CM, {"metadata": {"generateName": "x" * 70}})).json for _ in range(3)]
+        names = {m["metadata"]["name"] for m in stored}
         assert len(names) == 3
         assert all(len(n) == 63 for n in names)
 
@@ -150,8 +150,8 @@ async def test_status_and_spec_have_their_own_doors() -> None:
         url = "/apis/apps/v1/namespaces/default/deployments"
         pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"selector": {"matchLabels": {"a": "b"}}, "template": pod}
-        made = (await call("POST", url, {"metadata": {"name": "d"}, "spec": spec, "status": {"replicas": 9}})).json
-        assert (made["metadata"]["generation"], made["status"]) == (1, {})
+        stored = (await call("POST", url, {"metadata": {"name": "d"}, "spec": spec, "status": {"replicas": 9}})).json
+        assert (stored["metadata"]["generation"], stored["status"]) == (1, {})
         patch = {"spec": {"replicas": 5}, "status": {"replicas": 3}}
         status = (await call("PATCH", f"{url}/d/status", patch, content_type=MERGE)).json
         assert (status["spec"]["replicas"], status["status"]["replicas"], status["metadata"]["generation"]) == (1, 3, 1)
@@ -175,8 +175,8 @@ async def test_both_event_apis_see_the_same_objects() -> None:
         call = Caller(env)
         event = {"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": "hi", "reason": "R"}
         assert (await call("POST", "/api/v1/namespaces/default/events", event)).status == 201
-        found = (await call("GET", "/apis/events.k8s.io/v1/namespaces/default/events/e")).json
-        assert (found["note"], found["apiVersion"]) == ("hi", "events.k8s.io/v1")
+        stored = (await call("GET", "/apis/events.k8s.io/v1/namespaces/default/events/e")).json
+        assert (stored["note"], stored["apiVersion"]) == ("hi", "events.k8s.io/v1")
 
 
 async def test_services_get_addresses_of_their_own() -> None:

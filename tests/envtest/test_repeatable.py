@@ -15,14 +15,14 @@ CM = "/api/v1/namespaces/default/configmaps"
 
 async def _run() -> list[tuple[str, str, float]]:
     """Names, UIDs and times of a few creations under random delays."""
-    seen = []
+    events = []
     async with Environment() as env:
         env.faults.seed(7)
         env.faults.add(Delay(1, jitter=5), probability=0.5)
         for _ in range(10):
             meta = (await Caller(env)("POST", CM, {"metadata": {"generateName": "a-"}})).json["metadata"]
-            seen.append((meta["name"], meta["uid"], asyncio.get_running_loop().time()))
-    return seen
+            events.append((meta["name"], meta["uid"], asyncio.get_running_loop().time()))
+    return events
 
 
 def test_a_seed_repeats_names_uids_and_times() -> None:

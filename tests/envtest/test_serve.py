@@ -53,8 +53,8 @@ async def test_client_certificates_are_users(tmp_path: Path) -> None:
         cert, key = pair.write(tmp_path, "admin")
         context = ssl.create_default_context(cadata=env.authority.pair.cert.decode())
         context.load_cert_chain(cert, key)
-        found = json.loads(await request(web.port, "/api/v1/namespaces/default", context=context))
-        assert found["metadata"]["name"] == "default"
+        document = json.loads(await request(web.port, "/api/v1/namespaces/default", context=context))
+        assert document["metadata"]["name"] == "default"
 
 
 @pytest.mark.realtime
@@ -89,8 +89,8 @@ def test_the_command_serves_and_stops(tmp_path: Path) -> None:
             assert yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == url
             assert kubeconfig.stat().st_mode & 0o777 == 0o600
             port = int(url.rpartition(":")[2])
-            found = json.loads(asyncio.run(request(port, "/api/v1/namespaces/default", token="secret")))
-            revisions.append(found["metadata"]["resourceVersion"])
+            document = json.loads(asyncio.run(request(port, "/api/v1/namespaces/default", token="secret")))
+            revisions.append(document["metadata"]["resourceVersion"])
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
     assert revisions[0] == revisions[1]

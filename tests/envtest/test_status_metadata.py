@@ -20,12 +20,12 @@ async def changed(url: str, spec: JsonObject, status: JsonObject) -> JsonObject:
     """Metadata of a new object after its status was written together with some metadata."""
     async with Environment() as env:
         call = Caller(env)
-        made = await call("POST", url, {"metadata": {"name": "a"}, "spec": spec})
-        assert made.status == 201, made.json
+        response = await call("POST", url, {"metadata": {"name": "a"}, "spec": spec})
+        assert response.status == 201, response.json
         body = {"metadata": CHANGED, "status": status}
-        found = await call("PATCH", f"{url}/a/status", body, content_type=MERGE)
-        assert found.status == 200, found.json
-        metadata: JsonObject = found.json["metadata"]
+        result = await call("PATCH", f"{url}/a/status", body, content_type=MERGE)
+        assert result.status == 200, result.json
+        metadata: JsonObject = result.json["metadata"]
         return metadata
 
 

@@ -24,8 +24,8 @@ async def table(env: envtest.Environment, path: str) -> Any:
 async def fill(env: envtest.Environment, *names: str) -> None:
     """Make maps of these names."""
     for name in names:
-        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": name}}
-        await Caller(env)("POST", MAPS, made)
+        tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": name}}
+        await Caller(env)("POST", MAPS, tree)
 
 
 async def test_tables_of_lists_say_how_to_go_on() -> None:
@@ -88,17 +88,17 @@ async def test_scales_are_tables_too() -> None:
     """With columns of their own."""
     async with envtest.Environment() as env:
         template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        made = {
+        tree = {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": "d"},
             "spec": {"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template},
         }
         path = "/apis/apps/v1/namespaces/default/deployments"
-        await Caller(env)("POST", path, made)
-        shown = await table(env, f"{path}/d/scale")
-        assert [c["name"] for c in shown["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
-        assert shown["rows"][0]["cells"][:3] == ["d", 3, 0]
+        await Caller(env)("POST", path, tree)
+        rows = await table(env, f"{path}/d/scale")
+        assert [c["name"] for c in rows["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+        assert rows["rows"][0]["cells"][:3] == ["d", 3, 0]
 
 
 @pytest.mark.parametrize(("controllers", "word"), [("none", "Unhealthy"), ("cluster", "Healthy")])

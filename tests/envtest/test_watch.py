@@ -104,8 +104,8 @@ async def test_a_watch_ends_at_its_deadline() -> None:
             assert first["type"] == "BOOKMARK"
             assert first["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
             await make(call, "a")
-            seen = [await events.get() for _ in range(4)]
-        assert [e and e["type"] for e in seen] == ["ADDED", "BOOKMARK", "BOOKMARK", None]
+            events_read = [await events.get() for _ in range(4)]
+        assert [e and e["type"] for e in events_read] == ["ADDED", "BOOKMARK", "BOOKMARK", None]
         assert monotonic() - start == 100
 
 
@@ -122,7 +122,7 @@ async def test_an_idle_watch_gets_bookmarks() -> None:
                 assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", revision)
                 times.append(monotonic() - start)
         assert len(times) == 4
-        assert all(60 * n <= at <= 61.25 * n for n, at in enumerate(times[:3], 1))
+        assert all(60 * n <= index <= 61.25 * n for n, index in enumerate(times[:3], 1))
         assert times[3] == 198
 
 
@@ -151,8 +151,8 @@ async def test_initial_events_of_a_revision_that_never_comes_are_an_error_of_the
         start = monotonic()
         query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999"
         async with call.watch(f"{CM}?{query}") as events:
-            told = await events.get()
-            assert (told["type"], told["object"]["reason"], told["object"]["code"]) == ("ERROR", "Timeout", 504)
+            event = await events.get()
+            assert (event["type"], event["object"]["reason"], event["object"]["code"]) == ("ERROR", "Timeout", 504)
             assert await events.get() is None
         assert 3 <= monotonic() - start < 4
 

@@ -95,10 +95,10 @@ class _Guard:
         self.bodies: list[bytes] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        shown = dict(scope["headers"]).get(b"authorization")
-        self.seen.append(shown)
+        header = dict(scope["headers"]).get(b"authorization")
+        self.seen.append(header)
         self.bodies.append((await receive())["body"])
-        await send({"type": "http.response.start", "status": 200 if shown in self.good else 401, "headers": []})
+        await send({"type": "http.response.start", "status": 200 if header in self.good else 401, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
 
@@ -194,12 +194,12 @@ async def test_a_401_runs_the_plugin_again(plugin: PluginMaker) -> None:
 @pytest.mark.realtime
 async def test_a_plugin_sees_arguments_environment_and_cluster(plugin: PluginMaker) -> None:
     """Arguments, variables and, where asked for, the cluster reach the plugin."""
-    made = plugin("say(token=json.dumps([os.environ['K'], 'PATH' in os.environ, info['spec']]))")
-    made = ExecConfig(
-        command=made.command, args=made.args, env={"K": "V"}, interactive_mode="Never",
+    config = plugin("say(token=json.dumps([os.environ['K'], 'PATH' in os.environ, info['spec']]))")
+    config = ExecConfig(
+        command=config.command, args=config.args, env={"K": "V"}, interactive_mode="Never",
         provide_cluster_info=True, cluster_config={"audience": "me"},
     )  # fmt: skip
-    token = (await _source(made, ca_data=b"CA").headers())["Authorization"].removeprefix("Bearer ")
+    token = (await _source(config, ca_data=b"CA").headers())["Authorization"].removeprefix("Bearer ")
     assert json.loads(token) == [
         "V",
         True,
@@ -229,8 +229,8 @@ async def test_a_plugin_may_issue_a_certificate(plugin: PluginMaker) -> None:
 @pytest.mark.realtime
 async def test_a_failing_plugin_says_why(plugin: PluginMaker) -> None:
     """The plugin's own words, its exit code and the hint stand in the error; the next call tries again."""
-    made = plugin("runs(); sys.stderr.write('log in first'); sys.exit(3)", install_hint="see https://login")
-    source = _source(made)
+    config = plugin("runs(); sys.stderr.write('log in first'); sys.exit(3)", install_hint="see https://login")
+    source = _source(config)
     for _ in range(2):
         with pytest.raises(UnauthorizedError, match=r"exit code 3: log in first\nsee https://login"):
             await source.headers()

@@ -109,14 +109,14 @@ async def _fetch(answers: JsonObject) -> tuple[DiscoveredGroups, _Server]:
 
 async def test_aggregated_discovery_takes_two_requests() -> None:
     """Two concurrent requests return everything."""
-    found, server = await _fetch(AGGREGATED)
+    groups, server = await _fetch(AGGREGATED)
     assert sorted(server.asked) == ["/api", "/apis"]
     assert server.most == 2
-    assert [(g.name, g.preferred, tuple(g.versions)) for g in found.groups] == [
+    assert [(g.name, g.preferred, tuple(g.versions)) for g in groups.groups] == [
         ("", "v1", ("v1",)),
         ("apps", "v1", ("v1", "v1beta1")),
     ]
-    assert [r.plural for r in found.resources] == ["nodes", "deployments"]
+    assert [r.plural for r in groups.resources] == ["nodes", "deployments"]
 
 
 async def test_aggregated_and_legacy_discovery_agree() -> None:
@@ -135,8 +135,8 @@ async def test_aggregated_and_legacy_discovery_agree() -> None:
 @pytest.mark.parametrize("old", ["/api", "/apis"])
 async def test_each_root_may_have_its_own_format(old: str) -> None:
     """A server (or a proxy in front) may aggregate one root only."""
-    found, _ = await _fetch({**LEGACY, **AGGREGATED, old: LEGACY[old]})
-    assert [r.plural for r in found.resources] == ["nodes", "deployments"]
+    groups, _ = await _fetch({**LEGACY, **AGGREGATED, old: LEGACY[old]})
+    assert [r.plural for r in groups.resources] == ["nodes", "deployments"]
 
 
 @pytest.mark.parametrize(
@@ -150,31 +150,31 @@ async def test_each_root_may_have_its_own_format(old: str) -> None:
 )
 async def test_a_failing_group_does_not_hide_others(failure: Any) -> None:
     """An extension server that is down is recorded by name, and everything else is found."""
-    found, _ = await _fetch({**LEGACY, "/apis/apps/v1beta1": failure})
-    assert list(found.failures) == ["apps/v1beta1"]
-    assert [r.plural for r in found.resources] == ["nodes", "deployments"]
-    assert len(found.groups) == 2
+    groups, _ = await _fetch({**LEGACY, "/apis/apps/v1beta1": failure})
+    assert list(groups.failures) == ["apps/v1beta1"]
+    assert [r.plural for r in groups.resources] == ["nodes", "deployments"]
+    assert len(groups.groups) == 2
 
 
 async def test_a_stale_group_is_a_failure() -> None:
     """A version whose server did not answer lately is recorded, and hides no other."""
     stale = {"version": "v1beta1", "freshness": "Stale", "resources": [DEPLOYMENTS]}
     item = {"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": [DEPLOYMENTS]}, stale]}
-    found, _ = await _fetch({**AGGREGATED, "/apis": _agg(item)})
-    assert isinstance(found.failures["apps/v1beta1"], ServiceUnavailableError)
-    assert [(r.version, r.plural) for r in found.resources] == [("v1", "nodes"), ("v1", "deployments")]
+    groups, _ = await _fetch({**AGGREGATED, "/apis": _agg(item)})
+    assert isinstance(groups.failures["apps/v1beta1"], ServiceUnavailableError)
+    assert [(r.version, r.plural) for r in groups.resources] == [("v1", "nodes"), ("v1", "deployments")]
 
 
 async def test_a_version_deleted_meanwhile_is_left_out() -> None:
     """A CRD deleted between two requests is no failure."""
-    found, _ = await _fetch({**LEGACY, "/apis/apps/v1beta1": None})
-    assert not found.failures
+    groups, _ = await _fetch({**LEGACY, "/apis/apps/v1beta1": None})
+    assert not groups.failures
 
 
 async def test_an_absent_root_serves_nothing() -> None:
     """A server may have only one of the two roots, or announce nothing at all."""
-    found, _ = await _fetch({"/apis": _agg({"metadata": {"name": "empty"}, "versions": []})})
-    assert (found.groups, found.resources) == ((), ())
+    groups, _ = await _fetch({"/apis": _agg({"metadata": {"name": "empty"}, "versions": []})})
+    assert (groups.groups, groups.resources) == ((), ())
     assert (await _fetch({"/api": {"versions": None}, "/apis": {"groups": None}}))[0].groups == ()
 
 
@@ -195,6 +195,6 @@ async def test_a_failing_root_is_raised(answer: Any, kind: type[Exception]) -> N
 async def test_legacy_requests_are_concurrent_and_bounded() -> None:
     """A hundred groups are read with at most sixteen concurrent requests."""
     groups = [{"name": f"g{n}", "versions": [{"version": "v1"}]} for n in range(100)]
-    found, server = await _fetch({"/api": {"versions": []}, "/apis": {"groups": groups}})
-    assert (len(found.groups), server.most) == (100, 16)
+    result, server = await _fetch({"/api": {"versions": []}, "/apis": {"groups": groups}})
+    assert (len(result.groups), server.most) == (100, 16)
     assert asyncio.get_running_loop().time() == pytest.approx(8)

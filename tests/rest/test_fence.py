@@ -41,7 +41,7 @@ async def test_a_write_behind_a_closed_fence_is_not_sent(method: str) -> None:
         with pytest.raises(LeaderElectionLostError, match=rf"^{method} /a: closed"):
             await transport.send(RestRequest(method, "/a", query=[("secret", "x")]))
         await transport.send(GET)
-        assert [seen.method for seen in server.seen] == ["GET", "GET"]
+        assert [request.method for request in server.seen] == ["GET", "GET"]
         assert server.accepted == 1
 
 
@@ -70,7 +70,7 @@ async def test_the_check_comes_after_the_throttling() -> None:
         FENCE.set(Gate(monotonic() + 3))
         with pytest.raises(LeaderElectionLostError):
             await transport.send(PUT)
-        assert [seen.method for seen in server.seen] == ["GET"]
+        assert [request.method for request in server.seen] == ["GET"]
 
 
 async def test_the_check_comes_after_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ async def test_httpx_and_streams_have_the_same_fence() -> None:
         with pytest.raises(LeaderElectionLostError):
             async with transport.stream(PUT):
                 pass
-        assert [seen.method for seen in server.seen] == ["GET"]
+        assert [request.method for request in server.seen] == ["GET"]
 
 
 async def test_a_server_in_this_process_has_the_same_fence() -> None:

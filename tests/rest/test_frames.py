@@ -21,8 +21,8 @@ def test_every_cut_gives_the_same_frames() -> None:
     stream = b'{"type":"ADDED"}\n\n{"type":"MODIFIED"}\r\n{"tail'
     whole = _split([stream])
     assert whole == ([b'{"type":"ADDED"}', b'{"type":"MODIFIED"}'], b'{"tail')
-    for at in range(len(stream) + 1):
-        assert _split([stream[:at], stream[at:]]) == whole
+    for cut in range(len(stream) + 1):
+        assert _split([stream[:cut], stream[cut:]]) == whole
 
 
 @given(st.lists(st.binary()))
@@ -34,7 +34,7 @@ def test_frames_do_not_depend_on_chunk_boundaries(pieces: list[bytes]) -> None:
 def test_frames_have_no_length_limit() -> None:
     """An object of three megabytes in many pieces is one frame."""
     big = b"x" * 3_000_000
-    pieces = [big[at : at + 65536] for at in range(0, len(big), 65536)]
+    pieces = [big[cut : cut + 65536] for cut in range(0, len(big), 65536)]
     assert _split([*pieces, b"\n"]) == ([big], b"")
 
 

@@ -118,10 +118,10 @@ def test_exec_is_read() -> None:
         "server": "https://c",
         "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "me"}}],
     }
-    found = resolve(merge([(A, _document(cluster=cluster, user={"exec": plugin}))])).exec
-    assert found is not None
-    assert (found.command, tuple(found.args), dict(found.env)) == ("/etc/a/bin/login", ("a",), {"K": "V"})
-    assert (found.cluster_config, found.interactive_mode) == ({"audience": "me"}, "Never")
+    result = resolve(merge([(A, _document(cluster=cluster, user={"exec": plugin}))])).exec
+    assert result is not None
+    assert (result.command, tuple(result.args), dict(result.env)) == ("/etc/a/bin/login", ("a",), {"K": "V"})
+    assert (result.cluster_config, result.interactive_mode) == ({"audience": "me"}, "Never")
 
 
 _EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}

@@ -34,14 +34,14 @@ ENV = {"HTTPS_PROXY": "http://proxy:3128", "http_proxy": "plain:80"}
 )
 def test_environment_table(host: str, no_proxy: str, expected: str | None) -> None:
     """The environment's proxy is used unless NO_PROXY covers the host or it is this machine."""
-    found = proxy_for(parse_host(host, tls=False), proxy_url="", env={**ENV, "NO_PROXY": no_proxy})
-    assert (str(found) if found else None) == expected
+    proxy = proxy_for(parse_host(host, tls=False), proxy_url="", env={**ENV, "NO_PROXY": no_proxy})
+    assert (str(proxy) if proxy else None) == expected
 
 
 def test_configured_proxy_wins() -> None:
     """A configured proxy is used even for this machine, whatever the environment says."""
-    found = proxy_for(parse_host("https://localhost", tls=False), proxy_url="p:1", env={"NO_PROXY": "*"})
-    assert str(found) == "http://p:1"
+    proxy = proxy_for(parse_host("https://localhost", tls=False), proxy_url="p:1", env={"NO_PROXY": "*"})
+    assert str(proxy) == "http://p:1"
 
 
 def test_password_is_sent_and_not_shown() -> None:

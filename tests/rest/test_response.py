@@ -201,8 +201,8 @@ def test_bucket_never_exceeds_its_rate(qps: float, burst: int, gaps: list[float]
     for gap in gaps:
         now += gap
         times.append(now + bucket.reserve(now))
-    for at, start in enumerate(times):
-        for count, end in enumerate(times[at:], start=1):
+    for index, start in enumerate(times):
+        for count, end in enumerate(times[index:], start=1):
             assert count <= burst + qps * (end - start) + 1e-6
 
 

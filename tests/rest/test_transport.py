@@ -98,11 +98,11 @@ async def test_responses_split_at_every_byte_read_the_same(form: str) -> None:
     cuts = iter(range(1, len(data)))
 
     async def in_two(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        at = next(cuts)
-        writer.write(data[:at])
+        cut = next(cuts)
+        writer.write(data[:cut])
         await writer.drain()
         await asyncio.sleep(0.01)
-        writer.write(data[at:])
+        writer.write(data[cut:])
 
     async with Server(in_two) as server:
         async with Transport(Config(host=server.host)) as transport:
@@ -254,7 +254,7 @@ async def test_429_is_repeated_with_the_same_body() -> None:
             started = monotonic()
             assert (await transport.send(POST)).status == 201
             assert 37 <= monotonic() - started < 38
-        assert [seen.body for seen in server.seen] == [POST.body] * 3
+        assert [request.body for request in server.seen] == [POST.body] * 3
 
 
 @pytest.mark.behaviour(145)
@@ -324,20 +324,20 @@ async def test_qps_limits_all_but_watches() -> None:
 
 async def test_each_attempt_is_recorded() -> None:
     """The hook gets a record of every attempt, also without a response, with the seconds of throttling."""
-    seen: list[Requested] = []
+    attempts: list[Requested] = []
 
     class Seen(TelemetryHook):
         def record(self, record: Record) -> None:
             assert isinstance(record, Requested)
-            seen.append(record)
+            attempts.append(record)
 
     async with Server(in_turn(answer(429, Retry_After="1"), None, answer(201))) as server:
         config = Config(host=server.host, qps=0.5, burst=1)
         async with Transport(config, hook=Seen()) as transport:
             assert (await transport.send(GET)).status == 201
-    assert [record.status for record in seen] == [429, 0, 201]
-    assert [record.throttled for record in seen] == pytest.approx([0, 1, 1], abs=0.1)
-    assert seen[0].host == f"127.0.0.1:{server.port}"
+    assert [record.status for record in attempts] == [429, 0, 201]
+    assert [record.throttled for record in attempts] == pytest.approx([0, 1, 1], abs=0.1)
+    assert attempts[0].host == f"127.0.0.1:{server.port}"
 
 
 # ------------------------------------------------------------------ deadlines
@@ -494,8 +494,8 @@ async def test_cancelling_at_every_iteration_leaks_nothing() -> None:
     """Wherever a call is cancelled, the error is a cancellation, and no task and no socket stay."""
 
     async def in_pieces(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        for at in range(0, len(CHUNKED), 10):
-            writer.write(CHUNKED[at : at + 10])
+        for cut in range(0, len(CHUNKED), 10):
+            writer.write(CHUNKED[cut : cut + 10])
             await writer.drain()
             await asyncio.sleep(0)
 
@@ -530,7 +530,7 @@ async def test_idle_connections_are_bounded_in_number_and_age() -> None:
         writer.write(answer())
 
     async with Server(gated) as server, Transport(Config(host=server.host)) as transport:
-        for requests, opened, kept in ((64, 64, 64), (64, 64, 64), (260, 260, 256)):
+        for requests, opened, expected in ((64, 64, 64), (64, 64, 64), (260, 260, 256)):
             gate.clear()
             before = len(server.seen)
             tasks = [asyncio.create_task(transport.send(GET)) for _ in range(requests)]
@@ -538,7 +538,7 @@ async def test_idle_connections_are_bounded_in_number_and_age() -> None:
             gate.set()
             await asyncio.gather(*tasks)
             assert server.accepted == opened
-            assert f"{kept} idle" in repr(transport)
+            assert f"{expected} idle" in repr(transport)
         await asyncio.sleep(100)
         await transport.send(GET)
         assert server.accepted == 261

@@ -87,7 +87,9 @@ def test_slices_are_the_data(size: int, cut: int) -> None:
     data = bytes(range(256)) * (size // 256) + bytes(size % 256)
     packed = gzip.compress(data) + gzip.compress(b"end")
     decoder = Gunzip()
-    pieces = [piece for at in range(0, len(packed), cut) for piece in decoder.feed(packed[at : at + cut])]
+    pieces = [
+        piece for position in range(0, len(packed), cut) for piece in decoder.feed(packed[position : position + cut])
+    ]
     decoder.finish()
     assert b"".join(pieces) == data + b"end"
 

@@ -91,10 +91,10 @@ def test_eventually_calls_until_the_first_true_value(failures: list[object]) -> 
     """False, empty values, failed assertions and errors that may pass are retried at equal intervals."""
 
     async def run() -> tuple[str, float]:
-        left = iter(failures)
+        pending = iter(failures)
 
         async def check() -> object:
-            outcome = next(left, "done")
+            outcome = next(pending, "done")
             if isinstance(outcome, Exception):
                 raise outcome
             return outcome

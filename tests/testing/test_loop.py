@@ -15,14 +15,14 @@ async def test_a_day_takes_no_time() -> None:
 
 async def test_timers_fire_in_order() -> None:
     """Timers fire in the order of their times, not of their creation."""
-    seen: list[int] = []
+    numbers: list[int] = []
 
     async def note(after: int) -> None:
         await asyncio.sleep(after)
-        seen.append(after)
+        numbers.append(after)
 
     await asyncio.gather(*(note(n) for n in (5, 1, 3)))
-    assert seen == [1, 3, 5]
+    assert numbers == [1, 3, 5]
 
 
 async def test_sockets_work_within_the_process() -> None:
@@ -62,10 +62,10 @@ async def test_a_block_lets_time_pass_before_timers_run() -> None:
     """`VirtualLoop.block` moves the time; a timer that became due runs afterwards."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    seen: list[float] = []
-    loop.call_later(1, lambda: seen.append(loop.time()))
+    times: list[float] = []
+    loop.call_later(1, lambda: times.append(loop.time()))
     began = loop.time()
     loop.block(5)
-    assert (loop.time() - began, seen) == (5, [])
+    assert (loop.time() - began, times) == (5, [])
     await asyncio.sleep(0.1)
-    assert seen == [began + 5]
+    assert times == [began + 5]

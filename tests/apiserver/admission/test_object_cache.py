@@ -18,7 +18,7 @@ KEYS = st.tuples(
 def test_kept_objects_are_those_of_the_storage(steps: list[tuple[bool, tuple[str, str, str], bool]]) -> None:
     """After any writes, the cache returns the stored objects of each namespace, sorted by name."""
     storage = MemoryStorage()
-    kept = ObjectCache(storage, PREFIX)
+    cache = ObjectCache(storage, PREFIX)
     model: dict[str, int] = {}
     for number, (put, (prefix, namespace, name), ask) in enumerate(steps):
         key = f"{prefix}{namespace}/{name}"
@@ -30,8 +30,8 @@ def test_kept_objects_are_those_of_the_storage(steps: list[tuple[bool, tuple[str
             del model[key]
         if ask:
             for place in "ab":
-                wanted = sorted((k, n) for k, n in model.items() if k.startswith(f"{PREFIX}{place}/"))
-                assert [obj["n"] for obj in kept.of(place)] == [n for _, n in wanted]
+                expected = sorted((k, n) for k, n in model.items() if k.startswith(f"{PREFIX}{place}/"))
+                assert [obj["n"] for obj in cache.of(place)] == [n for _, n in expected]
                 for one in "xyz":
-                    found = kept.get(one, place)
-                    assert (None if found is None else found["n"]) == model.get(f"{PREFIX}{place}/{one}")
+                    result = cache.get(one, place)
+                    assert (None if result is None else result["n"]) == model.get(f"{PREFIX}{place}/{one}")

@@ -38,10 +38,14 @@ def test_the_available_condition_follows_the_last_verdict(verdicts: list[Availab
     for now, verdict in enumerate(verdicts):
         status = judged(status, verdict, str(now))
         turned, before = (turned, before) if verdict.status == before else (now, verdict.status)
-        found = available({"status": status})
-        assert found is not None
-        assert (found["status"], found["reason"], found["message"]) == (verdict.status, verdict.reason, verdict.message)
-        assert found["lastTransitionTime"] == str(turned)
+        result = available({"status": status})
+        assert result is not None
+        assert (result["status"], result["reason"], result["message"]) == (
+            verdict.status,
+            verdict.reason,
+            verdict.message,
+        )
+        assert result["lastTransitionTime"] == str(turned)
         assert [c["type"] for c in status["conditions"]] == ["Other", "Available"]
 
 
@@ -49,9 +53,9 @@ def test_the_available_condition_follows_the_last_verdict(verdicts: list[Availab
 def test_any_stored_object_can_be_read(bundle: str) -> None:
     """An APIService with an invalid caBundle can be read; the bundle is parsed when it is used."""
     spec = {"service": {"name": "s", "namespace": "n"}, "version": "v1", "group": "g", "caBundle": bundle}
-    found = remote_of({"metadata": {"name": "v1.g"}, "spec": spec})
-    assert found is not None
-    assert (found.host, found.port, found.root, found.available) == ("s.n.svc", 443, "/apis/g/v1", False)
+    result = remote_of({"metadata": {"name": "v1.g"}, "spec": spec})
+    assert result is not None
+    assert (result.host, result.port, result.root, result.available) == ("s.n.svc", 443, "/apis/g/v1", False)
     assert remote_of({"metadata": {"name": "v1.g"}, "spec": {}}) is None
 
 
@@ -107,5 +111,5 @@ def test_ranks_follow_every_write(writes: list[tuple[str, tuple[int, int] | None
     best = {g: max(n for name, (n, _) in there.items() if name.endswith(f".{g}")) for g in groups}
     assert sorted(groups, key=ranks.sort_key) == sorted(groups, key=lambda g: (-best[g], g))
     both = [v for v in ("v1", "v2") if f"{v}.a" in there]
-    wanted = sorted(both, key=lambda v: -there[f"{v}.a"][1])
-    assert [served.version for served in ranks.sorted("a", [ServedVersion(v, ()) for v in both])] == wanted
+    expected = sorted(both, key=lambda v: -there[f"{v}.a"][1])
+    assert [served.version for served in ranks.sorted("a", [ServedVersion(v, ()) for v in both])] == expected

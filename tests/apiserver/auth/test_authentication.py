@@ -73,9 +73,9 @@ async def test_who_it_is(sent: str, wanted: str) -> None:
     """A known token is its user, whatever other checkers say; an unknown one is wrong; the rest is no credentials."""
     union = UnionAuthenticator([BEARER])
     if wanted:
-        found = await union.authenticate(request(sent))
-        assert found.name == wanted
-        assert ("system:authenticated" in found.groups) == (found is not ANONYMOUS)
+        user = await union.authenticate(request(sent))
+        assert user.name == wanted
+        assert ("system:authenticated" in user.groups) == (user is not ANONYMOUS)
     else:
         with pytest.raises(UnauthorizedError, match="Unauthorized"):
             await union.authenticate(request(sent))

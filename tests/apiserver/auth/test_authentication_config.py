@@ -51,8 +51,8 @@ def request(certificate: bytes | None, **headers: str) -> HttpRequest:
     async def receive() -> JsonObject:
         return {"type": "http.request", "body": b""}
 
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return HttpRequest("GET", "/", Query(), named, receive, peer_certificate=certificate)
+    named_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HttpRequest("GET", "/", Query(), named_headers, receive, peer_certificate=certificate)
 
 
 async def test_only_the_proxys_own_authority_vouches() -> None:
@@ -64,8 +64,8 @@ async def test_only_the_proxys_own_authority_vouches() -> None:
 
     proxy = FrontProxyAuthenticator(ChainVerifier(ours.pair.cert), headers=ClientAuthenticationConfig.of(DATA).headers)
     good = client(ours, "front-proxy-client")
-    found = await proxy.authenticate(request(good, x_other_user="alice", x_remote_group="devs", x_remote_extra_a="1"))
-    assert found == User(name="alice", groups=("devs",), extra={"a": ("1",)})
+    user = await proxy.authenticate(request(good, x_other_user="alice", x_remote_group="devs", x_remote_extra_a="1"))
+    assert user == User(name="alice", groups=("devs",), extra={"a": ("1",)})
     assert await proxy.authenticate(request(client(other, "front-proxy-client"), x_remote_user="alice")) is None
     assert await proxy.authenticate(request(None, x_remote_user="alice")) is None
     assert await proxy.authenticate(request(good)) is None

@@ -89,9 +89,9 @@ def request(leaf: Issued, *between: Issued, **headers: str) -> HttpRequest:
     async def receive() -> JsonObject:
         return {"type": "http.request", "body": b""}
 
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     sent = [issued.der for issued in between]
-    return HttpRequest("GET", "/", Query(), named, receive, peer_certificate=leaf.der, peer_intermediates=sent)
+    return HttpRequest("GET", "/", Query(), named_headers, receive, peer_certificate=leaf.der, peer_intermediates=sent)
 
 
 USERS, PROXIES = issue("users", ca=True), issue("proxies", ca=True)

@@ -49,9 +49,9 @@ async def test_a_token_belongs_to_the_user_of_the_review() -> None:
     front = Front(TokenReviewStatus(authenticated=True, user=user, audiences=["me"]))
     tokens = DelegatedTokens(front.auth())
     for _ in range(3):
-        found = await tokens.check("t", ["me"])
-        assert found is not None
-        assert (found.user, found.audiences) == (ALICE, ("me",))
+        result = await tokens.check("t", ["me"])
+        assert result is not None
+        assert (result.user, result.audiences) == (ALICE, ("me",))
     assert front.specs == [TokenReviewSpec(token="t", audiences=["me"])]
     await tokens.check("t", [])
     await tokens.check("other", ["me"])

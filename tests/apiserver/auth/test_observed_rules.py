@@ -29,8 +29,8 @@ def test_minimal_rules_allow_exactly_what_was_done(done: frozenset[ObservedUse],
     """Minimal rules allow every observed use and no other."""
     rules = [r.wire() for r in minimal_rules(done)]
     assert UserRules(user="u", allowed=done).exceeds(rules) == []
-    asked = UserRules(user="u", allowed=frozenset({other}))
-    assert (asked.exceeds(rules) == []) == (other in done)
+    requested = UserRules(user="u", allowed=frozenset({other}))
+    assert (requested.exceeds(rules) == []) == (other in done)
 
 
 @given(st.frozensets(resource_uses, min_size=1), st.data())
@@ -48,8 +48,8 @@ def test_resources_with_the_same_verbs_stand_together() -> None:
         for verb in ("list", "get")
         for resource in ("pods", "configmaps")
     ]
-    found = minimal_rules([*done, ObservedUse(user="u", verb="get", path="/x")])
-    assert set(found) == {
+    result = minimal_rules([*done, ObservedUse(user="u", verb="get", path="/x")])
+    assert set(result) == {
         PolicyRule(verbs=("get", "list"), groups=("",), resources=("configmaps", "pods")),
         PolicyRule(verbs=("get",), paths=("/x",)),
     }
@@ -72,11 +72,11 @@ async def test_questions_are_kept_once_each_with_their_answers() -> None:
     strict.allowed = True
     for _ in range(3):
         await observer.authorize(ask)
-    found = observer.of("u")
-    assert (len(found.allowed), len(found.denied), observer.users()) == (1, 0, ["u"])
+    result = observer.of("u")
+    assert (len(result.allowed), len(result.denied), observer.users()) == (1, 0, ["u"])
     strict.allowed = False
     await observer.authorize(ask)
-    assert observer.of("u").allowed == found.allowed
+    assert observer.of("u").allowed == result.allowed
     observer.clear()
     assert observer.users() == []
 
@@ -107,14 +107,14 @@ def test_manifests_bind_service_accounts_and_users() -> None:
             ObservedUse(user=name, verb="list", resource="nodes"),
         }
     )
-    found = UserRules(user=name, allowed=done).manifests("robot")
-    assert [(o["kind"], o["metadata"].get("namespace")) for o in found] == [
+    result = UserRules(user=name, allowed=done).manifests("robot")
+    assert [(o["kind"], o["metadata"].get("namespace")) for o in result] == [
         ("ClusterRole", None),
         ("ClusterRoleBinding", None),
         ("Role", "a"),
         ("RoleBinding", "a"),
     ]
-    assert found[1]["subjects"] == [{"kind": "ServiceAccount", "name": "robot", "namespace": "ns"}]
+    assert result[1]["subjects"] == [{"kind": "ServiceAccount", "name": "robot", "namespace": "ns"}]
 
 
 def test_a_use_prints_verb_resource_and_namespace() -> None:

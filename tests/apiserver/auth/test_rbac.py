@@ -171,12 +171,12 @@ def test_an_escalation_names_what_is_missing() -> None:
     """The text lists the user, its groups, and the rules joined and sorted."""
     user = User(name="alice", groups=("devs", "system:authenticated"))
     owned = [PolicyRule(verbs=("get",), groups=("",), resources=("configmaps",))]
-    wanted = [
+    expected = [
         PolicyRule(verbs=("list", "get"), groups=("",), resources=("secrets",)),
         PolicyRule(verbs=("get", "delete"), groups=("",), resources=("configmaps",)),
         PolicyRule(verbs=("get",), groups=("",), resources=("pods",), names=("p",)),
     ]
-    text = escalation(user, owned, wanted, ["oops"])
+    text = escalation(user, owned, expected, ["oops"])
     assert text == (
         'user "alice" (groups=["devs" "system:authenticated"]) is attempting to grant RBAC permissions not currently'
         ' held:\n{APIGroups:[""], Resources:["configmaps"], Verbs:["delete"]}'

@@ -61,10 +61,10 @@ def test_a_followed_policy_decides_like_a_fresh_one(history: list[tuple[tuple[st
         if not gone:
             storage.create_now(key, obj)
         fresh = RbacAuthorizer(storage)
-        for asked in ASKED:
-            assert follower.policy.decide(asked) == fresh.policy.decide(asked)
-            place = asked.namespace
-            assert follower.policy.rules_for(asked.user, place) == fresh.policy.rules_for(asked.user, place)
+        for attributes in ASKED:
+            assert follower.policy.decide(attributes) == fresh.policy.decide(attributes)
+            place = attributes.namespace
+            assert follower.policy.rules_for(attributes.user, place) == fresh.policy.rules_for(attributes.user, place)
 
 
 async def test_roles_are_read_at_the_first_request() -> None:

@@ -86,9 +86,9 @@ def test_a_token_says_what_was_signed() -> None:
 def test_every_tampering_is_refused(data: st.DataObject) -> None:
     """No changed character, part or algorithm leaves a token good."""
     token = KEY.sign(claims())
-    at = data.draw(st.integers(0, len(token) - 1))
+    position = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.sampled_from("aA0-_.xé"))
-    changed = token[:at] + other + token[at + 1 :]
+    changed = token[:position] + other + token[position + 1 :]
     if changed != token:
         with pytest.raises(UnauthorizedError):
             KEY.verify(changed)
@@ -155,8 +155,8 @@ def test_a_token_is_for_its_audiences() -> None:
     assert matching_audiences({}, [ISSUER]) == (ISSUER,)
     with pytest.raises(UnauthorizedError) as caught:
         matching_audiences(claims(), ["x", "y"])
-    wanted = f'token audiences ["{ISSUER}"] is invalid for the target audiences ["x" "y"]'
-    assert caught.value.message == wanted
+    expected = f'token audiences ["{ISSUER}"] is invalid for the target audiences ["x" "y"]'
+    assert caught.value.message == expected
 
 
 def test_the_user_is_the_account_with_its_groups() -> None:
@@ -209,9 +209,9 @@ async def test_foreign_tokens_are_skipped() -> None:
     assert await checker.check("opaque", [ISSUER]) is None
     assert await checker.check(KEY.sign({**claims(), "iss": "https://elsewhere"}), [ISSUER]) is None
     now = int(utc_now().timestamp())
-    found = await checker.check(KEY.sign(claims(now=now)), [ISSUER, "x"])
-    assert found is not None
-    assert found.audiences == (ISSUER,)
+    user = await checker.check(KEY.sign(claims(now=now)), [ISSUER, "x"])
+    assert user is not None
+    assert user.audiences == (ISSUER,)
 
 
 @pytest.mark.parametrize(
@@ -242,9 +242,9 @@ async def test_a_secret_token_is_valid_while_its_secret_has_it() -> None:
     """A token of a Secret has no expiry; it is valid while its Secret and its account exist."""
     token, world = kept()
     checker = ServiceAccountTokens(KEY, world.find)
-    found = await checker.check(token, [ISSUER])
-    assert found is not None
-    assert (found.user.name, found.user.uid) == ("system:serviceaccount:ns:robot", "u1")
+    user = await checker.check(token, [ISSUER])
+    assert user is not None
+    assert (user.user.name, user.user.uid) == ("system:serviceaccount:ns:robot", "u1")
     with pytest.raises(UnauthorizedError, match="token audiences"):
         await checker.check(token, ["elsewhere"])
     for key, value in (

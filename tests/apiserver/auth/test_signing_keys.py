@@ -29,8 +29,10 @@ def key(sort: str, number: int = 0) -> PrivateKey:
     """A key of a sort; others by other numbers."""
     assert number >= 0
     curve: Any = SORTS[sort]
-    made = ec.generate_private_key(curve) if curve else rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    return PrivateKey(made)
+    created = (
+        ec.generate_private_key(curve) if curve else rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    )
+    return PrivateKey(created)
 
 
 def private_pem(made: Any) -> bytes:
@@ -88,11 +90,11 @@ def test_tokens_name_the_key_and_its_algorithm(sort: str, tmp_path: Path) -> Non
     """A token names its key and algorithm, and is invalid without them."""
     path = tmp_path / "key.pem"
     path.write_bytes(private_pem(key(sort).key))
-    mine = SigningKey(path)
-    token = mine.sign({"a": 1})
-    assert get_unverified_header(token) == {"alg": sort, "kid": mine.key_id}
-    assert mine.verify(token) == {"a": 1}
-    assert mine.algorithm == sort
+    signing_key = SigningKey(path)
+    token = signing_key.sign({"a": 1})
+    assert get_unverified_header(token) == {"alg": sort, "kid": signing_key.key_id}
+    assert signing_key.verify(token) == {"a": 1}
+    assert signing_key.algorithm == sort
     other = key(next(s for s in SORTS if s != sort))
     (tmp_path / "other.pem").write_bytes(private_pem(other.key))
     with pytest.raises(UnauthorizedError):
@@ -108,22 +110,22 @@ def test_more_keys_are_read_in_every_form(sort: str, form: Any, tmp_path: Path) 
     )
     for number in (2, 3):
         (tmp_path / f"{number}.pem").write_bytes(private_pem(key(sort, number).key))
-    mine = SigningKey(tmp_path / "mine.pem", also=[tmp_path / "more.pem"])
+    signing_key = SigningKey(tmp_path / "mine.pem", also=[tmp_path / "more.pem"])
     for number in (2, 3):
         token = SigningKey(tmp_path / f"{number}.pem").sign({"n": number})
-        assert mine.verify(token) == {"n": number}
+        assert signing_key.verify(token) == {"n": number}
     assert not (tmp_path / "mine.pem").exists()
-    shown = [k["kid"] for k in mine.public()]
-    assert shown == [mine.key_id, key(sort, 2).public.key_id, key(sort, 3).public.key_id]
+    key_ids = [k["kid"] for k in signing_key.public()]
+    assert key_ids == [signing_key.key_id, key(sort, 2).public.key_id, key(sort, 3).public.key_id]
 
 
 def test_a_key_is_shown_once(tmp_path: Path) -> None:
     """The signing key is published once, even if it is also a verification key."""
     path = tmp_path / "key.pem"
     path.write_bytes(private_pem(key("ES256").key))
-    found = SigningKey(path, also=[path]).public()
-    assert [set(k) for k in found] == [{"use", "kid", "alg", "kty", "crv", "x", "y"}]
-    assert (found[0]["kty"], found[0]["crv"]) == ("EC", "P-256")
+    result = SigningKey(path, also=[path]).public()
+    assert [set(k) for k in result] == [{"use", "kid", "alg", "kty", "crv", "x", "y"}]
+    assert (result[0]["kty"], result[0]["crv"]) == ("EC", "P-256")
 
 
 def test_files_without_a_usable_key_say_so(tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ def request(*headers: tuple[str, str]) -> HttpRequest:
 def test_what_clients_write_servers_read(name: str, groups: list[str], extra: dict[str, list[str]]) -> None:
     """Names, repeated groups (commas in them too) and escaped keys arrive as the client's configuration has them."""
     sent = Impersonate(user=name, uid="u", groups=groups, extra=extra)
-    found = requested_user(request(*sent.headers()))
-    wanted = {key: tuple(values) for key, values in extra.items()}
-    assert found == User(name=name, uid="u", groups=tuple(groups), extra=wanted)
+    result = requested_user(request(*sent.headers()))
+    expected = {key: tuple(values) for key, values in extra.items()}
+    assert result == User(name=name, uid="u", groups=tuple(groups), extra=expected)
 
 
 def test_requests_without_headers_impersonate_no_user() -> None:
@@ -49,10 +49,10 @@ def test_requests_without_headers_impersonate_no_user() -> None:
 def test_names_are_utf_8_and_the_first_counts() -> None:
     """Headers are bytes: a name is read as UTF-8, and a second one is not looked at."""
     name = "zoë".encode().decode("latin-1")
-    found = requested_user(
+    result = requested_user(
         request(("Impersonate-User", name), ("Impersonate-User", "other"), ("Impersonate-Group", "a, b"))
     )
-    assert found == User(name="zoë", groups=("a, b",))
+    assert result == User(name="zoë", groups=("a, b",))
 
 
 @pytest.mark.parametrize(

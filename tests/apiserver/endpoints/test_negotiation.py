@@ -71,7 +71,7 @@ async def test_yaml_as_the_server_writes_it() -> None:
     async with Environment() as env:
         call = Caller(env)
         data = {"a": "1", "b": "", "c": "yes", "d": ": x", "e": "x\ny\n", "f": "plain", "g": "2020-01-01T00:00:00Z"}
-        made = await call("POST", MAPS, {"metadata": {"name": "y"}, "data": data}, accept="application/yaml")
+        response = await call("POST", MAPS, {"metadata": {"name": "y"}, "data": data}, accept="application/yaml")
         assert (
             b"""data:
   a: "1"
@@ -84,7 +84,7 @@ async def test_yaml_as_the_server_writes_it() -> None:
   f: plain
   g: "2020-01-01T00:00:00Z"
 """
-            in made.raw
+            in response.raw
         )
 
 

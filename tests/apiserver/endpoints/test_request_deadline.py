@@ -72,9 +72,9 @@ async def test_a_request_over_its_limit_ends(method: str, path: str, query: str,
 )
 async def test_some_run_as_long_as_they_want(path: str, query: str) -> None:
     """And no timeout is read."""
-    asked = call("GET", path, f"{query}&timeout=x")
-    assert long_running(asked.info)
-    assert await takes(1000, asked) == 1000
+    pending = call("GET", path, f"{query}&timeout=x")
+    assert long_running(pending.info)
+    assert await takes(1000, pending) == 1000
 
 
 async def test_a_request_that_is_cancelled_stays_cancelled() -> None:
@@ -96,18 +96,18 @@ async def test_what_is_no_duration_is_refused() -> None:
 def test_durations(amount: float, unit: tuple[str, float]) -> None:
     """An amount and a unit, with or without a sign."""
     text = f"{amount:.3f}{unit[0]}"
-    wanted = float(f"{amount:.3f}") * unit[1]
-    assert read_duration(text) == pytest.approx(wanted)
-    assert read_duration(f"-{text}") == pytest.approx(-wanted)
+    expected = float(f"{amount:.3f}") * unit[1]
+    assert read_duration(text) == pytest.approx(expected)
+    assert read_duration(f"-{text}") == pytest.approx(-expected)
 
 
 @given(st.text(alphabet="0123456789.smhnuµ-+ x", max_size=8))
 def test_any_text_is_a_duration_or_is_refused_in_gos_words(text: str) -> None:
     """Nothing else happens."""
     try:
-        found = read_duration(text)
+        result = read_duration(text)
     except ValueError as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = "time: " if isinstance(found, float) else ""
-    assert said.startswith("time: ")
+        message = "time: " if isinstance(result, float) else ""
+    assert message.startswith("time: ")

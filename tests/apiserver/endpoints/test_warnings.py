@@ -41,6 +41,6 @@ def test_too_much_is_cut_and_then_left_out() -> None:
 @given(TEXTS)
 def test_headers_stay_small(texts: list[str]) -> None:
     """Whatever webhooks and policies say."""
-    found = told(texts)
-    assert sum(map(len, found)) <= 2 * (4096 + 256)
-    assert len(found) <= len(texts)
+    errors = told(texts)
+    assert sum(map(len, errors)) <= 2 * (4096 + 256)
+    assert len(errors) <= len(texts)

@@ -111,7 +111,7 @@ async def test_a_variable_is_evaluated_once_and_only_where_it_is_needed() -> Non
     one = activation(compiler, authorizer)
     for _ in range(3):
         assert await one.evaluate(compiler.compile("variables.v2 && variables.v0", (BOOL,))) is True
-    assert [asked.verb for asked in authorizer.asked] == ["get"]
+    assert [attributes.verb for attributes in authorizer.asked] == ["get"]
 
 
 async def test_the_cost_of_a_variable_counts_once() -> None:
@@ -136,7 +136,7 @@ async def test_a_variable_without_a_value_is_an_error_wherever_it_is_used() -> N
     compiler = composed("object.x.y", "int('a' + string(object.n))")
     compiler.variable("broken", "nope")
     one = activation(compiler, object={"n": 1})
-    for name, why in (
+    for name, reason in (
         ("v0", 'composited variable "v0" fails to evaluate: no such key: x'),
         ("v1", 'composited variable "v1" fails to evaluate: type conversion error'),
         ("broken", 'composited variable "broken" fails to compile: compilation failed'),
@@ -146,7 +146,7 @@ async def test_a_variable_without_a_value_is_an_error_wherever_it_is_used() -> N
                 CelEvaluationError, match=f"^expression 'variables.{name} == 1' resulted in error: "
             ) as e:
                 await one.evaluate(compiler.compile(f"variables.{name} == 1", (BOOL,)))
-            assert why in str(e.value)
+            assert reason in str(e.value)
         assert await one.evaluate(compiler.compile(f"variables.{name} == 1 || true", (BOOL,))) is True
 
 
@@ -164,7 +164,7 @@ def test_variables_are_what_they_would_be_if_all_were_evaluated_in_order(
         earlier = [term % index for term in terms] if index else []
         compiler.variable(f"v{index}", " + ".join([str(number), *(f"variables.v{term}" for term in earlier)]))
         model.append(number + sum(model[term] for term in earlier))
-    backwards = [compiler.compile(f"variables.v{at}", (INT,)) for at in reversed(range(len(model)))]
+    backwards = [compiler.compile(f"variables.v{position}", (INT,)) for position in reversed(range(len(model)))]
 
     async def evaluate() -> list[Any]:
         one = activation(compiler)
@@ -183,8 +183,8 @@ async def test_conditions_that_cost_too_much_say_nothing_else() -> None:
         "expression 'object.y == 1' resulted in error: no such key: y",
         False,
     ]
-    [said] = await judge(activation(compiler, object={}, budget=1), conditions)
-    assert str(said).startswith("validation failed due to running out of cost budget")
+    [message] = await judge(activation(compiler, object={}, budget=1), conditions)
+    assert str(message).startswith("validation failed due to running out of cost budget")
 
 
 async def test_a_variable_that_means_itself_does_not_hang() -> None:

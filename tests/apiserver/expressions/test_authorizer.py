@@ -18,10 +18,10 @@ ALICE = User(name="alice")
 
 def ask(text: str) -> tuple[object, list[AuthorizerAttributes]]:
     """Return the value of an expression, and the attributes that the authorizer got."""
-    asked: list[AuthorizerAttributes] = []
+    questions: list[AuthorizerAttributes] = []
 
     def decide(attributes: AuthorizerAttributes) -> Decision:
-        asked.append(attributes)
+        questions.append(attributes)
         return Decision(attributes.verb == "get", "because")
 
     own = AuthorizerAttributes(user=ALICE, verb="update", resource="pods", namespace="ns", name="p")
@@ -29,19 +29,24 @@ def ask(text: str) -> tuple[object, list[AuthorizerAttributes]]:
         "authorizer": AuthorizerValue.of(decide, ALICE),
         "authorizer.requestResource": ResourceCheck.of(decide, own),
     }
-    return ENVIRONMENT.compile(text).evaluate(variables), asked
+    return ENVIRONMENT.compile(text).evaluate(variables), questions
 
 
 def test_questions_are_put_together() -> None:
     """Each step adds what it names; the check adds the verb and asks."""
     check = "authorizer.group('apps').resource('deployments').subresource('scale').namespace('n').name('d')"
-    allowed, (asked,) = ask(f"{check}.check('get').allowed()")
+    allowed, (questions,) = ask(f"{check}.check('get').allowed()")
     assert allowed is True
-    assert (asked.group, asked.resource, asked.subresource, asked.namespace, asked.name, asked.verb) == (
-        ("apps", "deployments", "scale", "n", "d", "get")
-    )
-    assert asked.user == ALICE
-    assert asked.resource_request
+    assert (
+        questions.group,
+        questions.resource,
+        questions.subresource,
+        questions.namespace,
+        questions.name,
+        questions.verb,
+    ) == (("apps", "deployments", "scale", "n", "d", "get"))
+    assert questions.user == ALICE
+    assert questions.resource_request
 
 
 def test_paths_service_accounts_and_selectors() -> None:
@@ -58,9 +63,9 @@ def test_paths_service_accounts_and_selectors() -> None:
 
 def test_the_request_itself() -> None:
     """``authorizer.requestResource`` is a variable of its own."""
-    denied, (asked,) = ask("authorizer.requestResource.check('delete').allowed()")
+    denied, (questions,) = ask("authorizer.requestResource.check('delete').allowed()")
     assert denied is False
-    assert (asked.resource, asked.name, asked.verb) == ("pods", "p", "delete")
+    assert (questions.resource, questions.name, questions.verb) == ("pods", "p", "delete")
 
 
 @pytest.mark.parametrize("text", ["authorizer.path('x').check('get')", "authorizer.serviceAccount('N', 'a')"])

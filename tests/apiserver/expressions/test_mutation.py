@@ -47,10 +47,10 @@ def objects(tree: Any, path: str) -> Any:
 @given(TREES)
 def test_objects_named_after_their_places_are_the_trees_that_they_spell(tree: Any) -> None:
     """Making objects of a tree, and a tree of the objects, changes nothing, and no name is wrong."""
-    made = objects(tree, "Object")
-    check_names(made)
-    assert as_tree(made) == tree
-    assert equal(made, objects(tree, "Object"))
+    created = objects(tree, "Object")
+    check_names(created)
+    assert as_tree(created) == tree
+    assert equal(created, objects(tree, "Object"))
 
 
 @given(TREES)

@@ -20,9 +20,9 @@ INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 
 def declared(schema: JsonObject) -> SchemaDeclarations:
     """The type of a schema that has one."""
-    found = declare(schema, "selfType")
-    assert found is not None
-    return found
+    result = declare(schema, "selfType")
+    assert result is not None
+    return result
 
 
 def bound(schema: JsonObject, tree: Any) -> Any:
@@ -55,8 +55,8 @@ def bound(schema: JsonObject, tree: Any) -> Any:
 )
 def test_types_and_sizes(schema: JsonObject, type_: str, most: int) -> None:
     """Each kind of schema has a type and a bound."""
-    found = declared(schema)
-    assert (str(found.type), found.max_elements) == (type_, most)
+    result = declared(schema)
+    assert (str(result.type), result.max_elements) == (type_, most)
 
 
 @pytest.mark.parametrize(
@@ -82,21 +82,21 @@ def test_required_fields_make_objects_longer() -> None:
         "properties": {"name": STRING, "n": {**INTEGER, "default": 1}},
         "required": ["name", "n"],
     }
-    found = declared({"type": "array", "items": inner})
-    assert found.element is not None
-    assert found.element.min_serialized_size == 2 + len("name") + 2 + 4
-    assert found.max_elements == (MAX_REQUEST - 2) // (found.element.min_serialized_size + 1)
+    result = declared({"type": "array", "items": inner})
+    assert result.element is not None
+    assert result.element.min_serialized_size == 2 + len("name") + 2 + 4
+    assert result.max_elements == (MAX_REQUEST - 2) // (result.element.min_serialized_size + 1)
 
 
 def test_paths_lead_to_sizes() -> None:
     """Estimates ask for sizes by the way to them."""
     element = {"type": "object", "properties": {"a": {**STRING, "maxLength": 3}}}
-    found = declared({"type": "object", "properties": {"l": {"type": "array", "maxItems": 9, "items": element}}})
-    assert found.size(("self", "l")) == Range(0, 9)
-    assert found.size(("oldSelf", "l", "@items", "a")) == Range(0, 12)
-    assert found.size(("self", "l", "@keys")) == Range(0, 0)
-    assert found.size(("self", "nope")) is None
-    assert found.size(("self", "l", "@items", "a", "@items")) is None
+    result = declared({"type": "object", "properties": {"l": {"type": "array", "maxItems": 9, "items": element}}})
+    assert result.size(("self", "l")) == Range(0, 9)
+    assert result.size(("oldSelf", "l", "@items", "a")) == Range(0, 12)
+    assert result.size(("self", "l", "@keys")) == Range(0, 0)
+    assert result.size(("self", "nope")) is None
+    assert result.size(("self", "l", "@items", "a", "@items")) is None
 
 
 @given(st.text(st.sampled_from("ab_-./1 "), max_size=6), st.text(st.sampled_from("ab_-./1 "), max_size=6))
@@ -156,11 +156,11 @@ ELEMENTS = st.dictionaries(st.integers(0, 5), st.integers(0, 3), max_size=5).map
 @given(ELEMENTS, ELEMENTS)
 def test_lists_with_keys_add_like_maps(one: list[Any], other: list[Any]) -> None:
     """Later elements win, order does not matter, nothing is there twice."""
-    left, right = bound(KEYED, one), bound(KEYED, other)
+    first, right = bound(KEYED, one), bound(KEYED, other)
     merged = {e["k"]: e["v"] for e in one} | {e["k"]: e["v"] for e in other}
-    assert equal(left.plus(right), bound(KEYED, [{"k": k, "v": v} for k, v in reversed(merged.items())]))
-    assert equal(left, bound(KEYED, one[::-1]))
-    assert equal(left, right) is (sorted(map(str, one)) == sorted(map(str, other)))
+    assert equal(first.plus(right), bound(KEYED, [{"k": k, "v": v} for k, v in reversed(merged.items())]))
+    assert equal(first, bound(KEYED, one[::-1]))
+    assert equal(first, right) is (sorted(map(str, one)) == sorted(map(str, other)))
 
 
 SET = {"type": "array", "x-kubernetes-list-type": "set", "items": INTEGER}
@@ -169,8 +169,8 @@ SET = {"type": "array", "x-kubernetes-list-type": "set", "items": INTEGER}
 @given(st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)))
 def test_sets_add_like_sets(one: set[int], other: set[int]) -> None:
     """Union and equality are those of sets."""
-    left, right = bound(SET, list(one)), bound(SET, sorted(other, reverse=True))
-    assert set(left.plus(right)) == one | other
-    assert len(left.plus(right)) == len(one | other)
-    assert equal(left, right) is (one == other)
-    assert all(contains(left, element) for element in one)
+    first, right = bound(SET, list(one)), bound(SET, sorted(other, reverse=True))
+    assert set(first.plus(right)) == one | other
+    assert len(first.plus(right)) == len(one | other)
+    assert equal(first, right) is (one == other)
+    assert all(contains(first, element) for element in one)

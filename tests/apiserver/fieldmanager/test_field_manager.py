@@ -283,24 +283,24 @@ DATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3
 def test_appliers_never_lose_track(steps: list[tuple[str, dict[str, str], bool]]) -> None:
     """After any applies each field has an owner, each owner's last value of it stands, and nothing else is there."""
     live: JsonObject = work()
-    wanted: dict[str, dict[str, str]] = {}
+    expected: dict[str, dict[str, str]] = {}
     for by, data, force in steps:
         try:
             live = apply(live, by, force=force, data=data)
         except ConflictError:
             continue
-        for other in wanted.values():
+        for other in expected.values():
             for key, value in data.items():
                 if other.get(key, value) != value:
                     del other[key]
-        wanted[by] = dict(data)
+        expected[by] = dict(data)
     union: dict[str, str] = {}
-    for applied in wanted.values():
+    for applied in expected.values():
         union |= applied
     assert (live.get("data") or {}) == union
     for name, _, fields in owners(live):
         owned = {path[1][2:] for path in FieldSet.from_fields_v1(fields) if len(path) == 2}
-        assert owned == set(wanted[name])
+        assert owned == set(expected[name])
 
 
 # ------------------------------------------------------------------ refusals
@@ -389,8 +389,8 @@ def test_managers_of_unknown_versions_are_kept_or_dropped() -> None:
     entry = {**live["metadata"]["managedFields"][0], "manager": "old", "apiVersion": "g/v0"}
     live["metadata"]["managedFields"].append(entry)
     new = widget("g/v1", size=1, note="n")
-    kept = versioned("g/v1", known=False).update(live, new, manager="two", now=T2)
-    assert "old" in [name for name, _, _ in owners(kept)]
+    managed = versioned("g/v1", known=False).update(live, new, manager="two", now=T2)
+    assert "old" in [name for name, _, _ in owners(managed)]
     dropped = versioned("g/v1").update(live, new, manager="two", now=T2)
     assert "old" not in [name for name, _, _ in owners(dropped)]
 

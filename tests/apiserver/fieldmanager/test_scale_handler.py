@@ -27,8 +27,8 @@ ONLY = {"f:spec": {"f:replicas": {}}}
 
 def test_a_scale_shows_the_owners_of_replicas() -> None:
     """A Scale shows only the managers of replicas, with the field path of Scale."""
-    shown = owners_of_scale([OWNER, entry("other", {"f:spec": {"f:paused": {}}})], REPLICAS)
-    assert [(one["manager"], one["apiVersion"], one["fieldsV1"]) for one in shown] == [
+    owners = owners_of_scale([OWNER, entry("other", {"f:spec": {"f:paused": {}}})], REPLICAS)
+    assert [(one["manager"], one["apiVersion"], one["fieldsV1"]) for one in owners] == [
         ("owner", "autoscaling/v1", ONLY)
     ]
 

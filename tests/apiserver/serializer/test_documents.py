@@ -108,9 +108,9 @@ def test_repeated_keys_of_yaml_are_reported_with_their_lines() -> None:
 )
 def test_lone_surrogates_and_huge_integers_are_replaced(raw: bytes, tree: object) -> None:
     """Lone surrogates and invalid bytes are replaced, and integers above 64 bits become floats."""
-    found = parse_json(raw).tree
-    assert found == tree
-    assert type(found) is type(tree)
+    parsed = parse_json(raw).tree
+    assert parsed == tree
+    assert type(parsed) is type(tree)
 
 
 @pytest.mark.parametrize("raw", [b"NaN", b"-Infinity", b'{"a": Infinity}', b"1e999", b"\xef\xbb\xbf{}"])
@@ -215,8 +215,8 @@ def test_what_json_cannot_hold(raw: bytes) -> None:
 )
 def test_plain_scalars(text: str, value: Any) -> None:
     """Numbers and truth values are those of YAML 1.1 as the server's parser has it; times are text."""
-    found = parse_yaml(f"a: {text}\n".encode()).tree["a"]
-    assert (type(found), found) == (type(value), value)
+    parsed = parse_yaml(f"a: {text}\n".encode()).tree["a"]
+    assert (type(parsed), parsed) == (type(value), value)
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ def test_a_config_map_is_read() -> None:
     entry = field(1, b"key") + field(2, b"value")
     raw = field(1, field(1, b"name")) + field(2, entry)
     body = MAGIC + field(1, field(1, b"v1") + field(2, b"ConfigMap")) + field(2, raw)
-    found = envelope(body)
-    assert (found.api_version, found.kind) == ("v1", "ConfigMap")
-    tree = READER.read(found.raw, message_of("io.k8s.api.core.v1.ConfigMap"))
+    result = envelope(body)
+    assert (result.api_version, result.kind) == ("v1", "ConfigMap")
+    tree = READER.read(result.raw, message_of("io.k8s.api.core.v1.ConfigMap"))
     assert tree == {"metadata": {"name": "name"}, "data": {"key": "value"}}
 
 
@@ -48,10 +48,10 @@ _OWN_FORM = {"JSON", "Quantity", "FieldsV1", "MicroTime", "Time", "RawExtension"
 
 def shown(message: str) -> set[str]:
     """The fields that a message has in JSON."""
-    found: set[str] = set()
-    for known in (fields_of(message) or {}).values():
-        found |= shown(known.type) if known.inline else {known.name}
-    return found
+    result: set[str] = set()
+    for fields in (fields_of(message) or {}).values():
+        result |= shown(fields.type) if fields.inline else {fields.name}
+    return result
 
 
 def test_messages_have_the_fields_of_their_schemas() -> None:
@@ -62,7 +62,7 @@ def test_messages_have_the_fields_of_their_schemas() -> None:
             continue
         both = {"apiVersion", "kind"}
         assert shown(message) - both == set(schema.get("properties", ())) - both, name
-        kinds = [known.type.rpartition(",")[2] for known in (fields_of(message) or {}).values()]
+        kinds = [fields.type.rpartition(",")[2] for fields in (fields_of(message) or {}).values()]
         assert [kind for kind in kinds if "." in kind and fields_of(kind) is None and "ExtraValue" not in kind] == []
 
 

@@ -110,9 +110,9 @@ def test_any_value_survives_a_round_trip(texts: dict[str, str], numbers: list[in
         3: ProtobufField("number", "double"),
         70_000: ProtobufField("raw", "bytes"),
     }
-    known = {"m": fields}
+    messages = {"m": fields}
     tree = {"texts": texts, "numbers": numbers, "number": number, "raw": base64.b64encode(raw).decode()}
-    back = ProtobufReader(known.get, lambda *_: False).read(ProtobufWriter(known.get).write(tree, "m"), "m")
+    back = ProtobufReader(messages.get, lambda *_: False).read(ProtobufWriter(messages.get).write(tree, "m"), "m")
     assert {"texts": {}, "numbers": [], **back} == tree
 
 
@@ -120,9 +120,9 @@ def test_what_is_null_in_a_map_is_empty() -> None:
     """A key without a value stays in its map, with the value that Go has for nothing."""
     secret = {"apiVersion": "v1", "kind": "Secret", "data": {"a": None, "b": "eA=="}}
     assert read(write_protobuf(secret))["data"] == {"a": "", "b": "eA=="}
-    told = {"disruptedPods": {"a": None, "b": "2024-02-29T23:59:59Z"}}
-    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "status": told}
-    assert read(write_protobuf(budget))["status"] == told
+    status = {"disruptedPods": {"a": None, "b": "2024-02-29T23:59:59Z"}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "status": status}
+    assert read(write_protobuf(budget))["status"] == status
 
 
 def test_null_among_values_is_no_text() -> None:
@@ -173,9 +173,9 @@ async def test_clients_that_take_nothing_else_get_it() -> None:
     async with Environment() as env:
         call = Caller(env)
         plain = (await call("POST", PODS, POD)).json
-        found = await call("GET", f"{PODS}/p", accept=PROTOBUF)
-        assert found.headers["content-type"] == PROTOBUF
-        assert shorn(read(found.raw)) == shorn(plain)
+        response = await call("GET", f"{PODS}/p", accept=PROTOBUF)
+        assert response.headers["content-type"] == PROTOBUF
+        assert shorn(read(response.raw)) == shorn(plain)
         listed = read((await call("GET", PODS, accept=PROTOBUF)).raw)
         assert listed["kind"] == "PodList"
         assert [item["metadata"]["name"] for item in listed["items"]] == ["p"]
@@ -208,14 +208,14 @@ async def test_streams_come_in_frames() -> None:
     """Four bytes of length, then an event with its object."""
     async with Environment() as env:
         call = Caller(env)
-        made = (await call("POST", PODS, POD)).json
+        stored = (await call("POST", PODS, POD)).json
         answer = await call("GET", f"{PODS}?watch=1&timeoutSeconds=1", accept=PROTOBUF)
         assert answer.headers["content-type"] == f"{PROTOBUF};stream=watch"
         size = int.from_bytes(answer.raw[:4], "big")
         assert len(answer.raw) == size + 4
         body = answer.raw[answer.raw.index(b"k8s\0") :]
         assert answer.raw == watch_frame("ADDED", body)
-        assert shorn(read(body)) == shorn(made)
+        assert shorn(read(body)) == shorn(stored)
 
 
 def shorn(obj: Any) -> Any:
@@ -224,5 +224,5 @@ def shorn(obj: Any) -> Any:
         return [shorn(item) for item in obj]
     if not isinstance(obj, dict):
         return obj
-    made = {key: shorn(value) for key, value in obj.items() if key != "managedFields"}
-    return json.loads(json.dumps({key: value for key, value in made.items() if value not in ({}, [], "", 0, False)}))
+    tree = {key: shorn(value) for key, value in obj.items() if key != "managedFields"}
+    return json.loads(json.dumps({key: value for key, value in tree.items() if value not in ({}, [], "", 0, False)}))

@@ -43,9 +43,9 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         parse_yaml(text.encode())
     except SyntaxProblemError as problem:
-        said = str(problem)
+        message = str(problem)
     else:
-        said = "yaml: "
-    assert said.startswith(("yaml: ", "unsupported map key of type: "))
-    assert "but found" not in said
-    assert "<unicode string>" not in said
+        message = "yaml: "
+    assert message.startswith(("yaml: ", "unsupported map key of type: "))
+    assert "but found" not in message
+    assert "<unicode string>" not in message

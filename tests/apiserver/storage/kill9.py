@@ -37,15 +37,15 @@ def write(path: Path, ack: int, seed: int) -> None:
         try:
             if rng.random() < 0.2:
                 storage.delete_now(key)
-                said = f"{name} - {storage.current_rv}\n"
+                message = f"{name} - {storage.current_rv}\n"
             else:
                 with suppress(KeyNotFoundError):
                     storage.delete_now(key)
                 stored = storage.create_now(key, value)
-                said = f"{name} {seed}-{number} {stored['metadata']['resourceVersion']}\n"
+                message = f"{name} {seed}-{number} {stored['metadata']['resourceVersion']}\n"
         except KeyNotFoundError:
             continue
-        os.write(ack, said.encode())
+        os.write(ack, message.encode())
 
 
 def one_round(path: Path, seed: int, seen: dict[str, tuple[str, int]], floor: int) -> int:
@@ -63,8 +63,8 @@ def one_round(path: Path, seed: int, seen: dict[str, tuple[str, int]], floor: in
     raw = b""
     rng = random.Random(-seed)
     end = time.monotonic() + 5
-    wanted = rng.randrange(1, 12)
-    while raw.count(b"\n") < wanted and time.monotonic() < end:
+    chance = rng.randrange(1, 12)
+    while raw.count(b"\n") < chance and time.monotonic() < end:
         if select.select([reader], [], [], 0.5)[0]:
             chunk = os.read(reader, 65536)
             assert chunk, "the writer ended by itself"
@@ -87,16 +87,16 @@ def check(path: Path, said: str, seen: dict[str, tuple[str, int]], floor: int) -
     storage = SqliteStorage(path)
     try:
         assert storage.current_rv >= floor, f"the revision went back from {floor} to {storage.current_rv}"
-        found = {key.removeprefix(PREFIX): value for key, value in storage.list_now(PREFIX).items}
+        result = {key.removeprefix(PREFIX): value for key, value in storage.list_now(PREFIX).items}
         for name, (value, revision) in seen.items():
-            stored = found.get(name)
+            stored = result.get(name)
             have = "-" if stored is None else stored["data"]["n"]
             # The last write may have been done and not said: then what is there is younger.
             younger = stored is not None and int(stored["metadata"]["resourceVersion"]) > revision
             unsaid = (stored is None and value != "-" and storage.current_rv > floor) or younger
             assert have == value or unsaid, f"{name}: said {value} at {revision}, found {have}"
         seen.clear()
-        seen.update({n: (v["data"]["n"], int(v["metadata"]["resourceVersion"])) for n, v in found.items()})
+        seen.update({n: (v["data"]["n"], int(v["metadata"]["resourceVersion"])) for n, v in result.items()})
         return storage.current_rv
     finally:
         storage.close()
@@ -105,11 +105,11 @@ def check(path: Path, said: str, seen: dict[str, tuple[str, int]], floor: int) -
 def main(rounds: int) -> int:
     """So many writers, one after the other; returns how many writes survived their writer."""
     floor, began = 0, time.perf_counter()
-    seen: dict[str, tuple[str, int]] = {}
+    last_writes: dict[str, tuple[str, int]] = {}
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "objects.db"
         for seed in range(1, rounds + 1):
-            floor = one_round(path, seed, seen, floor)
+            floor = one_round(path, seed, last_writes, floor)
     took = time.perf_counter() - began
     print(f"{rounds} writers killed with -9 in {took:.1f} s: {floor} revisions, none lost, none went back")
     return floor

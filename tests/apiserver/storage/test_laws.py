@@ -180,16 +180,16 @@ async def test_concurrent_updates_are_all_applied(storage: Storage) -> None:
 
 async def test_an_update_may_create(storage: Storage) -> None:
     """The step of an absent key sees None, and its result is created; of two at once, one sees the other's object."""
-    seen: list[object] = []
+    states: list[object] = []
 
     async def step(current: JsonObject | None) -> JsonObject:
         await asyncio.sleep(0)
-        seen.append(current and current["data"])
+        states.append(current and current["data"])
         return obj("a", n=1 if current is None else current["data"]["n"] + 1)
 
     await asyncio.gather(*(storage.guaranteed_update(f"{P}a", step) for _ in range(2)))
     assert (await storage.get(f"{P}a"))["data"] == {"n": 2}
-    assert (seen[0], seen[-1]) == (None, {"n": 1})
+    assert (states[0], states[-1]) == (None, {"n": 1})
 
 
 async def test_a_step_that_raises_changes_nothing(storage: Storage) -> None:
@@ -431,18 +431,18 @@ async def _assert_watchers_miss_nothing(opened: Opener, steps: list[tuple[str, i
             elif action == "watch":
                 watchers.append((revision, await storage.watch(P), []))
             elif action == "resume" and watchers:
-                start, watch, seen = watchers.pop(number % len(watchers))
-                seen.extend(change.revision for change in watch.ready(3))
+                start, watch, watcher = watchers.pop(number % len(watchers))
+                watcher.extend(change.revision for change in watch.ready(3))
                 watch.close()
-                watchers.append((start, await storage.watch(P, seen[-1] if seen else start), seen))
+                watchers.append((start, await storage.watch(P, watcher[-1] if watcher else start), watcher))
             elif action == "list":
                 chosen = sorted(past)[number % len(past)]
                 assert dict((await storage.list(P, revision=chosen)).items) == past[chosen]
             past[revision] = dict(model)
-        for start, watch, seen in watchers:
+        for start, watch, watcher in watchers:
             due = [entry for entry in log if entry > start]
-            seen.extend(change.revision for change in await next_changes(watch, len(due) - len(seen)))
-            assert seen == due
+            watcher.extend(change.revision for change in await next_changes(watch, len(due) - len(watcher)))
+            assert watcher == due
         assert dict((await storage.list(P)).items) == model
 
 

@@ -29,9 +29,9 @@ def obj(name: str, **data: object) -> JsonObject:
 @pytest.fixture(params=["memory", "sqlite"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MemoryStorage]:
     """Each kind of storage in turn."""
-    made = MemoryStorage() if request.param == "memory" else SqliteStorage(tmp_path / "objects.db")
-    yield made
-    made.close()
+    created = MemoryStorage() if request.param == "memory" else SqliteStorage(tmp_path / "objects.db")
+    yield created
+    created.close()
 
 
 def put(storage: MemoryStorage, name: str, **data: object) -> JsonObject:
@@ -109,15 +109,15 @@ async def _assert_watchers_miss_nothing(steps: list[tuple[str, int]]) -> None:
         elif action == "watch":
             watchers.append((storage.current_rv, storage.watch_now(P), []))
         elif action == "resume" and watchers:
-            start, watch, seen = watchers.pop(number % len(watchers))
-            await _drain(watch, seen)
+            start, watch, watcher = watchers.pop(number % len(watchers))
+            await _drain(watch, watcher)
             watch.close()
-            watchers.append((start, storage.watch_now(P, seen[-1] if seen else start), seen))
+            watchers.append((start, storage.watch_now(P, watcher[-1] if watcher else start), watcher))
         elif action == "compact" and not watchers:
             storage.compact(storage.current_rv)
-    for start, watch, seen in watchers:
-        await _drain(watch, seen)
-        assert seen == [r for r in log if r > start]
+    for start, watch, watcher in watchers:
+        await _drain(watch, watcher)
+        assert watcher == [r for r in log if r > start]
 
 
 def _replace(number: int, version: int) -> Callable[[JsonObject | None], object]:

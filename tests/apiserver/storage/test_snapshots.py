@@ -46,14 +46,14 @@ def test_a_restored_storage_is_what_it_was(steps: list[tuple[str, str, int]]) ->
 
     async def run() -> None:
         storage, model = MemoryStorage(), dict[str, int]()
-        taken, told = [], dict[str, int]()
+        taken, events = [], dict[str, int]()
 
         def hear(change: StorageChange) -> None:
             assert change.value is not None
             if change.kind is ChangeType.PUT:
-                told[change.key] = change.value["x"]
+                events[change.key] = change.value["x"]
             else:
-                del told[change.key]
+                del events[change.key]
 
         storage.subscribe(hear)
         for verb, key, x in steps:
@@ -71,7 +71,7 @@ def test_a_restored_storage_is_what_it_was(steps: list[tuple[str, str, int]]) ->
                 storage.restore(snapshot)
                 model = dict(then)
                 assert storage.current_rv == before + 1
-            assert contents(storage) == model == told
+            assert contents(storage) == model == events
         for snapshot, then in taken:
             assert contents(MemoryStorage.of(snapshot)) == then
 

@@ -53,8 +53,8 @@ def test_the_end_is_reported_in_its_form(protocol: str) -> None:
         assert broken == b"Internal error occurred: no"
         return
     assert json.loads(good) == {"metadata": {}, "status": "Success"}
-    found = json.loads(bad)
-    assert (found["reason"], found["details"]["causes"]) == (
+    document = json.loads(bad)
+    assert (document["reason"], document["details"]["causes"]) == (
         "NonZeroExitCode",
         [{"reason": "ExitCode", "message": "3"}],
     )

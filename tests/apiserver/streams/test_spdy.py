@@ -48,10 +48,10 @@ def test_frames_are_read_as_they_were_written_however_they_are_cut(events: list[
     """Bytes come in pieces of any size."""
     raw = written(events)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=5)))
-    reader, found = SpdyReader(), list[Event]()
+    reader, result = SpdyReader(), list[Event]()
     for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True):
-        found += reader.feed(raw[start:end])
-    assert found == events
+        result += reader.feed(raw[start:end])
+    assert result == events
 
 
 @given(st.binary(max_size=300))
@@ -130,5 +130,5 @@ def test_any_bytes_have_the_same_events_however_they_are_cut(tail: bytes, data: 
             read.append(str(error))
         return read
 
-    at = data.draw(st.integers(0, len(raw)))
-    assert events(raw[:at], raw[at:]) == events(raw)
+    cut = data.draw(st.integers(0, len(raw)))
+    assert events(raw[:cut], raw[cut:]) == events(raw)

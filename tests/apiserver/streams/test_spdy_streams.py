@@ -81,14 +81,14 @@ async def test_a_command_has_a_stream_for_each_channel() -> None:
     """Input is read to its end; output, errors and the Status come on their streams, which end."""
     client = Client()
     line = SpdyStream(client.connection, status=True)
-    wanted = stream_types("v4.channel.k8s.io", stdin=True, stdout=True, stderr=True, tty=False)
+    expected = stream_types("v4.channel.k8s.io", stdin=True, stdout=True, stderr=True, tty=False)
     for stream, kind in ((1, "error"), (3, "stdin"), (5, "stdout")):
         client.open(stream, streamtype=kind)
     client.send(3, b"early ")
     client.open(7, streamtype="other")
     client.open(9, streamtype="stderr")
     client.send(3, b"late", ends=True)
-    assert await line.open(wanted)
+    assert await line.open(expected)
     await command(line, echo, stdin=True)
     assert client.got(5) == (b"early late", True)
     assert client.got(9) == (b"done", True)

@@ -28,24 +28,24 @@ NODE = SchemaNode(
 
 def test_every_object_is_found_at_its_place() -> None:
     """In fields, lists, maps and other objects, from the innermost outwards; nothing else is one."""
-    seen: list[str] = []
+    places: list[str] = []
 
     def note(obj: JsonObject, place: str) -> JsonObject:
-        seen.append(place)
+        places.append(place)
         return obj
 
     tree = {"a": {"inner": {}}, "l": [{}, 5, {}], "m": {"k": {}}, "x": {"kind": "K"}}
     assert change_embedded(tree, NODE, note) is tree
-    assert seen == ["a.inner", "a", "l[0]", "l[2]", "m[k]"]
+    assert places == ["a.inner", "a", "l[0]", "l[2]", "m[k]"]
 
 
 def test_what_changes_is_copied_and_the_rest_is_shared() -> None:
     """The tree itself stays as it was."""
     tree: JsonObject = {"a": {"inner": {}}, "x": {}}
-    made = change_embedded(tree, NODE, lambda obj, place: {**obj, "at": place})
-    assert made == {"a": {"inner": {"at": "a.inner"}, "at": "a"}, "x": {}}
+    created = change_embedded(tree, NODE, lambda obj, place: {**obj, "at": place})
+    assert created == {"a": {"inner": {"at": "a.inner"}, "at": "a"}, "x": {}}
     assert tree == {"a": {"inner": {}}, "x": {}}
-    assert made["x"] is tree["x"]
+    assert created["x"] is tree["x"]
 
 
 @pytest.mark.parametrize(

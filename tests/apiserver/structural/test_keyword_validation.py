@@ -30,8 +30,8 @@ def told(schema: JsonObject, *, has_status: bool = False) -> list[str]:
 
 def listed(list_type: str, items: JsonObject | None, *keys: str) -> JsonObject:
     """A list with a type."""
-    made: JsonObject = {"type": "array", LIST: list_type, **({KEYS: list(keys)} if keys else {})}
-    return made if items is None else {**made, "items": items}
+    tree: JsonObject = {"type": "array", LIST: list_type, **({KEYS: list(keys)} if keys else {})}
+    return tree if items is None else {**tree, "items": items}
 
 
 SCALAR = f"must be a scalar type if parent array's {LIST} is map"
@@ -205,10 +205,10 @@ def test_with_a_status_little_is_said_of_the_whole(schema: JsonObject, start: st
 def test_a_schema_is_shown_with_every_field() -> None:
     """In the order of the server's own form."""
     schema = {**root(b={"type": "array", "items": STRING}), "not": {"additionalProperties": False}}
-    shown = told(schema, has_status=True)[0]
-    assert '"Items":{"Schema":{"ID":"",' in shown
-    assert '"AdditionalProperties":{"Allows":false,"Schema":null}' in shown
-    assert '"XMapType":null,"XValidations":null}: only [Description Type Format' in shown
+    message = told(schema, has_status=True)[0]
+    assert '"Items":{"Schema":{"ID":"",' in message
+    assert '"AdditionalProperties":{"Allows":false,"Schema":null}' in message
+    assert '"XMapType":null,"XValidations":null}: only [Description Type Format' in message
 
 
 @pytest.mark.parametrize(

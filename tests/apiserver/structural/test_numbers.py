@@ -17,8 +17,8 @@ EITHER = {"x-kubernetes-int-or-string": True}
 
 def told(schema: JsonObject, value: Any) -> list[str]:
     """Return the errors of a field ``x``."""
-    found = StructuralSchema({"type": "object", "properties": {"x": schema}}).validate({"x": value})
-    return [str(error).removeprefix("x: Invalid value: ").removeprefix("<nil>: Invalid value: ") for error in found]
+    result = StructuralSchema({"type": "object", "properties": {"x": schema}}).validate({"x": value})
+    return [str(error).removeprefix("x: Invalid value: ").removeprefix("<nil>: Invalid value: ") for error in result]
 
 
 def bad(what: str, kind: str = "integer", form: str = "(default format)") -> str:
@@ -104,8 +104,8 @@ def test_ranges_of_formats(value: float, kind: str, form: str, *, fits: bool) ->
 def test_an_error_is_reported_once() -> None:
     """However many alternatives find it."""
     short = {"maxLength": 1}
-    found = told({"type": "string", "maxLength": 1, "allOf": [short, short]}, "ab")
-    assert found == [
+    errors = told({"type": "string", "maxLength": 1, "allOf": [short, short]}, "ab")
+    assert errors == [
         "x: Too long: may not be more than 1 byte",
         '"": "x" must validate all the schemas (allOf). None validated',
     ]

@@ -140,10 +140,10 @@ UNBOUNDED = {"type": "array", "items": STRING}
 def test_expensive_rules_are_refused_three_times() -> None:
     """An expensive rule exceeds its own budget and the budget of the schema, and both are reported."""
     errors = rule_of({"rule": "self.l.all(a, self.l.all(b, a == b))"}, l=UNBOUNDED)
-    at = f"{SPEC}.x-kubernetes-validations[0].rule: Forbidden:"
+    path = f"{SPEC}.x-kubernetes-validations[0].rule: Forbidden:"
     assert errors == [
-        f"{at} estimated rule cost exceeds budget by factor of more than 100x {HINT}",
-        f"{at} contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema",
+        f"{path} estimated rule cost exceeds budget by factor of more than 100x {HINT}",
+        f"{path} contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema",
         f"schema: Forbidden: {TOTAL} more than 100x {HINT}",
     ]
 

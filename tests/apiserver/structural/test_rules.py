@@ -113,9 +113,11 @@ def test_int_or_string_is_known_at_run_time() -> None:
     either = {"x-kubernetes-int-or-string": True}
     schema = with_rules(obj(a=either), "type(self.a) == int ? self.a < 5 : self.a.endsWith('%')")
     assert [check(schema, {"a": a}) == [] for a in (3, 7, "5%", "5")] == [True, False, True, False]
-    why = "'no such overload': call arguments did not match a supported operator, function or macro signature for rule"
+    reason = (
+        "'no such overload': call arguments did not match a supported operator, function or macro signature for rule"
+    )
     assert check(with_rules(obj(a=either), "self.a > 1"), {"a": "x"}) == [
-        f'spec: Invalid value: "object": {why}: self.a > 1'
+        f'spec: Invalid value: "object": {reason}: self.a > 1'
     ]
 
 
@@ -296,9 +298,9 @@ def test_one_call_may_not_cost_too_much() -> None:
         {"rule": "self.l.all(i, self.l.all(j, self.l.all(k, i + j + k >= 0)))", "message": "m"},
         "false",
     )
-    why = "no further validation rules will be run due to call cost exceeds limit for rule: m"
+    reason = "no further validation rules will be run due to call cost exceeds limit for rule: m"
     assert check(schema, {"l": list(range(200))}) == [
-        f"spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': {why}"
+        f"spec: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': {reason}"
     ]
 
 

@@ -213,8 +213,8 @@ def test_pruning_and_defaulting_are_idempotent(value: Any) -> None:
 )
 def test_each_keyword_gives_one_error(schema: JsonObject, value: Any, error: str | None) -> None:
     """A violated keyword is one error with upstream's text at the field."""
-    found = texts(spec(x=schema), {"x": value})
-    assert found == ([] if error is None else [f"spec.x: {error}"])
+    errors = texts(spec(x=schema), {"x": value})
+    assert errors == ([] if error is None else [f"spec.x: {error}"])
 
 
 @pytest.mark.parametrize(

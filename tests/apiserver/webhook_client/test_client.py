@@ -35,9 +35,9 @@ async def test_one_kept_connection_serves_many_calls(tmp_path: Path) -> None:
         for _ in range(3):
             assert await client.post(target, {"a": 1}, timeout=7) == {"ok": True}
         assert server.accepted == 1
-        seen = server.seen[0]
-        assert (seen.method, seen.target) == ("POST", "/check?timeout=7s")
-        assert (json.loads(seen.body), seen.header("content-type")) == ({"a": 1}, "application/json")
+        request = server.seen[0]
+        assert (request.method, request.target) == ("POST", "/check?timeout=7s")
+        assert (json.loads(request.body), request.header("content-type")) == ({"a": 1}, "application/json")
         await client.aclose()
 
 
@@ -171,10 +171,10 @@ def test_error_responses_have_client_gos_text(status: int, kind: str, body: byte
 @given(st.text(alphabet="/ab", max_size=8))
 def test_a_path_has_one_slash_in_front_and_none_behind(path: str) -> None:
     """However it is written, and empty parts are left out."""
-    made = target_of({"service": {"name": "s", "namespace": "n", "path": path}}).path
-    assert made.startswith("/")
-    assert "//" not in made
-    assert made == "/" or not made.endswith("/")
+    created = target_of({"service": {"name": "s", "namespace": "n", "path": path}}).path
+    assert created.startswith("/")
+    assert "//" not in created
+    assert created == "/" or not created.endswith("/")
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ async def test_coming_again_has_an_end() -> None:
     """The call's own timeout, which is for everything."""
     hooks = Hooks(start=(429, "retry-after", "4"))
     began = asyncio.get_running_loop().time()
-    why = r'^Post "https://hook.example/start\?timeout=10s": context deadline exceeded$'
-    with pytest.raises(WebhookCallError, match=why):
+    reason = r'^Post "https://hook.example/start\?timeout=10s": context deadline exceeded$'
+    with pytest.raises(WebhookCallError, match=reason):
         await hooks.call()
     assert asyncio.get_running_loop().time() - began == 10
     assert len(hooks.asked) == 3

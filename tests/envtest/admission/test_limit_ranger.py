@@ -58,8 +58,8 @@ def test_a_pod_is_the_sum_of_its_containers() -> None:
             {"name": "i", "resources": {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}}},
         ],
     }
-    found = list(pod_problems({"type": "Pod", "max": {"cpu": "4"}}, {"spec": spec}))
-    assert found == ["maximum cpu usage per Pod is 4, but limit is 5"]
+    result = list(pod_problems({"type": "Pod", "max": {"cpu": "4"}}, {"spec": spec}))
+    assert result == ["maximum cpu usage per Pod is 4, but limit is 5"]
 
 
 async def test_every_violated_limit_is_reported() -> None:
@@ -105,13 +105,13 @@ async def test_pods_are_told_where_their_amounts_come_from() -> None:
         await call("POST", RANGES, {"metadata": {"name": "r"}, "spec": {"limits": [limit]}})
         body = pod("one")
         body["spec"]["initContainers"] = [{"name": "i", "image": "x", "resources": {"limits": {"cpu": "2"}}}]
-        made = (await call("POST", PODS, body)).json
-        assert made["metadata"]["annotations"] == {
+        stored = (await call("POST", PODS, body)).json
+        assert stored["metadata"]["annotations"] == {
             "kubernetes.io/limit-ranger": (
                 "LimitRanger plugin set: cpu request for container c; cpu limit for container c"
             )
         }
-        assert made["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "100m"}}
+        assert stored["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "1"}, "requests": {"cpu": "100m"}}
         assert (await call("DELETE", f"{RANGES}/r")).status == 200
         assert (await call("POST", PODS, pod("two"))).json["spec"]["containers"][0]["resources"] == {}
 

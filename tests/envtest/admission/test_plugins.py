@@ -38,8 +38,8 @@ def pod(name: str, **spec: Any) -> JsonObject:
 
 def claim(name: str, **spec: Any) -> JsonObject:
     """A claim of one GiB."""
-    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    return {"metadata": {"name": name}, "spec": {**wanted, **spec}}
+    expected = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {"metadata": {"name": name}, "spec": {**expected, **spec}}
 
 
 def test_unknown_plugins_are_named() -> None:
@@ -56,8 +56,8 @@ async def test_a_plugin_that_is_off_does_nothing() -> None:
     """Without Priority pods have none; without the lifecycle plugin namespaces need not exist."""
     async with Environment(disable_admission_plugins=["Priority", "NamespaceLifecycle"]) as env:
         call = Caller(env)
-        made = await call("POST", f"{CORE}/pods", pod("p"))
-        assert "priority" not in made.json["spec"]
+        response = await call("POST", f"{CORE}/pods", pod("p"))
+        assert "priority" not in response.json["spec"]
         assert (await call("POST", "/api/v1/namespaces/nowhere/configmaps", {"metadata": {"name": "c"}})).status == 201
 
 
@@ -72,8 +72,8 @@ async def test_the_newest_default_storage_class_is_taken() -> None:
         path = f"{CORE}/persistentvolumeclaims"
         assert (await call("POST", path, claim("one"))).json["spec"]["storageClassName"] == "a"
         assert (await call("POST", path, claim("two", storageClassName=""))).json["spec"]["storageClassName"] == ""
-        made = (await call("GET", f"{path}/one")).json
-        assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+        stored = (await call("GET", f"{path}/one")).json
+        assert stored["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
 
 
 async def test_only_bound_claims_of_growing_classes_grow() -> None:
@@ -100,10 +100,10 @@ async def test_the_default_ingress_class() -> None:
         ingress = "/apis/networking.k8s.io/v1"
         await call("POST", f"{ingress}/ingressclasses", {"metadata": meta, "spec": {"controller": "example.com/c"}})
         backend = {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}
-        for name, annotations, wanted in (("a", {}, "main"), ("b", {"kubernetes.io/ingress.class": "old"}, None)):
+        for name, annotations, expected in (("a", {}, "main"), ("b", {"kubernetes.io/ingress.class": "old"}, None)):
             body = {"metadata": {"name": name, "annotations": annotations}, "spec": backend}
-            made = await call("POST", f"{ingress}/namespaces/default/ingresses", body)
-            assert made.json["spec"].get("ingressClassName") == wanted
+            response = await call("POST", f"{ingress}/namespaces/default/ingresses", body)
+            assert response.json["spec"].get("ingressClassName") == expected
 
 
 async def test_runtime_classes_add_what_they_need() -> None:
@@ -112,8 +112,8 @@ async def test_runtime_classes_add_what_they_need() -> None:
         call = Caller(env)
         scheduling = {"nodeSelector": {"kata": "yes"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}
         body = {"metadata": {"name": "kata"}, "handler": "kata", "scheduling": scheduling}
-        made = await call("POST", RUNTIMES, {**body, "overhead": {"podFixed": {"cpu": "100m"}}})
-        assert made.status == 201
+        response = await call("POST", RUNTIMES, {**body, "overhead": {"podFixed": {"cpu": "100m"}}})
+        assert response.status == 201
         spec = (await call("POST", f"{CORE}/pods", pod("a", runtimeClassName="kata"))).json["spec"]
         assert (spec["overhead"], spec["nodeSelector"]) == ({"cpu": "100m"}, {"kata": "yes"})
         assert {"key": "kata", "operator": "Exists"} in spec["tolerations"]
@@ -139,8 +139,8 @@ async def test_runtime_classes_add_what_they_need() -> None:
 async def test_new_nodes_take_no_pods_yet() -> None:
     """The taint comes with the node, once."""
     async with Environment() as env:
-        made = await Caller(env)("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
-        assert made.json["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
+        response = await Caller(env)("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+        assert response.json["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
 
 
 async def test_a_plugin_does_nothing_outside_its_resources() -> None:

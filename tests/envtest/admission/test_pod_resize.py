@@ -62,8 +62,10 @@ async def test_nodes_that_cannot(made: JsonObject | None, spec: JsonObject, why:
             assert (await call("POST", "/api/v1/nodes", made)).status == 201
             await call("PUT", "/api/v1/nodes/n/status", made)
         assert (await call("POST", PODS, pod())).status == 201
-        named = {"spec": spec}
-        answer = await call("PATCH", f"{PODS}/p/resize", named, content_type="application/strategic-merge-patch+json")
+        with_node = {"spec": spec}
+        answer = await call(
+            "PATCH", f"{PODS}/p/resize", with_node, content_type="application/strategic-merge-patch+json"
+        )
         assert answer.status == (403 if why else 200), answer.json
         if why:
             assert answer.json["message"] == f'pods "p" is forbidden: {why}'

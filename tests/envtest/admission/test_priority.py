@@ -22,8 +22,8 @@ async def test_the_default_class_is_everybodys() -> None:
     """Pods that name no class get the default one; there is only one; it may be written again."""
     async with Environment() as env:
         call = Caller(env)
-        made = await call("POST", CLASSES, {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
-        assert made.status == 201
+        response = await call("POST", CLASSES, {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
+        assert response.status == 201
         other = await call("POST", CLASSES, {"metadata": {"name": "other"}, "value": 8, "globalDefault": True})
         assert other.status == 403
         assert other.json["message"] == (
@@ -49,10 +49,10 @@ async def test_what_a_pod_says_agrees_with_its_class() -> None:
             'pods "a" is forbidden: the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided in'
             " pod spec; priority admission controller computed Never from the given PriorityClass name"
         )
-        made = (await call("POST", PODS, pod("a", priorityClassName="calm"))).json
-        made["metadata"]["labels"] = {"a": "b"}
-        del made["spec"]["priority"], made["spec"]["preemptionPolicy"]
-        changed = await call("PUT", f"{PODS}/a", made)
+        stored = (await call("POST", PODS, pod("a", priorityClassName="calm"))).json
+        stored["metadata"]["labels"] = {"a": "b"}
+        del stored["spec"]["priority"], stored["spec"]["preemptionPolicy"]
+        changed = await call("PUT", f"{PODS}/a", stored)
         assert changed.status == 200
         assert (changed.json["spec"]["priority"], changed.json["spec"]["preemptionPolicy"]) == (1, "Never")
 

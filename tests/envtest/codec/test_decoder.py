@@ -47,11 +47,11 @@ def test_bytes_that_are_none_are_refused(text: str, place: int) -> None:
 )
 def test_nulls_in_lists_and_maps_become_zero_values(kind: str, body: Any, read: Any) -> None:
     """Nulls in lists and maps become the zero value of their type, as in Go."""
-    made = PLANS.struct(f"io.k8s.api.core.v1.{kind}")(body, DecodeContext())
+    created = PLANS.struct(f"io.k8s.api.core.v1.{kind}")(body, DecodeContext())
     if read is None:
         read = {"spec": {"securityContext": {"supplementalGroups": [0]}}}
     for key, value in read.items():
-        assert {k: made[key][k] for k in value} == value
+        assert {k: created[key][k] for k in value} == value
 
 
 def said(kind: str, body: Any, *, memory: bool = False) -> str:
@@ -133,8 +133,8 @@ def test_an_invalid_time_hides_later_errors() -> None:
 def test_in_memory_numbers_are_truncated() -> None:
     """A number that is too large for its in-memory type is truncated, as in Go."""
     body = {"metadata": {"generation": 2.0}, "spec": {"replicas": 1 << 32 | 7}}
-    made = PLANS.read("io.k8s.api.apps.v1.Deployment", body, DecodeContext(from_memory=True))
-    assert (made["metadata"]["generation"], made["spec"]["replicas"]) == (2, 7)
+    created = PLANS.read("io.k8s.api.apps.v1.Deployment", body, DecodeContext(from_memory=True))
+    assert (created["metadata"]["generation"], created["spec"]["replicas"]) == (2, 7)
 
 
 @pytest.mark.parametrize(

@@ -65,10 +65,10 @@ FULL: JsonObject = {
 @pytest.mark.parametrize("seed", range(10))
 def test_any_order_becomes_that_of_the_type(seed: int) -> None:
     """Fields come in the order of their type, keys of maps sorted, whatever the order they came in."""
-    given = shuffled(FULL, random.Random(seed))
-    before = json.dumps(given)
-    assert json.dumps(arranger(POD)(given)) == json.dumps(FULL)
-    assert json.dumps(given) == before, "nothing is changed in place"
+    unordered = shuffled(FULL, random.Random(seed))
+    before = json.dumps(unordered)
+    assert json.dumps(arranger(POD)(unordered)) == json.dumps(FULL)
+    assert json.dumps(unordered) == before, "nothing is changed in place"
 
 
 @pytest.mark.parametrize("name", [name for name in types() if forms(name)])
@@ -83,12 +83,12 @@ async def test_built_in_objects_are_written_in_the_order_of_their_types() -> Non
     spec = {"containers": [{"image": "i", "name": "c"}]}
     async with Environment() as env:
         call = Caller(env)
-        made = await call("POST", PODS, {"spec": spec, "metadata": {"labels": {"b": "", "a": ""}, "name": "p"}})
+        response = await call("POST", PODS, {"spec": spec, "metadata": {"labels": {"b": "", "a": ""}, "name": "p"}})
         await call("PATCH", f"{PODS}/p", b'{"metadata":{"annotations":{"x":"y"}}}', content_type=MERGE)
-        for answer in (made, await call("GET", f"{PODS}/p")):
-            found = answer.json
-            assert json.dumps(arranger(POD)(found)) == json.dumps(found)
-        assert [*found["metadata"]][:5] == ["name", "namespace", "uid", "resourceVersion", "generation"]
+        for answer in (response, await call("GET", f"{PODS}/p")):
+            stored = answer.json
+            assert json.dumps(arranger(POD)(stored)) == json.dumps(stored)
+        assert [*stored["metadata"]][:5] == ["name", "namespace", "uid", "resourceVersion", "generation"]
 
 
 MERGE = "application/merge-patch+json"
@@ -105,9 +105,9 @@ async def test_custom_objects_are_sorted() -> None:
         )
         for path in (CUSTOM, f"{CUSTOM}/w", f"{CUSTOM}?watch=1&resourceVersion=0&timeoutSeconds=1"):
             answer = await call("GET", path)
-            found = json.loads(answer.raw)
-            found = found.get("object", found)
-            assert json.dumps(found) == json.dumps(found, sort_keys=True)
+            document = json.loads(answer.raw)
+            document = document.get("object", document)
+            assert json.dumps(document) == json.dumps(document, sort_keys=True)
         meta = (
             await call("GET", f"{CUSTOM}/w", accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
         ).json
@@ -136,7 +136,7 @@ async def test_definitions_are_in_order_with_their_status() -> None:
     """The status that the server writes into a CustomResourceDefinition follows the field order too."""
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     async with Environment(crds=[WIDGETS]) as env:
-        found = (await Caller(env)("GET", f"{path}/widgets.example.com")).json
+        stored = (await Caller(env)("GET", f"{path}/widgets.example.com")).json
         name = types().name_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition") or ""
-        assert [*found["status"]["acceptedNames"]] == ["plural", "singular", "kind", "listKind"]
-        assert json.dumps(arranger(name)(found)) == json.dumps(found)
+        assert [*stored["status"]["acceptedNames"]] == ["plural", "singular", "kind", "listKind"]
+        assert json.dumps(arranger(name)(stored)) == json.dumps(stored)

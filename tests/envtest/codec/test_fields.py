@@ -36,8 +36,8 @@ _SPECIAL = {
 
 def read(name: str, tree: JsonObject) -> JsonObject:
     """An object as it is after its body was read."""
-    made: JsonObject = _PLANS.struct(name)(tree, DecodeContext())
-    return made
+    created: JsonObject = _PLANS.struct(name)(tree, DecodeContext())
+    return created
 
 
 def value(schema: JsonObject, rng: random.Random, depth: int) -> Any:
@@ -71,8 +71,8 @@ def instance(name: str, rng: random.Random, depth: int = 0) -> JsonObject:
     # The kind of an object inside another has no place in protobuf.
     unsaid = ("kind", "apiVersion") if "x-kubernetes-group-version-kind" in schema else ()
     properties = {key: inner for key, inner in schema.get("properties", {}).items() if key not in unsaid}
-    wanted = 0.7 if depth < 4 else 0.2 if depth < 8 else 0.0
-    return {key: value(inner, rng, depth) for key, inner in properties.items() if rng.random() < wanted}
+    chance = 0.7 if depth < 4 else 0.2 if depth < 8 else 0.0
+    return {key: value(inner, rng, depth) for key, inner in properties.items() if rng.random() < chance}
 
 
 KINDS = sorted({name for row in rows() if (name := types().name_of(row.info.group, row.info.version, row.info.kind))})
@@ -147,7 +147,7 @@ async def test_a_new_attachment_is_not_attached() -> None:
     """The status of a new VolumeAttachment is ``attached: false``."""
     spec = {"attacher": "a.io", "nodeName": "n", "source": {"persistentVolumeName": "v"}}
     async with Environment() as env:
-        made = await Caller(env)(
+        response = await Caller(env)(
             "POST", "/apis/storage.k8s.io/v1/volumeattachments", {"metadata": {"name": "a"}, "spec": spec}
         )
-        assert made.json["status"] == {"attached": False}
+        assert response.json["status"] == {"attached": False}

@@ -75,12 +75,12 @@ def test_claims_that_may_not_change() -> None:
 
 def test_template_metadata_is_inlined_and_host_fields_move() -> None:
     """Template metadata stands beside the spec, and host namespaces stand in the security context."""
-    found = shown(TEMPLATE, {"metadata": {"labels": {"a": "b"}}, "spec": {"hostPID": True}})
-    assert list(found) == ["labels", "Spec"]
-    context = found["Spec"]["SecurityContext"]
+    result = shown(TEMPLATE, {"metadata": {"labels": {"a": "b"}}, "spec": {"hostPID": True}})
+    assert list(result) == ["labels", "Spec"]
+    context = result["Spec"]["SecurityContext"]
     assert list(context)[:5] == ["HostNetwork", "HostPID", "HostIPC", "ShareProcessNamespace", "HostUsers"]
     assert (context["HostNetwork"], context["HostPID"], context["HostUsers"]) == (False, True, None)
-    assert "HostPID" not in found["Spec"]
+    assert "HostPID" not in result["Spec"]
 
 
 def test_missing_numbers_are_zero_and_missing_pointers_null() -> None:

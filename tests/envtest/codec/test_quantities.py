@@ -33,9 +33,9 @@ def test_the_value_stays(number: int, suffix: str) -> None:
     """Writing a quantity changes its form, and below 1000E never its value; writing it twice changes nothing more."""
     assume(Quantity(f"{number}{suffix}") < Quantity("1000E"))  # there is no larger suffix, and the server forgets it
     assume("i" not in suffix or Quantity(f"{number}{suffix}") <= Quantity(str(2**63 - 1)))  # more is cut off
-    shown = canonical(f"{number}{suffix}")
-    assert Quantity(shown) == Quantity(f"{number}{suffix}")
-    assert canonical(shown) == shown
+    canonical_form = canonical(f"{number}{suffix}")
+    assert Quantity(canonical_form) == Quantity(f"{number}{suffix}")
+    assert canonical(canonical_form) == canonical_form
 
 
 def test_other_text_is_refused() -> None:

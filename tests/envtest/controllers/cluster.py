@@ -46,9 +46,9 @@ class Kubectl:
 
     async def items(self, path: str) -> list[JsonObject]:
         """The items of a list, with their kind."""
-        found = await self.get(path)
-        named = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
-        return [{**named, **item} for item in found["items"]]
+        result = await self.get(path)
+        of_item = {"apiVersion": result["apiVersion"], "kind": result["kind"].removesuffix("List")}
+        return [{**of_item, **item} for item in result["items"]]
 
     async def names(self, path: str) -> list[str]:
         """Their names, in order."""
@@ -94,10 +94,10 @@ def template(app: str, *, image: str = "nginx:1", **spec: Any) -> JsonObject:
 
 def config_map(name: str, *owners: JsonObject, **meta: Any) -> JsonObject:
     """A ConfigMap with owners."""
-    made: JsonObject = {"name": name, **meta}
+    tree: JsonObject = {"name": name, **meta}
     if owners:
-        made["ownerReferences"] = [reference(o) for o in owners]
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": made}
+        tree["ownerReferences"] = [reference(o) for o in owners]
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": tree}
 
 
 def reference(owner: JsonObject, *, block: bool = True) -> JsonObject:
@@ -113,5 +113,5 @@ def reference(owner: JsonObject, *, block: bool = True) -> JsonObject:
 
 def condition(obj: JsonObject, kind: str) -> JsonObject:
     """A condition of its status, else an empty one."""
-    found = (obj.get("status") or {}).get("conditions") or []
-    return next((c for c in found if c["type"] == kind), {})
+    result = (obj.get("status") or {}).get("conditions") or []
+    return next((c for c in result if c["type"] == kind), {})

@@ -28,8 +28,8 @@ def asked(name: str, *groups: str, dns: str = "") -> bytes:
     builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
     if dns:
         builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(dns)]), critical=False)
-    made = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
-    return made.public_bytes(serialization.Encoding.PEM)
+    created = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    return created.public_bytes(serialization.Encoding.PEM)
 
 
 def request(name: str, pem: bytes, *, signer: str = CLIENT, **spec: Any) -> JsonObject:
@@ -40,10 +40,10 @@ def request(name: str, pem: bytes, *, signer: str = CLIENT, **spec: Any) -> Json
 
 
 async def _approve(api: Kubectl, name: str) -> None:
-    found = await api.get(f"{REQUESTS}/{name}")
+    signing_request = await api.get(f"{REQUESTS}/{name}")
     approved = {"type": "Approved", "status": "True", "reason": "Test", "message": "yes"}
-    found["status"] = {"conditions": [approved]}
-    await api.send("PUT", f"{REQUESTS}/{name}/approval", found)
+    signing_request["status"] = {"conditions": [approved]}
+    await api.send("PUT", f"{REQUESTS}/{name}/approval", signing_request)
 
 
 async def test_approved_requests_are_signed() -> None:
@@ -56,10 +56,10 @@ async def test_approved_requests_are_signed() -> None:
         await _approve(api, "alice")
         await settle()
         pem = base64.b64decode((await api.get(f"{REQUESTS}/alice"))["status"]["certificate"])
-        made = x509.load_pem_x509_certificate(pem)
-        made.verify_directly_issued_by(x509.load_pem_x509_certificate(env.authority.pair.cert))
-        assert [a.value for a in made.subject] == ["devs", "alice"]
-        usages = made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        created = x509.load_pem_x509_certificate(pem)
+        created.verify_directly_issued_by(x509.load_pem_x509_certificate(env.authority.pair.cert))
+        assert [a.value for a in created.subject] == ["devs", "alice"]
+        usages = created.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         assert list(usages) == [ExtendedKeyUsageOID.CLIENT_AUTH]
         await settle(3700)
         assert await api.names(REQUESTS) == []
@@ -86,9 +86,9 @@ async def test_node_requests_are_approved() -> None:
         await api.create(REQUESTS, request("node", asked("system:node:n2", "system:nodes"), signer=KUBELET))
         await api.create(REQUESTS, request("other", asked("mallory", "system:nodes"), signer=KUBELET))
         await settle()
-        found = await api.get(f"{REQUESTS}/node")
-        assert condition(found, "Approved")["reason"] == "AutoApproved"
-        assert found["status"]["certificate"]
+        signing_request = await api.get(f"{REQUESTS}/node")
+        assert condition(signing_request, "Approved")["reason"] == "AutoApproved"
+        assert signing_request["status"]["certificate"]
         assert not (await api.get(f"{REQUESTS}/other")).get("status", {}).get("conditions")
         await settle(25 * 3600)
         assert await api.names(REQUESTS) == [], "what nobody decides is forgotten after a day"

@@ -17,10 +17,10 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 def role(name: str, *rules: str, gathers: str = "", **labels: str) -> JsonObject:
     """Return a role whose rules differ in their verbs."""
-    made: JsonObject = {"metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [r]} for r in rules]}
+    tree: JsonObject = {"metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [r]} for r in rules]}
     if gathers:
-        made["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {gathers: "true"}}]}
-    return made
+        tree["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {gathers: "true"}}]}
+    return tree
 
 
 others = st.lists(
@@ -38,12 +38,12 @@ others = st.lists(
 def test_every_rule_of_the_parts_once(parts: list[JsonObject]) -> None:
     """The rules are those of the chosen roles, each once; gathering again, in any order, changes nothing."""
     whole = role("whole", gathers="part")
-    found = aggregated_rules(whole, parts)
-    wanted: list[Any] = [rule for p in parts if p["metadata"]["labels"] for rule in p["rules"]]
-    assert all(rule in found for rule in wanted)
-    assert all(rule in wanted for rule in found)
-    assert all(found.count(rule) == 1 for rule in found)
-    assert aggregated_rules({**whole, "rules": found}, [*reversed(parts), whole]) == found
+    result = aggregated_rules(whole, parts)
+    spec: list[Any] = [rule for p in parts if p["metadata"]["labels"] for rule in p["rules"]]
+    assert all(rule in result for rule in spec)
+    assert all(rule in spec for rule in result)
+    assert all(result.count(rule) == 1 for rule in result)
+    assert aggregated_rules({**whole, "rules": result}, [*reversed(parts), whole]) == result
 
 
 class CountedRule(dict[str, Any]):

@@ -38,7 +38,7 @@ _SCHEDULES = st.sampled_from(
     ["* * * * *", "30 1 * * *", "30 2 * * *", "*/20 * * * *", "0 */3 * * *", "15 0 * * 0", "0 3 29 3 *", "0 0 1 * 1"]
 )
 _ZONES = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"])
-_CHANGES = [datetime(2024, *at, tzinfo=UTC) for at in ((3, 10, 5), (3, 30, 23), (10, 26, 23), (4, 6, 12))]
+_CHANGES = [datetime(2024, *position, tzinfo=UTC) for position in ((3, 10, 5), (3, 30, 23), (10, 26, 23), (4, 6, 12))]
 
 
 @settings(deadline=None, max_examples=40)
@@ -47,10 +47,10 @@ def test_next_time_is_the_first_that_the_clock_shows(text: str, zone: str, day: 
     """The next time is the first minute whose reading on the zone's clock fits, also where the clock is set."""
     schedule, where = parse(text), ZoneInfo(zone)
     when = day + timedelta(seconds=seconds)
-    found = ZonedSchedule(schedule, where).after(when)
-    assert found is not None
-    assert found > when
-    first, end = when.replace(second=0, microsecond=0) + timedelta(minutes=1), min(found, when + timedelta(days=1))
+    result = ZonedSchedule(schedule, where).after(when)
+    assert result is not None
+    assert result > when
+    first, end = when.replace(second=0, microsecond=0) + timedelta(minutes=1), min(result, when + timedelta(days=1))
     minutes = [first + timedelta(minutes=n) for n in range(max(0, ceil((end - first) / timedelta(minutes=1))))]
     readings = {minute.astimezone(where).replace(tzinfo=None, fold=0): minute for minute in minutes}
     # The times of the schedule, on a clock without changes, between the first and the last reading.
@@ -58,8 +58,8 @@ def test_next_time_is_the_first_that_the_clock_shows(text: str, zone: str, day: 
     while fitting is not None and fitting <= max(readings):
         assert fitting not in readings, f"{readings[fitting]} was passed over"
         fitting = schedule.next(fitting)
-    shown = found.astimezone(where).replace(tzinfo=None, fold=0)
-    assert schedule.next(shown - timedelta(seconds=1)) == shown
+    local_time = result.astimezone(where).replace(tzinfo=None, fold=0)
+    assert schedule.next(local_time - timedelta(seconds=1)) == local_time
 
 
 @given(_SCHEDULES, st.integers(0, 10**6), st.integers(0, 3 * 10**5))
@@ -68,11 +68,11 @@ def test_latest_is_the_last_that_has_come(text: str, start: int, passed: int) ->
     times = ZonedSchedule(parse(text), ZoneInfo("UTC"))
     since = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=start)
     now = since + timedelta(seconds=passed)
-    found = times.latest(since, now)
-    upcoming = times.after(found or since)
+    result = times.latest(since, now)
+    upcoming = times.after(result or since)
     assert upcoming is not None
     assert upcoming > now
-    assert found is None or since < found <= now
+    assert result is None or since < result <= now
 
 
 def test_periods_count_from_the_last_time() -> None:
@@ -89,9 +89,9 @@ def test_periods_count_from_the_last_time() -> None:
 def test_an_invalid_schedule_or_zone_is_an_event(spec: JsonObject, reason: str) -> None:
     """An invalid schedule or time zone gives a warning event and starts no job."""
     owner = cron_job("c", **spec)
-    found = schedule_of(owner)
-    assert isinstance(found, PendingEvent)
-    assert found.reason == reason
+    result = schedule_of(owner)
+    assert isinstance(result, PendingEvent)
+    assert result.reason == reason
 
 
 # ------------------------------------------------------------------ the core in a small world
@@ -113,13 +113,13 @@ class Run:
 
     def step(self) -> float | None:
         """One step, as the shell does it."""
-        made = plan(self.owner, self.jobs, self.world.now)
-        self.world.run(made.writes)
-        if made.due is not None:
-            self.world.add(JOBS, made.due.job)
-            job = self.world.one(JOBS, made.due.job["metadata"]["name"])
-            self.world.apply(with_last_schedule_time(self.owner, job, made.due.scheduled_time))
-        return made.requeue_after
+        planned = plan(self.owner, self.jobs, self.world.now)
+        self.world.run(planned.writes)
+        if planned.due is not None:
+            self.world.add(JOBS, planned.due.job)
+            job = self.world.one(JOBS, planned.due.job["metadata"]["name"])
+            self.world.apply(with_last_schedule_time(self.owner, job, planned.due.scheduled_time))
+        return planned.requeue_after
 
     def finish(self, job: JsonObject, kind: str = "Complete") -> None:
         """A job ends."""
@@ -145,7 +145,7 @@ class Run:
 def test_whatever_happens(policy: str, operations: list[tuple[str, int]]) -> None:
     """Active are exactly the unfinished jobs, policies and history limits hold, no time has two jobs."""
     run = Run(concurrencyPolicy=policy)
-    seen: list[str] = []
+    names: list[str] = []
     for name, number in operations:
         job = run.jobs[number % len(run.jobs)] if run.jobs else None
         match name:
@@ -157,7 +157,7 @@ def test_whatever_happens(policy: str, operations: list[tuple[str, int]]) -> Non
                 run.world.delete(JOBS, job)
         before = {j["metadata"]["uid"] for j in run.jobs}
         again = run.step()
-        seen += [j["metadata"]["name"] for j in run.jobs if j["metadata"]["uid"] not in before]
+        names += [j["metadata"]["name"] for j in run.jobs if j["metadata"]["uid"] not in before]
         assert again is not None
         assert 0 < again <= 60.1
         running = [j for j in run.jobs if not is_finished(j)]
@@ -168,7 +168,7 @@ def test_whatever_happens(policy: str, operations: list[tuple[str, int]]) -> Non
     ended = [j["status"]["conditions"][0]["type"] for j in run.jobs if is_finished(j)]
     assert ended.count("Complete") <= 3
     assert ended.count("Failed") <= 1
-    assert len(seen) == len(set(seen))
+    assert len(names) == len(set(names))
 
 
 def test_forbid_postpones_a_run_while_a_job_is_active() -> None:
@@ -227,10 +227,10 @@ async def test_runs_each_minute() -> None:
         names = await api.names(f"{BATCH}/jobs")
         assert len(names) == 3
         assert all(n.startswith("tick-") for n in names)
-        found = await api.get(f"{BATCH}/cronjobs/tick")
-        assert found["status"]["lastScheduleTime"]
-        assert found["status"]["lastSuccessfulTime"] >= found["status"]["lastScheduleTime"]
-        assert "active" not in found["status"]
+        result = await api.get(f"{BATCH}/cronjobs/tick")
+        assert result["status"]["lastScheduleTime"]
+        assert result["status"]["lastSuccessfulTime"] >= result["status"]["lastScheduleTime"]
+        assert "active" not in result["status"]
         reasons = [e["reason"] for e in await api.items(f"{CORE}/events") if e["involvedObject"]["kind"] == "CronJob"]
         assert {"SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"} <= set(reasons)
 
@@ -244,8 +244,8 @@ async def test_the_concurrency_policy_bounds_active_jobs(policy: str, running: i
         await settle(5 * 60)
         jobs = await api.items(f"{BATCH}/jobs")
         going = [j for j in jobs if not is_finished(j)]
-        found = await api.get(f"{BATCH}/cronjobs/tick")
-        assert len(found["status"]["active"]) == len(going)
+        result = await api.get(f"{BATCH}/cronjobs/tick")
+        assert len(result["status"]["active"]) == len(going)
         assert 1 <= len(going) <= running
         if policy == "Replace":
             assert all(is_finished(j) is False for j in jobs), "none of them ever came to an end"

@@ -32,8 +32,8 @@ async def test_one_on_each_node() -> None:
         places = sorted(p["spec"]["nodeName"] for p in await api.items(f"{CORE}/pods"))
         assert places == ["n2", "node-1"]
         status = (await api.get(f"{APPS}/daemonsets/agent"))["status"]
-        wanted = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
-        assert [status[k] for k in wanted] == [2] * 4
+        expected = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
+        assert [status[k] for k in expected] == [2] * 4
         await api.delete(f"{NODES}/n2")
         await settle()
         assert [p["spec"]["nodeName"] for p in await api.items(f"{CORE}/pods")] == ["node-1"]

@@ -20,14 +20,14 @@ async def test_becomes_available() -> None:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=3))
         await settle()
-        found = await api.get(f"{APPS}/deployments/web")
-        status = found["status"]
-        assert status["observedGeneration"] == found["metadata"]["generation"]
+        current = await api.get(f"{APPS}/deployments/web")
+        status = current["status"]
+        assert status["observedGeneration"] == current["metadata"]["generation"]
         assert [status[k] for k in ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")] == [3] * 4
         assert "unavailableReplicas" not in status
-        assert condition(found, "Available")["reason"] == "MinimumReplicasAvailable"
-        assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
-        assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
+        assert condition(current, "Available")["reason"] == "MinimumReplicasAvailable"
+        assert condition(current, "Progressing")["reason"] == "NewReplicaSetAvailable"
+        assert current["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
         [replica_set] = await api.items(f"{APPS}/replicasets")
         digest = replica_set["metadata"]["labels"]["pod-template-hash"]
         assert replica_set["metadata"]["name"] == f"web-{digest}"
@@ -46,14 +46,14 @@ async def test_says_while_it_is_not_available() -> None:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=2))
         await settle(5)
-        found = await api.get(f"{APPS}/deployments/web")
-        assert condition(found, "Available")["reason"] == "MinimumReplicasUnavailable"
-        assert condition(found, "Progressing")["reason"] == "ReplicaSetUpdated"
-        assert found["status"]["unavailableReplicas"] == 2
+        current = await api.get(f"{APPS}/deployments/web")
+        assert condition(current, "Available")["reason"] == "MinimumReplicasUnavailable"
+        assert condition(current, "Progressing")["reason"] == "ReplicaSetUpdated"
+        assert current["status"]["unavailableReplicas"] == 2
         await settle(10)
-        found = await api.get(f"{APPS}/deployments/web")
-        assert condition(found, "Available")["status"] == "True"
-        assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
+        current = await api.get(f"{APPS}/deployments/web")
+        assert condition(current, "Available")["status"] == "True"
+        assert condition(current, "Progressing")["reason"] == "NewReplicaSetAvailable"
 
 
 async def test_a_stalled_rollout_exceeds_its_progress_deadline() -> None:
@@ -63,12 +63,12 @@ async def test_a_stalled_rollout_exceeds_its_progress_deadline() -> None:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", progressDeadlineSeconds=30))
         await settle(50)
-        found = await api.get(f"{APPS}/deployments/web")
-        assert condition(found, "Progressing")["reason"] == "ProgressDeadlineExceeded"
-        assert condition(found, "Progressing")["status"] == "False"
+        current = await api.get(f"{APPS}/deployments/web")
+        assert condition(current, "Progressing")["reason"] == "ProgressDeadlineExceeded"
+        assert condition(current, "Progressing")["status"] == "False"
         await settle(100)
-        found = await api.get(f"{APPS}/deployments/web")
-        assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
+        current = await api.get(f"{APPS}/deployments/web")
+        assert condition(current, "Progressing")["reason"] == "NewReplicaSetAvailable"
 
 
 class Watcher:
@@ -112,9 +112,9 @@ async def test_rolls_within_bounds() -> None:
         assert images == {"x:2"}
         sizes = [s["spec"]["replicas"] for s in await api.items(f"{APPS}/replicasets")]
         assert sorted(sizes) == [0, 4]
-        found = await api.get(f"{APPS}/deployments/web")
-        assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
-        assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
+        current = await api.get(f"{APPS}/deployments/web")
+        assert current["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "2"
+        assert condition(current, "Progressing")["reason"] == "NewReplicaSetAvailable"
 
 
 async def test_recreate_waits_for_the_old_pods() -> None:
@@ -123,8 +123,8 @@ async def test_recreate_waits_for_the_old_pods() -> None:
         api = Kubectl(env)
         await api.create(f"{APPS}/deployments", deployment("web", replicas=2, strategy={"type": "Recreate"}))
         await settle(30)
-        wanted = deployment("web", replicas=2, image="x:2", strategy={"type": "Recreate"})
-        await api.send("PUT", f"{APPS}/deployments/web", wanted)
+        desired = deployment("web", replicas=2, image="x:2", strategy={"type": "Recreate"})
+        await api.send("PUT", f"{APPS}/deployments/web", desired)
         await settle(2)
         images = [p["spec"]["containers"][0]["image"] for p in await api.items(f"{CORE}/pods")]
         assert images == ["nginx:1", "nginx:1"]
@@ -143,8 +143,8 @@ async def test_scaling_keeps_the_replica_set() -> None:
             await api.merge(f"{APPS}/deployments/web/scale", {"spec": {"replicas": size}})
             await settle()
             assert len(await api.items(f"{CORE}/pods")) == size
-            found = await api.get(f"{APPS}/deployments/web")
-            assert found["status"].get("availableReplicas", 0) == size
+            current = await api.get(f"{APPS}/deployments/web")
+            assert current["status"].get("availableReplicas", 0) == size
         assert len(await api.items(f"{APPS}/replicasets")) == 1
 
 
@@ -194,8 +194,8 @@ async def test_history_and_rollback() -> None:
         await api.send("PUT", f"{APPS}/deployments/web", deployment("web", image="x:4", revisionHistoryLimit=2))
         await settle()
         assert await api.names(f"{APPS}/replicasets") == before
-        found = await api.get(f"{APPS}/deployments/web")
-        assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "6"
+        current = await api.get(f"{APPS}/deployments/web")
+        assert current["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "6"
 
 
 async def test_a_taken_replica_set_name_raises_the_collision_count() -> None:
@@ -210,9 +210,9 @@ async def test_a_taken_replica_set_name_raises_the_collision_count() -> None:
         await api.merge(f"{APPS}/replicasets/{name}", {"metadata": {"labels": {"app": "other"}}})
         await api.create(f"{APPS}/deployments", deployment("web"))
         await settle(10)
-        found = await api.get(f"{APPS}/deployments/web")
-        assert found["status"]["collisionCount"] == 1
-        assert found["status"]["availableReplicas"] == 1
+        current = await api.get(f"{APPS}/deployments/web")
+        assert current["status"]["collisionCount"] == 1
+        assert current["status"]["availableReplicas"] == 1
         assert len(await api.names(f"{APPS}/replicasets")) == 2
 
 
@@ -232,5 +232,5 @@ async def test_a_rejected_replica_set_is_reported() -> None:
         assert "ReplicaSetCreateError" in {e["reason"] for e in await api.items(f"{CORE}/events")}
         await api.delete(f"{CORE}/resourcequotas/q")
         await settle(60)
-        found = await api.get(f"{APPS}/deployments/web")
-        assert condition(found, "Progressing")["reason"] == "NewReplicaSetAvailable"
+        current = await api.get(f"{APPS}/deployments/web")
+        assert condition(current, "Progressing")["reason"] == "NewReplicaSetAvailable"

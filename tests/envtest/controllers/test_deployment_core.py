@@ -49,11 +49,11 @@ class Run:
 
     def roll(self) -> bool:
         """One step of the deployment."""
-        mine, moves = controller.claim_replica_sets(self.deployment, self.sets, [])
-        new, old = rollout.split(self.deployment, mine)
+        claimed, moves = controller.claim_replica_sets(self.deployment, self.sets, [])
+        new, old = rollout.split(self.deployment, claimed)
         running = sum(phase_of(p) not in ("Succeeded", "Failed") for s in old for p in self.pods if controlled_by(p, s))
-        made = controller.plan(controller.DeploymentView(self.deployment, new, old, running, self.world.now))
-        writes = [*moves, *made.writes]
+        planned = controller.plan(controller.DeploymentView(self.deployment, new, old, running, self.world.now))
+        writes = [*moves, *planned.writes]
         self.world.run(writes)
         return bool(writes)
 
@@ -61,8 +61,8 @@ class Run:
         """One step of a replica set, or of all."""
         wrote = False
         for item in self.sets if number < 0 else self.sets[number : number + 1]:
-            made = replicaset.plan(item, self.world.owned(PODS, item), [], self.world.now)
-            for write in made.writes:
+            planned = replicaset.plan(item, self.world.owned(PODS, item), [], self.world.now)
+            for write in planned.writes:
                 self.world.apply(write)
                 self.look()
                 wrote = True
@@ -137,16 +137,16 @@ def test_ends_with_the_last_template(replicas: int, rolling: JsonObject, operati
                 run.change(paused=name == "pause")
     run.change(paused=False)
     run.settle()
-    wanted, status = run.deployment["spec"]["replicas"], run.deployment["status"]
+    expected, status = run.deployment["spec"]["replicas"], run.deployment["status"]
     image = run.deployment["spec"]["template"]["spec"]["containers"][0]["image"]
-    assert [p["spec"]["containers"][0]["image"] for p in run.pods] == [image] * wanted
+    assert [p["spec"]["containers"][0]["image"] for p in run.pods] == [image] * expected
     assert all(is_ready(p) for p in run.pods)
-    assert status.get("updatedReplicas", 0) == status.get("availableReplicas", 0) == wanted
+    assert status.get("updatedReplicas", 0) == status.get("availableReplicas", 0) == expected
     assert status["observedGeneration"] == run.deployment["metadata"]["generation"]
     numbers = [rollout.annotation_number(s, rollout.REVISION) for s in run.sets]
     assert len(numbers) == len(set(numbers)) <= 3
     newest = max(run.sets, key=lambda s: rollout.annotation_number(s, rollout.REVISION))
-    assert newest["spec"]["replicas"] == wanted
+    assert newest["spec"]["replicas"] == expected
     assert str(max(numbers)) == run.deployment["metadata"]["annotations"][rollout.REVISION]
     progress = condition_in(conditions_of(run.deployment), "Progressing") or {}
     assert progress["reason"] == "NewReplicaSetAvailable"
@@ -163,8 +163,8 @@ def test_history_of_a_revision() -> None:
     newest = max(run.sets, key=lambda s: rollout.annotation_number(s, rollout.REVISION))
     assert newest["metadata"]["annotations"][rollout.REVISION] == "3"
     assert newest["metadata"]["annotations"][rollout.HISTORY] == "1"
-    told = [n.message for n in run.world.notes if n.reason == "ScalingReplicaSet"]
-    assert told[0] == f"Scaled up replica set {newest['metadata']['name']} from 0 to 1"
+    messages = [n.message for n in run.world.notes if n.reason == "ScalingReplicaSet"]
+    assert messages[0] == f"Scaled up replica set {newest['metadata']['name']} from 0 to 1"
 
 
 def test_without_a_deadline_nothing_is_said_about_progress() -> None:

@@ -28,12 +28,12 @@ def budget(name: str, **spec: Any) -> JsonObject:
 
 
 def _pods(ready: int, others: int) -> list[JsonObject]:
-    made = []
+    created = []
     for number in range(ready + others):
         conditions = [{"type": "Ready", "status": "True" if number < ready else "False"}]
         meta = {"name": f"p{number}", "labels": {"app": "b"}, "uid": f"{number}"}
-        made.append({"metadata": meta, "spec": {}, "status": {"phase": "Running", "conditions": conditions}})
-    return made
+        created.append({"metadata": meta, "spec": {}, "status": {"phase": "Running", "conditions": conditions}})
+    return created
 
 
 _SHARES = st.integers(0, 100).map(lambda n: f"{n}%") | st.integers(0, 12)
@@ -90,10 +90,10 @@ async def test_the_status_counts_expected_and_desired_pods(spec: JsonObject, wan
         await api.create(f"{APPS}/deployments", deployment("web", replicas=3))
         await api.create(POLICY, budget("web", **spec))
         await settle()
-        found = await api.get(f"{POLICY}/web")
-        status = found["status"]
+        result = await api.get(f"{POLICY}/web")
+        status = result["status"]
         assert (status["disruptionsAllowed"], status["desiredHealthy"], status["expectedPods"]) == wanted
-        assert condition(found, "DisruptionAllowed")["reason"] == "SufficientPods"
+        assert condition(result, "DisruptionAllowed")["reason"] == "SufficientPods"
 
 
 async def test_eviction_respects_the_budget() -> None:
@@ -139,8 +139,8 @@ async def test_owners_without_scale_are_not_counted() -> None:
         await api.create("/apis/batch/v1/namespaces/default/jobs", job)
         await api.create(POLICY, budget("web", maxUnavailable=1))
         await settle()
-        found = condition(await api.get(f"{POLICY}/web"), "DisruptionAllowed")
-        assert (found["reason"], found["message"]) == (
+        observed = condition(await api.get(f"{POLICY}/web"), "DisruptionAllowed")
+        assert (observed["reason"], observed["message"]) == (
             "SyncFailed",
             "jobs.batch does not implement the scale subresource",
         )

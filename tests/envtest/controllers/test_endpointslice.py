@@ -22,9 +22,9 @@ def service(name: str) -> JsonObject:
 
 def backend(name: str, replicas: int) -> JsonObject:
     """A deployment that listens on a named port."""
-    made = deployment(name, replicas=replicas)
-    made["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"name": "web", "containerPort": 8080}]
-    return made
+    created = deployment(name, replicas=replicas)
+    created["spec"]["template"]["spec"]["containers"][0]["ports"] = [{"name": "web", "containerPort": 8080}]
+    return created
 
 
 async def slices(api: Kubectl) -> list[JsonObject]:
@@ -39,22 +39,22 @@ async def test_follows_pods() -> None:
         await api.create(f"{CORE}/services", service("web"))
         await api.create(f"{APPS}/deployments", backend("web", 2))
         await settle(5)
-        [found] = await slices(api)
-        assert [e["conditions"]["ready"] for e in found["endpoints"]] == [False, False]
+        [current_slices] = await slices(api)
+        assert [e["conditions"]["ready"] for e in current_slices["endpoints"]] == [False, False]
         [subset] = (await api.get(f"{CORE}/endpoints/web"))["subsets"]
         assert len(subset["notReadyAddresses"]) == 2
         await settle(20)
-        [found] = await slices(api)
-        assert [e["conditions"]["ready"] for e in found["endpoints"]] == [True, True]
-        assert found["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
-        assert found["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
+        [current_slices] = await slices(api)
+        assert [e["conditions"]["ready"] for e in current_slices["endpoints"]] == [True, True]
+        assert current_slices["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+        assert current_slices["ports"] == [{"name": "http", "port": 8080, "protocol": "TCP"}]
         [subset] = (await api.get(f"{CORE}/endpoints/web"))["subsets"]
         ips = sorted(p["status"]["podIP"] for p in await api.items(f"{CORE}/pods"))
         assert sorted(a["ip"] for a in subset["addresses"]) == ips
         await api.merge(f"{APPS}/deployments/web/scale", {"spec": {"replicas": 0}})
         await settle()
-        [found] = await slices(api)
-        assert not found.get("endpoints")
+        [current_slices] = await slices(api)
+        assert not current_slices.get("endpoints")
 
 
 async def test_one_slice_for_each_set_of_ports() -> None:
@@ -72,11 +72,11 @@ async def test_one_slice_for_each_set_of_ports() -> None:
             meta = {"name": name, "labels": {"app": "web"}}
             await api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         await settle()
-        seen = {
+        targets_by_ports = {
             tuple(p["port"] for p in s.get("ports") or ()): [e["targetRef"]["name"] for e in s["endpoints"]]
             for s in await slices(api)
         }
-        assert seen == {(8080,): ["a", "c"], (9090,): ["b"], (): ["d"]}
+        assert targets_by_ports == {(8080,): ["a", "c"], (9090,): ["b"], (): ["d"]}
         subsets = (await api.get(f"{CORE}/endpoints/web"))["subsets"]
         assert {s["ports"][0]["port"]: [a["targetRef"]["name"] for a in s["addresses"]] for s in subsets} == {
             8080: ["a", "c"],
@@ -85,8 +85,8 @@ async def test_one_slice_for_each_set_of_ports() -> None:
         for name in numbers:
             await api.delete(f"{CORE}/pods/{name}")
         await settle()
-        [left] = await slices(api)
-        assert not left.get("endpoints")
+        [remaining] = await slices(api)
+        assert not remaining.get("endpoints")
 
 
 async def test_goes_with_the_service() -> None:
@@ -125,9 +125,9 @@ async def test_names_of_other_places() -> None:
             service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": inner}
             await api.create(f"{CORE}/services", service)
         await settle()
-        [found] = [e for e in await api.items(f"{CORE}/endpoints") if e["metadata"]["name"] != "kubernetes"]
-        assert found["metadata"]["name"] == "head"
-        assert "service.kubernetes.io/headless" in found["metadata"]["labels"]
+        [result] = [e for e in await api.items(f"{CORE}/endpoints") if e["metadata"]["name"] != "kubernetes"]
+        assert result["metadata"]["name"] == "head"
+        assert "service.kubernetes.io/headless" in result["metadata"]["labels"]
         slices = await api.items("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices")
         assert {s["metadata"]["labels"]["kubernetes.io/service-name"] for s in slices} == {"kubernetes", "head"}
 
@@ -144,20 +144,20 @@ async def test_manual_endpoints_are_mirrored() -> None:
         }
         await api.create(f"{CORE}/services", service)
         subset: JsonObject = {"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}
-        made = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "far"}, "subsets": [subset]}
-        await api.create(f"{CORE}/endpoints", made)
+        tree = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "far"}, "subsets": [subset]}
+        await api.create(f"{CORE}/endpoints", tree)
         await settle()
         query = f"{SLICES}?labelSelector=kubernetes.io/service-name%3Dfar"
-        [found] = await api.items(query)
-        assert found["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == (
+        [result] = await api.items(query)
+        assert result["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == (
             "endpointslicemirroring-controller.k8s.io"
         )
-        assert found["endpoints"] == [{"addresses": ["192.0.2.1"], "conditions": {"ready": True}}]
+        assert result["endpoints"] == [{"addresses": ["192.0.2.1"], "conditions": {"ready": True}}]
         subset["notReadyAddresses"] = [{"ip": "192.0.2.2"}]
         await api.merge(f"{CORE}/endpoints/far", {"subsets": [subset]})
         await settle()
-        [found] = await api.items(query)
-        assert [e["conditions"]["ready"] for e in found["endpoints"]] == [True, False]
+        [result] = await api.items(query)
+        assert [e["conditions"]["ready"] for e in result["endpoints"]] == [True, False]
         await api.delete(f"{CORE}/endpoints/far")
         await settle()
         assert await api.items(query) == []

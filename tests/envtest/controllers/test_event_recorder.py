@@ -22,11 +22,11 @@ def note(message: str = "m", reason: str = "R") -> PendingEvent:
 
 def test_a_repeated_message_is_one_event() -> None:
     """A repeated message increases the count of one event; another message is another event."""
-    seen = Correlator()
-    first = seen.look(note(), "m", 0)
+    correlator = Correlator()
+    first = correlator.look(note(), "m", 0)
     assert first is not None
     first[0].count += 1
-    again, other = seen.look(note(), "m", 1), seen.look(note(), "n", 1)
+    again, other = correlator.look(note(), "m", 1), correlator.look(note(), "n", 1)
     assert again is not None
     assert again[0] is first[0]
     assert other is not None
@@ -35,11 +35,11 @@ def test_a_repeated_message_is_one_event() -> None:
 
 def test_similar_events_are_combined() -> None:
     """From the tenth text within ten minutes on, events of a reason are counted as one, and later apart."""
-    seen = Correlator()
-    texts = [found[1] for n in range(12) if (found := seen.look(note(), f"m{n}", n)) is not None]
+    correlator = Correlator()
+    texts = [result[1] for n in range(12) if (result := correlator.look(note(), f"m{n}", n)) is not None]
     assert texts[8] == "m8"
     assert texts[9:] == [f"(combined from similar events): m{n}" for n in (9, 10, 11)]
-    late = seen.look(note(), "m99", 10_000)
+    late = correlator.look(note(), "m99", 10_000)
     assert late is not None
     assert late[1] == "m99"
 
@@ -47,27 +47,27 @@ def test_similar_events_are_combined() -> None:
 @given(st.lists(st.floats(0, 400), max_size=80))
 def test_events_of_an_object_are_limited(pauses: list[float]) -> None:
     """About one object no more events are written than twenty-five at once and one more each five minutes."""
-    seen, now, told = Correlator(), 0.0, 0
+    correlator, now, reported = Correlator(), 0.0, 0
     for pause in pauses:
         now += pause
-        told += seen.look(note(), "m", now) is not None
-    assert told <= 25 + now / 300
+        reported += correlator.look(note(), "m", now) is not None
+    assert reported <= 25 + now / 300
 
 
 def test_events_are_in_the_namespace_of_their_object() -> None:
     """An event is in its object's namespace; events of cluster-scoped objects are in default."""
     source = {"component": "c", "host": "h"}
-    made = event_of(note(), "m", name="p.1", source=source, now="t")
-    assert made["metadata"] == {"name": "p.1", "namespace": "default"}
-    assert (made["type"], made["count"], made["reportingComponent"], made["reportingInstance"]) == (
+    created = event_of(note(), "m", name="p.1", source=source, now="t")
+    assert created["metadata"] == {"name": "p.1", "namespace": "default"}
+    assert (created["type"], created["count"], created["reportingComponent"], created["reportingInstance"]) == (
         "Normal",
         1,
         "c",
         "h",
     )
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u"}}
-    made = event_of(PendingEvent(node, "R", "m", warning=True), "m", name="n.1", source=source, now="t")
-    assert (made["metadata"]["namespace"], made["type"]) == ("default", "Warning")
+    created = event_of(PendingEvent(node, "R", "m", warning=True), "m", name="n.1", source=source, now="t")
+    assert (created["metadata"]["namespace"], created["type"]) == ("default", "Warning")
 
 
 async def _told(api: Kubectl, kind: str) -> set[tuple[str, str]]:
@@ -117,8 +117,8 @@ async def test_jobs_record_how_they_end() -> None:
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
         await api.create("/apis/batch/v1/namespaces/default/jobs", job)
         await settle()
-        told = await _told(api, "Job")
-        assert told == {("SuccessfulCreate", "job-controller"), ("BackoffLimitExceeded", "job-controller")}
+        messages = await _told(api, "Job")
+        assert messages == {("SuccessfulCreate", "job-controller"), ("BackoffLimitExceeded", "job-controller")}
 
 
 async def test_quota_keeps_pods_away() -> None:
@@ -137,9 +137,9 @@ async def test_quota_keeps_pods_away() -> None:
         assert ("FailedCreate", "replicaset-controller") in await _told(api, "ReplicaSet")
         await api.merge(f"{CORE}/resourcequotas/q", {"spec": {"hard": {"pods": "9"}}})
         await settle(60)
-        found = await api.get(f"{APPS}/deployments/web")
-        assert found["status"]["availableReplicas"] == 3
-        assert condition(found, "ReplicaFailure") == {}
+        current = await api.get(f"{APPS}/deployments/web")
+        assert current["status"]["availableReplicas"] == 3
+        assert condition(current, "ReplicaFailure") == {}
 
 
 async def test_a_deleted_event_is_created_again() -> None:

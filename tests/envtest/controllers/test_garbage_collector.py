@@ -85,12 +85,12 @@ async def test_foreground_reaches_down() -> None:
         await api.delete(f"{APPS}/deployments/web", propagationPolicy="Foreground")
         await settle()
         last: dict[str, int] = {}
-        for name, found in (*watches.items(), ("p", pods)):
-            while found.progress() is None:
-                change = await anext(found)
+        for name, item in (*watches.items(), ("p", pods)):
+            while item.progress() is None:
+                change = await anext(item)
                 if change.kind.value == "delete":
                     last[name] = change.revision
-            found.close()
+            item.close()
         gone.extend(sorted(last, key=lambda name: last[name]))
         assert gone == ["p", "r", "d"]
 
@@ -189,10 +189,10 @@ async def test_ownership_cycles_are_collected() -> None:
 
 def _survivors(owners: dict[str, set[str]], gone: set[str]) -> set[str]:
     """Return the objects that background deletion keeps: without owners, or with an owner that is kept."""
-    left = set(owners) - gone
-    while lost := {name for name in left if owners[name] and not owners[name] & left}:
-        left -= lost
-    return left
+    remaining = set(owners) - gone
+    while lost := {name for name in remaining if owners[name] and not owners[name] & remaining}:
+        remaining -= lost
+    return remaining
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -202,12 +202,12 @@ async def test_only_unowned_objects_are_collected(seed: int) -> None:
     async with Environment(controllers=["garbage-collector"]) as env:
         api = Kubectl(env)
         names = [f"m{number}" for number in range(12)]
-        made = {name: await api.create(f"{CORE}/configmaps", config_map(name)) for name in names}
+        created = {name: await api.create(f"{CORE}/configmaps", config_map(name)) for name in names}
         owners: dict[str, set[str]] = {}
         for name in names:
             others = [n for n in names if n != name]
             owners[name] = set(rng.sample(others, rng.choice([0, 0, 1, 1, 2])))
-            references = [reference(made[o], block=rng.random() < 0.5) for o in sorted(owners[name])]
+            references = [reference(created[o], block=rng.random() < 0.5) for o in sorted(owners[name])]
             if references:
                 await api.merge(f"{CORE}/configmaps/{name}", {"metadata": {"ownerReferences": references}})
         gone = set(rng.sample(names, 3))
@@ -217,9 +217,9 @@ async def test_only_unowned_objects_are_collected(seed: int) -> None:
                 await api.delete(f"{CORE}/configmaps/{name}", propagationPolicy=policy)
             await settle(rng.choice([0, 1]))
         await settle(60)
-        left = await api.items(f"{CORE}/configmaps")
-        assert {o["metadata"]["name"] for o in left} == _survivors(owners, gone)
-        assert not [o for o in left if "deletionTimestamp" in o["metadata"]]
-        for obj in left:
+        remaining = await api.items(f"{CORE}/configmaps")
+        assert {o["metadata"]["name"] for o in remaining} == _survivors(owners, gone)
+        assert not [o for o in remaining if "deletionTimestamp" in o["metadata"]]
+        for obj in remaining:
             held = {r["name"] for r in obj["metadata"].get("ownerReferences") or []}
-            assert held == owners[obj["metadata"]["name"]] & {o["metadata"]["name"] for o in left}
+            assert held == owners[obj["metadata"]["name"]] & {o["metadata"]["name"] for o in remaining}

@@ -32,10 +32,10 @@ async def test_a_job_completes_within_its_parallelism() -> None:
         status = (await api.get(f"{BATCH}/j"))["status"]
         assert (status["active"], status["ready"]) == (2, 2)
         await settle(60)
-        found = await api.get(f"{BATCH}/j")
-        assert condition(found, "Complete")["status"] == "True"
-        assert found["status"]["succeeded"] == 5
-        assert found["status"]["completionTime"]
+        current = await api.get(f"{BATCH}/j")
+        assert condition(current, "Complete")["status"] == "True"
+        assert current["status"]["succeeded"] == 5
+        assert current["status"]["completionTime"]
         assert len(await api.names(f"{CORE}/pods")) == 5
 
 
@@ -59,9 +59,9 @@ async def test_a_job_fails_above_its_backoff_limit() -> None:
         api = Kubectl(env)
         await api.create(BATCH, job("j", backoffLimit=2))
         await settle(60)
-        found = await api.get(f"{BATCH}/j")
-        assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
-        assert found["status"]["failed"] == 3
+        current = await api.get(f"{BATCH}/j")
+        assert condition(current, "Failed")["reason"] == "BackoffLimitExceeded"
+        assert current["status"]["failed"] == 3
 
 
 async def test_deadline_and_expiry() -> None:
@@ -84,9 +84,9 @@ async def test_each_index_succeeds_once() -> None:
         api = Kubectl(env)
         await api.create(BATCH, job("j", completions=4, parallelism=4, completionMode="Indexed"))
         await settle()
-        found = await api.get(f"{BATCH}/j")
-        assert condition(found, "Complete")["status"] == "True"
-        assert found["status"]["completedIndexes"] == "0-3"
+        current = await api.get(f"{BATCH}/j")
+        assert condition(current, "Complete")["status"] == "True"
+        assert current["status"]["completedIndexes"] == "0-3"
         names = await api.names(f"{CORE}/pods")
         assert [n.rpartition("-")[0] for n in names] == ["j-0", "j-1", "j-2", "j-3"]
 
@@ -101,9 +101,9 @@ async def test_a_suspended_job_has_no_pods() -> None:
         assert await api.names(f"{CORE}/pods") == []
         await api.merge(f"{BATCH}/j", {"spec": {"suspend": False}})
         await settle()
-        found = await api.get(f"{BATCH}/j")
-        assert condition(found, "Suspended")["reason"] == "JobResumed"
-        assert condition(found, "Complete")["status"] == "True"
+        current = await api.get(f"{BATCH}/j")
+        assert condition(current, "Suspended")["reason"] == "JobResumed"
+        assert condition(current, "Complete")["status"] == "True"
 
 
 def test_three_consecutive_indexes_are_a_range() -> None:
@@ -121,13 +121,13 @@ async def test_fails_at_once_by_policy() -> None:
         api = Kubectl(env)
         await api.create(BATCH, job("j", backoffLimit=6, podFailurePolicy={"rules": rules}))
         await settle()
-        found = await api.get(f"{BATCH}/j")
-        failed = condition(found, "Failed")
+        current = await api.get(f"{BATCH}/j")
+        failed = condition(current, "Failed")
         assert failed["reason"] == "PodFailurePolicy"
         [name] = await api.names(f"{CORE}/pods")
         text = f"Container c for pod default/{name} failed with exit code 42 matching FailJob rule at index 0"
         assert failed["message"] == text
-        assert condition(found, "FailureTarget")["message"] == text
+        assert condition(current, "FailureTarget")["message"] == text
 
 
 async def test_evictions_are_ignored_by_policy() -> None:
@@ -142,9 +142,9 @@ async def test_evictions_are_ignored_by_policy() -> None:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
         await api.create(f"{CORE}/pods/{name}/eviction", eviction)
         await settle(60)
-        found = await api.get(f"{BATCH}/j")
-        assert condition(found, "Complete")["status"] == "True"
-        assert "failed" not in found["status"]
+        current = await api.get(f"{BATCH}/j")
+        assert condition(current, "Complete")["status"] == "True"
+        assert "failed" not in current["status"]
 
 
 async def test_pauses_after_failures() -> None:
@@ -173,9 +173,9 @@ async def test_replaces_pods(policy: str, early: int) -> None:
         assert len(await api.names(f"{CORE}/pods")) == early
         assert (await api.get(f"{BATCH}/j"))["status"]["terminating"] == 1
         await settle(40)
-        found = await api.get(f"{BATCH}/j")
-        assert found["status"]["active"] == 1
-        assert (found["status"]["failed"], found["status"]["terminating"]) == (1, 0)
+        current = await api.get(f"{BATCH}/j")
+        assert current["status"]["active"] == 1
+        assert (current["status"]["failed"], current["status"]["terminating"]) == (1, 0)
 
 
 async def test_restarts_count_against_the_backoff_limit() -> None:
@@ -183,12 +183,12 @@ async def test_restarts_count_against_the_backoff_limit() -> None:
     stages = (Stage(at=State.PENDING, to=State.READY), Stage(at=State.READY, to=State.CRASHED, delay=1))
     async with Environment(controllers="cluster", stages=stages) as env:
         api = Kubectl(env)
-        made = job("j", backoffLimit=2)
-        made["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
-        await api.create(BATCH, made)
+        created = job("j", backoffLimit=2)
+        created["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+        await api.create(BATCH, created)
         await settle(300)
-        found = await api.get(f"{BATCH}/j")
-        assert condition(found, "Failed")["reason"] == "BackoffLimitExceeded"
+        current = await api.get(f"{BATCH}/j")
+        assert condition(current, "Failed")["reason"] == "BackoffLimitExceeded"
         assert await api.names(f"{CORE}/pods") == []
 
 

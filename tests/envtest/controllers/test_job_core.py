@@ -52,9 +52,9 @@ class Run:
     def step(self, *, stop_after: int = 1000) -> bool:
         """One step, perhaps ended in the middle; whether it wrote anything."""
         owned, loose = self.world.owned(PODS, self.job), self.world.loose(PODS)
-        mine, moves = claim(self.job, owned, loose, finalizer=FINALIZER)
-        made = plan(JobView(self.job, mine, self.world.now, self.backoff))
-        writes = [*moves, *made.writes]
+        claimed, moves = claim(self.job, owned, loose, finalizer=FINALIZER)
+        planned = plan(JobView(self.job, claimed, self.world.now, self.backoff))
+        writes = [*moves, *planned.writes]
         for write in writes[:stop_after]:
             self.world.apply(write)
         # A deleted pod counts as failed at once (isPodFailed in job_controller.go), even if it succeeds later.
@@ -63,7 +63,7 @@ class Run:
             for uid in noted.get(key) or ():
                 self.fates.setdefault(uid, phase)
         if len(writes) <= stop_after:
-            self.backoff = made.backoff
+            self.backoff = planned.backoff
         self.most = max(self.most, sum(is_active(p) for p in self.pods))
         return bool(writes)
 
@@ -178,14 +178,14 @@ def test_condition_says_that_it_will_end_first() -> None:
     run.world.ready(first)
     run.world.ready(second)
     run.end(run.world.one(PODS, first["metadata"]["name"]), "Failed")
-    seen = []
+    conditions = []
     for _ in range(4):
         run.step()
-        seen.append([c["type"] for c in conditions_of(run.job)])
-    assert seen == [["FailureTarget"]] * 4
+        conditions.append([c["type"] for c in conditions_of(run.job)])
+    assert conditions == [["FailureTarget"]] * 4
     assert run.job["status"]["terminating"] == 1
-    left = next(p for p in run.pods if deleting(p))
-    run.end(left, "Failed")
+    leaving = next(p for p in run.pods if deleting(p))
+    run.end(leaving, "Failed")
     run.settle()
     assert [c["type"] for c in conditions_of(run.job)] == ["FailureTarget", "Failed"]
     assert run.job["status"]["failed"] == 2
@@ -298,8 +298,8 @@ def test_ignored_failures_do_not_count() -> None:
 )
 def test_success_policy(rule: JsonObject, succeeded: set[int], met: bool) -> None:
     """A rule asks for indexes, for a number of them, or for any number."""
-    found = job_pods.success_by({"rules": [rule]}, succeeded, 5)
-    assert found == ("Matched rules at index 0" if met else None)
+    result = job_pods.success_by({"rules": [rule]}, succeeded, 5)
+    assert result == ("Matched rules at index 0" if met else None)
 
 
 def test_success_policy_ends_it_early() -> None:
@@ -343,8 +343,8 @@ def test_takes_in_and_lets_go() -> None:
     """A pod that fits is taken in with the finalizer; one whose labels changed is let go without."""
     run = Run(parallelism=1)
     labels = dict(run.job["spec"]["selector"]["matchLabels"])
-    made = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "labels": labels}, "spec": {}}
-    run.world.add(PODS, made)
+    tree = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "labels": labels}, "spec": {}}
+    run.world.add(PODS, tree)
     run.step()
     pod = run.world.one(PODS, "p")
     assert has_tracking_finalizer(pod)
@@ -372,8 +372,8 @@ def test_pods_with_duplicate_or_excess_indexes_are_deleted() -> None:
     for name, index in (("twin", "0"), ("far", "7")):
         run.world.add(PODS, {**first, "metadata": {**meta, "name": name, "annotations": {INDEX: index}}})
     run.settle()
-    left = sorted(job_pods.index_of(p) for p in run.pods if is_active(p))
-    assert left == [0, 1]
+    remaining = sorted(job_pods.index_of(p) for p in run.pods if is_active(p))
+    assert remaining == [0, 1]
     assert first["metadata"]["name"] in [p["metadata"]["name"] for p in run.pods if is_active(p)]
 
 
@@ -384,8 +384,8 @@ def test_pause_of_an_index_is_waited_for() -> None:
     run.world.ready(run.pods[0])
     run.end(run.world.one(PODS, run.pods[0]["metadata"]["name"]), "Failed")
     run.calm()
-    made = plan(JobView(run.job, run.pods, run.world.now, run.backoff))
-    assert made.requeue_after == 10
+    planned = plan(JobView(run.job, run.pods, run.world.now, run.backoff))
+    assert planned.requeue_after == 10
 
 
 @settings(deadline=None, max_examples=60)

@@ -34,12 +34,12 @@ async def test_runs_pods() -> None:
         assert condition(await api.get("/api/v1/nodes/node-1"), "Ready")["status"] == "True"
         await api.create(f"{CORE}/pods", pod("p"))
         await settle()
-        found = await api.get(f"{CORE}/pods/p")
-        assert condition(found, "PodScheduled")["status"] == "True"
-        assert condition(found, "Ready")["status"] == "True"
-        [status] = found["status"]["containerStatuses"]
+        current = await api.get(f"{CORE}/pods/p")
+        assert condition(current, "PodScheduled")["status"] == "True"
+        assert condition(current, "Ready")["status"] == "True"
+        [status] = current["status"]["containerStatuses"]
         assert status["state"]["running"]
-        managers = {m["manager"]: m.get("subresource", "") for m in found["metadata"]["managedFields"]}
+        managers = {m["manager"]: m.get("subresource", "") for m in current["metadata"]["managedFields"]}
         assert managers["kubelet"] == "status"
 
 
@@ -54,13 +54,13 @@ async def test_the_first_matching_stage_moves_a_pod() -> None:
         api = Kubectl(env)
         await api.create(f"{CORE}/pods", pod("good"))
         await api.create(f"{CORE}/pods", pod("bad"))
-        seen, found = [], {}
+        phases, result = [], {}
         for wait in (1, 5, 5):
             await settle(wait)
-            found = await api.get(f"{CORE}/pods/bad")
-            seen.append((found["status"]["phase"], condition(found, "Ready").get("status")))
-        assert seen == [("Pending", "False"), ("Running", "False"), ("Failed", "False")]
-        assert found["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "Boom"
+            result = await api.get(f"{CORE}/pods/bad")
+            phases.append((result["status"]["phase"], condition(result, "Ready").get("status")))
+        assert phases == [("Pending", "False"), ("Running", "False"), ("Failed", "False")]
+        assert result["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "Boom"
         assert condition(await api.get(f"{CORE}/pods/good"), "Ready")["status"] == "True"
 
 
@@ -100,14 +100,14 @@ async def test_an_unschedulable_pod_waits_for_a_node() -> None:
         api = Kubectl(env)
         await api.create(f"{CORE}/pods", pod("p", nodeSelector={"disk": "fast"}))
         await settle()
-        found = await api.get(f"{CORE}/pods/p")
-        assert condition(found, "PodScheduled")["reason"] == "Unschedulable"
+        current = await api.get(f"{CORE}/pods/p")
+        assert condition(current, "PodScheduled")["reason"] == "Unschedulable"
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2", "labels": {"disk": "fast"}}}
         await api.create("/api/v1/nodes", node)
         await settle()
-        found = await api.get(f"{CORE}/pods/p")
-        assert found["spec"]["nodeName"] == "n2"
-        assert found["status"]["phase"] == "Running"
+        current = await api.get(f"{CORE}/pods/p")
+        assert current["spec"]["nodeName"] == "n2"
+        assert current["status"]["phase"] == "Running"
 
 
 async def test_a_readiness_gate_delays_ready() -> None:
@@ -116,10 +116,10 @@ async def test_a_readiness_gate_delays_ready() -> None:
         api = Kubectl(env)
         await api.create(f"{CORE}/pods", pod("p", readinessGates=[{"conditionType": "example.com/ok"}]))
         await settle()
-        found = await api.get(f"{CORE}/pods/p")
-        assert condition(found, "Ready")["status"] == "False"
+        current = await api.get(f"{CORE}/pods/p")
+        assert condition(current, "Ready")["status"] == "False"
         gate = {"type": "example.com/ok", "status": "True"}
-        conditions = [*found["status"]["conditions"], gate]
+        conditions = [*current["status"]["conditions"], gate]
         await api.merge(f"{CORE}/pods/p/status", {"status": {"conditions": conditions}})
         await settle()
         assert condition(await api.get(f"{CORE}/pods/p"), "Ready")["status"] == "True"
@@ -134,12 +134,12 @@ async def test_crash_loop() -> None:
     async with Environment(controllers=["kubelet"], stages=stages) as env:
         api = Kubectl(env)
         await api.create(f"{CORE}/pods", pod("p"))
-        seen = []
+        waits = []
         for wait in (1.5, 1, 6, 10, 30):
             await settle(wait)
             [status] = (await api.get(f"{CORE}/pods/p"))["status"]["containerStatuses"]
-            seen.append((next(iter(status["state"])), status["restartCount"]))
-        assert seen == [("running", 1), ("waiting", 1), ("waiting", 1), ("waiting", 2), ("running", 3)]
+            waits.append((next(iter(status["state"])), status["restartCount"]))
+        assert waits == [("running", 1), ("waiting", 1), ("waiting", 1), ("waiting", 2), ("running", 3)]
         assert status["lastState"]["terminated"]["exitCode"] == 2
         reasons = {e["reason"]: e["count"] for e in await api.items(f"{CORE}/events")}
         assert reasons == {"Scheduled": 1, "Started": 4, "BackOff": 3}
@@ -155,10 +155,10 @@ async def test_waits_for_an_image() -> None:
         api = Kubectl(env)
         await api.create(f"{CORE}/pods", pod("p"))
         await settle(30)
-        found = await api.get(f"{CORE}/pods/p")
-        [status] = found["status"]["containerStatuses"]
+        current = await api.get(f"{CORE}/pods/p")
+        [status] = current["status"]["containerStatuses"]
         assert status["state"] == {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
-        assert found["status"]["phase"] == "Pending"
+        assert current["status"]["phase"] == "Pending"
         await settle(60)
         assert condition(await api.get(f"{CORE}/pods/p"), "Ready")["status"] == "True"
 
@@ -176,9 +176,9 @@ async def test_killed_when_the_grace_is_over() -> None:
         await settle(19)
         assert (await api.get(f"{CORE}/pods/p"))["status"]["phase"] == "Running"
         await settle(2)
-        found = await api.get(f"{CORE}/pods/p")
-        assert found["status"]["phase"] == "Failed"
-        assert found["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+        current = await api.get(f"{CORE}/pods/p")
+        assert current["status"]["phase"] == "Failed"
+        assert current["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
 async def test_an_added_node_becomes_ready() -> None:

@@ -64,13 +64,13 @@ async def test_says_what_it_waits_for() -> None:
         await api.create(WIDGETS, widget("w", finalizers=["demo.io/f"]))
         await api.delete(f"{SPACES}/team")
         await settle()
-        found = await api.get(f"{SPACES}/team")
-        assert found["status"]["phase"] == "Terminating"
+        namespace = await api.get(f"{SPACES}/team")
+        assert namespace["status"]["phase"] == "Terminating"
         text = "Some resources are remaining: widgets.demo.io has 1 resource instances"
-        assert condition(found, "NamespaceContentRemaining")["message"] == text
+        assert condition(namespace, "NamespaceContentRemaining")["message"] == text
         text = "Some content in the namespace has finalizers remaining: demo.io/f in 1 resource instances"
-        assert condition(found, "NamespaceFinalizersRemaining")["message"] == text
-        assert condition(found, "NamespaceDeletionContentFailure")["status"] == "False"
+        assert condition(namespace, "NamespaceFinalizersRemaining")["message"] == text
+        assert condition(namespace, "NamespaceDeletionContentFailure")["status"] == "False"
         await api.merge(f"{WIDGETS}/w", {"metadata": {"finalizers": None}})
         await settle()
         assert "team" not in await api.names(SPACES)

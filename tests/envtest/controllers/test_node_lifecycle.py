@@ -51,9 +51,9 @@ def test_taints_follow_conditions(ready: str, pressures: list[str], cordoned: bo
     """After one step a node has exactly the taints that follow, its own beside them, and needs no second step."""
     node = _node(ready, pressures, cordoned=cordoned, taints=taints)
     after = with_taints(node, NOW) or node
-    found = {(t["key"], t["effect"]) for t in after["spec"]["taints"]}
-    mine = {("mine", "NoSchedule")} if any(t["key"] == "mine" for t in taints) else set()
-    assert found == wanted_taints(node) | mine
+    result = {(t["key"], t["effect"]) for t in after["spec"]["taints"]}
+    own_taint = {("mine", "NoSchedule")} if any(t["key"] == "mine" for t in taints) else set()
+    assert result == wanted_taints(node) | own_taint
     assert with_taints(after, NOW) is None
 
 
@@ -79,9 +79,9 @@ def test_only_the_youngest_finished_pods_are_kept() -> None:
 
 def test_disruption_is_recorded_once() -> None:
     """A pod that says already why it is ended is not written again."""
-    said = with_disruption_target(_pod(), "DeletionByTaintManager", "text", NOW)
-    assert said is not None
-    assert with_disruption_target(said.obj, "DeletionByTaintManager", "text", NOW) is None
+    message = with_disruption_target(_pod(), "DeletionByTaintManager", "text", NOW)
+    assert message is not None
+    assert with_disruption_target(message.obj, "DeletionByTaintManager", "text", NOW) is None
 
 
 async def _sicken(api: Kubectl, name: str, status: str) -> None:
@@ -137,9 +137,9 @@ async def test_taint_evicts() -> None:
         taints = [{"key": "broken", "effect": "NoExecute"}]
         await api.merge(f"{NODES}/node-1", {"spec": {"taints": taints}})
         await settle()
-        found = await api.get(f"{CORE}/pods/p")
-        assert found["metadata"]["deletionTimestamp"]
-        assert condition(found, "DisruptionTarget")["reason"] == "DeletionByTaintManager"
+        current = await api.get(f"{CORE}/pods/p")
+        assert current["metadata"]["deletionTimestamp"]
+        assert condition(current, "DisruptionTarget")["reason"] == "DeletionByTaintManager"
         assert "TaintManagerEviction" in {e["reason"] for e in await api.items(f"{CORE}/events")}
 
 

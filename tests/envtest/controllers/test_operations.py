@@ -19,14 +19,14 @@ _NAMES = ("a", "b", "c")
 async def _random_operation(api: Kubectl, rng: random.Random) -> None:
     name = rng.choice(_NAMES)
     path = f"{APPS}/deployments/{name}"
-    wanted = deployment(name, replicas=rng.randrange(5), image=f"x:{rng.randrange(3)}")
+    desired = deployment(name, replicas=rng.randrange(5), image=f"x:{rng.randrange(3)}")
     pods = await api.items(f"{CORE}/pods")
     sets = await api.items(f"{APPS}/replicasets")
     match rng.randrange(9):
         case 0 | 1:
-            await api.create(f"{APPS}/deployments", wanted)
+            await api.create(f"{APPS}/deployments", desired)
         case 2:
-            await api.send("PUT", path, wanted)
+            await api.send("PUT", path, desired)
         case 3:
             await api.merge(f"{path}/scale", {"spec": {"replicas": rng.randrange(6)}})
         case 4:
@@ -45,7 +45,7 @@ async def _random_operation(api: Kubectl, rng: random.Random) -> None:
 
 
 def _uids(*lists: list[JsonObject]) -> set[str]:
-    return {o["metadata"]["uid"] for found in lists for o in found}
+    return {o["metadata"]["uid"] for item in lists for o in item}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -77,8 +77,8 @@ async def test_random_operations(seed: int) -> None:
             assert not owners or any(o["uid"] in there for o in owners), obj["metadata"]
         for item in sets:
             uid = item["metadata"]["uid"]
-            mine = [p for p in pods if uid in [o["uid"] for o in p["metadata"].get("ownerReferences") or []]]
-            active = [p for p in mine if p["status"]["phase"] != "Failed"]
+            own_pods = [p for p in pods if uid in [o["uid"] for o in p["metadata"].get("ownerReferences") or []]]
+            active = [p for p in own_pods if p["status"]["phase"] != "Failed"]
             assert len(active) == item["spec"]["replicas"] == item["status"].get("readyReplicas", 0)
         for item in deployments:
             assert item["status"].get("updatedReplicas", 0) == item["spec"]["replicas"]

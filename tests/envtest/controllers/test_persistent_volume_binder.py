@@ -16,8 +16,8 @@ VOLUMES = "/api/v1/persistentvolumes"
 
 def claim(name: str, **spec: object) -> JsonObject:
     """A claim."""
-    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}, **spec}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": wanted}
+    expected = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": expected}
 
 
 async def test_binds_and_cleans_up() -> None:
@@ -26,15 +26,15 @@ async def test_binds_and_cleans_up() -> None:
         api = Kubectl(env)
         await api.create(CLAIMS, claim("data"))
         await settle()
-        found = await api.get(f"{CLAIMS}/data")
-        assert found["status"] == {
+        bound_claim = await api.get(f"{CLAIMS}/data")
+        assert bound_claim["status"] == {
             "phase": "Bound",
             "accessModes": ["ReadWriteOnce"],
             "capacity": {"storage": "2Gi"},
         }
-        volume = await api.get(f"{VOLUMES}/{found['spec']['volumeName']}")
+        volume = await api.get(f"{VOLUMES}/{bound_claim['spec']['volumeName']}")
         assert volume["status"]["phase"] == "Bound"
-        assert volume["spec"]["claimRef"]["uid"] == found["metadata"]["uid"]
+        assert volume["spec"]["claimRef"]["uid"] == bound_claim["metadata"]["uid"]
         await api.delete(f"{CLAIMS}/data")
         await settle()
         assert await api.names(CLAIMS) == []
@@ -83,8 +83,8 @@ async def test_a_volume_of_ones_own() -> None:
 
 
 def _volume(name: str, size: str, **spec: object) -> JsonObject:
-    wanted = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}, **spec}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": wanted}
+    expected = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": expected}
 
 
 def _kind(name: str, **more: object) -> JsonObject:
@@ -105,15 +105,15 @@ def _user(name: str, claim_name: str) -> JsonObject:
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans(), st.booleans()), max_size=6), st.integers(1, 9))
 def test_smallest_that_fits(volumes: list[tuple[int, bool, bool]], asked: int) -> None:
     """A claim gets the smallest free volume of its class and modes that is large enough; never one of another claim."""
-    found: list[JsonObject] = []
+    result: list[JsonObject] = []
     for number, (size, taken, shared) in enumerate(volumes):
         reference = {"claimRef": {"namespace": "default", "name": "other"}} if taken else {}
         modes = {"accessModes": ["ReadWriteMany"]} if shared else {}
-        found.append(_volume(f"v{number}", f"{size}Gi", **reference, **modes))
-    wanted = claim("c", resources={"requests": {"storage": f"{asked}Gi"}})
-    wanted["metadata"] |= {"namespace": "default", "uid": "u"}
+        result.append(_volume(f"v{number}", f"{size}Gi", **reference, **modes))
+    expected = claim("c", resources={"requests": {"storage": f"{asked}Gi"}})
+    expected["metadata"] |= {"namespace": "default", "uid": "u"}
     fitting = [size for size, taken, shared in volumes if size >= asked and not taken and not shared]
-    chosen = find_matching_volume(wanted, found)
+    chosen = find_matching_volume(expected, result)
     assert (chosen is None) == (not fitting)
     assert chosen is None or chosen["spec"]["capacity"]["storage"] == f"{min(fitting)}Gi"
 
@@ -141,8 +141,8 @@ async def test_a_claim_waits_for_its_storage_class() -> None:
         assert event["message"] == 'storageclass.storage.k8s.io "fast" not found'
         await api.create("/apis/storage.k8s.io/v1/storageclasses", _kind("fast", reclaimPolicy="Retain"))
         await settle()
-        found = await api.get(f"{CLAIMS}/data")
-        volume = await api.get(f"{VOLUMES}/{found['spec']['volumeName']}")
+        bound_claim = await api.get(f"{CLAIMS}/data")
+        volume = await api.get(f"{VOLUMES}/{bound_claim['spec']['volumeName']}")
         assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
         assert volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == "disks.example.com"
 
@@ -168,8 +168,8 @@ async def test_pods_wait_for_claims() -> None:
         api = Kubectl(env)
         await api.create(f"{CORE}/pods", _user("p", "data"))
         await settle()
-        found = condition(await api.get(f"{CORE}/pods/p"), "PodScheduled")
-        assert 'persistentvolumeclaim "data" not found' in found["message"]
+        observed = condition(await api.get(f"{CORE}/pods/p"), "PodScheduled")
+        assert 'persistentvolumeclaim "data" not found' in observed["message"]
         await api.create(CLAIMS, claim("data"))
         await settle()
         assert (await api.get(f"{CORE}/pods/p"))["status"]["phase"] == "Running"
@@ -184,9 +184,11 @@ async def test_a_claim_expands_if_its_class_allows_it() -> None:
         await settle()
         await api.merge(f"{CLAIMS}/data", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}})
         await settle()
-        found = await api.get(f"{CLAIMS}/data")
-        assert found["status"]["capacity"] == {"storage": "5Gi"}
-        assert (await api.get(f"{VOLUMES}/{found['spec']['volumeName']}"))["spec"]["capacity"] == {"storage": "5Gi"}
+        bound_claim = await api.get(f"{CLAIMS}/data")
+        assert bound_claim["status"]["capacity"] == {"storage": "5Gi"}
+        assert (await api.get(f"{VOLUMES}/{bound_claim['spec']['volumeName']}"))["spec"]["capacity"] == {
+            "storage": "5Gi"
+        }
 
 
 async def test_loses_its_volume() -> None:

@@ -139,12 +139,12 @@ async def _assert_converged(api: Kubectl) -> None:
         references = obj["metadata"].get("ownerReferences") or []
         assert not references or any(r["uid"] in there for r in references), obj["metadata"]
     for owner in owners:
-        seen = owner.get("status", {}).get("observedGeneration", owner["metadata"].get("generation"))
-        assert seen == owner["metadata"].get("generation"), owner["metadata"]
-        mine = [p for p in pods if controlled_by(p, owner)]
+        generation = owner.get("status", {}).get("observedGeneration", owner["metadata"].get("generation"))
+        assert generation == owner["metadata"].get("generation"), owner["metadata"]
+        own_pods = [p for p in pods if controlled_by(p, owner)]
         {"StatefulSet": _stateful, "DaemonSet": _daemon, "Job": _done, "ReplicationController": _replicated}.get(
             owner["kind"], _nothing
-        )(owner, mine)
+        )(owner, own_pods)
     for item in sets:
         _replicated(item, [p for p in pods if controlled_by(p, item)])
     for item in [o for o in owners if o["kind"] == "Deployment"]:
@@ -243,9 +243,9 @@ class Watch:
         self.informers.add_event_handler(PODS, self._changed)
 
     def _changed(self, change: StorageChange) -> None:
-        found = self.look(list(self.informers.all(PODS).values()))
-        if found:
-            self.wrong.append(found)
+        result = self.look(list(self.informers.all(PODS).values()))
+        if result:
+            self.wrong.append(result)
 
 
 @pytest.mark.slow
@@ -253,19 +253,19 @@ class Watch:
 async def test_rolling_updates_keep_their_bounds(seed: int) -> None:
     """While a deployment rolls, again and again, there are never too many pods, nor too few that are available."""
     rng = random.Random(seed)
-    wanted = rng.randrange(1, 8)
+    chance = rng.randrange(1, 8)
     rolling: JsonObject = {
         "maxSurge": rng.choice([0, 1, "25%", "100%"]),
         "maxUnavailable": rng.choice([1, "25%", "50%"]),
     }
-    obj = deployment("web", replicas=wanted, strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
+    obj = deployment("web", replicas=chance, strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
     bounds = rollout.limits(obj)
     stages = (Stage(at=State.PENDING, to=State.READY, delay=rng.choice([0, 2])), Stage(at=State.TERMINATING, to=None))
 
     def look(pods: list[JsonObject]) -> str:
         live = [p for p in pods if not deleting(p)]
         ready = sum(is_ready(p) for p in live)
-        if len(live) > wanted + bounds.surge or ready < wanted - bounds.unavailable:
+        if len(live) > chance + bounds.surge or ready < chance - bounds.unavailable:
             return f"{len(live)} pods, {ready} ready"
         return ""
 
@@ -281,7 +281,7 @@ async def test_rolling_updates_keep_their_bounds(seed: int) -> None:
         await settle(120)
         assert watch.wrong == []
         status = (await api.get(f"{APPS}/deployments/web"))["status"]
-        assert status["updatedReplicas"] == status["availableReplicas"] == wanted
+        assert status["updatedReplicas"] == status["availableReplicas"] == chance
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -82,14 +82,14 @@ def test_a_crashed_container_restarts_with_back_off() -> None:
         obj = moved(obj, State.CRASHED, code=3, reason="Error")
         pauses.append(restart_backoff(obj))
         [status] = obj["status"]["containerStatuses"]
-        shown = status["state"]
-        assert ("waiting" in shown) == (count > 0)
+        container_state = status["state"]
+        assert ("waiting" in container_state) == (count > 0)
         obj = moved(obj, State.READY)
         [status] = obj["status"]["containerStatuses"]
         assert status["restartCount"] == count + 1
         assert status["lastState"]["terminated"]["exitCode"] == 3
     assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
-    assert shown["waiting"]["message"] == "back-off 5m0s restarting failed container=c pod=p_default(u-1)"
+    assert container_state["waiting"]["message"] == "back-off 5m0s restarting failed container=c pod=p_default(u-1)"
 
 
 def test_the_restart_policy_decides_about_restarts() -> None:
@@ -167,9 +167,9 @@ def test_the_restart_policy_decides_how_a_deleted_pod_ends() -> None:
     """A deleted pod succeeds if it restarts always and fails otherwise, unless a stage says else; a kill fails it."""
     assert final_state(pod(), None, killed=False) == (State.SUCCEEDED, 0)
     assert final_state(pod(restartPolicy="Never"), None, killed=False) == (State.FAILED, 143)
-    told = PodTransition(to=State.SUCCEEDED, now=NOW, code=0)
-    assert final_state(pod(restartPolicy="Never"), told, killed=False) == (State.SUCCEEDED, 0)
-    assert final_state(pod(), told, killed=True) == (State.FAILED, 137)
+    transition = PodTransition(to=State.SUCCEEDED, now=NOW, code=0)
+    assert final_state(pod(restartPolicy="Never"), transition, killed=False) == (State.SUCCEEDED, 0)
+    assert final_state(pod(), transition, killed=True) == (State.FAILED, 137)
 
 
 def test_rules_are_used_up() -> None:

@@ -31,17 +31,17 @@ def pod(name: str, app: str, *, phase: str = "Running", node: str = "n") -> Json
 
 def test_makes_what_is_missing() -> None:
     """Finished pods do not count; the rest is filled up to the wish."""
-    made = plan(replica_set("a", 3), [pod("p", "a"), pod("q", "a", phase="Failed")], [], NOW)
-    assert sum(isinstance(w, CreateWrite) for w in made.writes) == 2
-    assert not any(isinstance(w, DeleteWrite) for w in made.writes)
+    planned = plan(replica_set("a", 3), [pod("p", "a"), pod("q", "a", phase="Failed")], [], NOW)
+    assert sum(isinstance(w, CreateWrite) for w in planned.writes) == 2
+    assert not any(isinstance(w, DeleteWrite) for w in planned.writes)
 
 
 def test_the_least_useful_pods_are_deleted_first() -> None:
     """Pods without node are deleted first, and then those that are not running."""
     pods = [pod("a", "a"), pod("b", "a", phase="Pending"), pod("c", "a", phase="Pending", node="")]
     assert [p["metadata"]["name"] for p in deletion_order(pods)] == ["c", "b", "a"]
-    made = plan(replica_set("a", 1), pods, [], NOW)
-    assert [w.obj["metadata"]["name"] for w in made.writes if isinstance(w, DeleteWrite)] == ["c", "b"]
+    planned = plan(replica_set("a", 1), pods, [], NOW)
+    assert [w.obj["metadata"]["name"] for w in planned.writes if isinstance(w, DeleteWrite)] == ["c", "b"]
 
 
 async def test_a_killed_pod_comes_back() -> None:
@@ -76,8 +76,8 @@ async def test_adopts_and_releases() -> None:
         assert len(await api.names(f"{CORE}/pods")) == 2
         await api.merge(f"{CORE}/pods/{name}", {"metadata": {"labels": labels}})
         await settle()
-        [kept] = await api.items(f"{CORE}/pods")
-        assert kept["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
+        [remaining] = await api.items(f"{CORE}/pods")
+        assert remaining["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
 
 
 async def test_min_ready_seconds() -> None:

@@ -79,15 +79,15 @@ def test_selectors_and_required_affinity_filter_nodes(spec: JsonObject, goes: bo
 
 def test_running_pods_reduce_allocatable_resources() -> None:
     """Running pods reduce a node's resources and finished ones do not; a node without allocatable has enough."""
-    asked = pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "600m", "example.com/gpu": "1"}}}])
+    new_pod = pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "600m", "example.com/gpu": "1"}}}])
     small = node("n", allocatable={"cpu": "1"})
-    assert insufficient_resources(pod_requests(asked), small, []) == ["example.com/gpu"]
-    other = {**asked, "status": {"phase": "Running"}}
-    assert insufficient_resources(pod_requests(asked), small, [other]) == ["cpu", "example.com/gpu"]
-    assert insufficient_resources(pod_requests(asked), small, [{**other, "status": {"phase": "Succeeded"}}]) == [
+    assert insufficient_resources(pod_requests(new_pod), small, []) == ["example.com/gpu"]
+    other = {**new_pod, "status": {"phase": "Running"}}
+    assert insufficient_resources(pod_requests(new_pod), small, [other]) == ["cpu", "example.com/gpu"]
+    assert insufficient_resources(pod_requests(new_pod), small, [{**other, "status": {"phase": "Succeeded"}}]) == [
         "example.com/gpu"
     ]
-    assert insufficient_resources(pod_requests(asked), node("n"), []) == []
+    assert insufficient_resources(pod_requests(new_pod), node("n"), []) == []
 
 
 def test_says_why() -> None:

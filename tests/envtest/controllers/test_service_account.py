@@ -23,13 +23,13 @@ def secret(uid: str = "", **data: str) -> JsonObject:
 
 def test_a_secret_is_filled_once() -> None:
     """Without a token it gets one, with the certificate and the namespace; with one it stays as it is."""
-    wanted = kept_token(secret(extra="eA=="), ACCOUNT, lambda claims: str(claims["sub"]), "CA")
-    assert isinstance(wanted, UpdateWrite)
-    data = {key: base64.b64decode(value).decode() for key, value in wanted.obj["data"].items()}
+    expected = kept_token(secret(extra="eA=="), ACCOUNT, lambda claims: str(claims["sub"]), "CA")
+    assert isinstance(expected, UpdateWrite)
+    data = {key: base64.b64decode(value).decode() for key, value in expected.obj["data"].items()}
     token = "system:serviceaccount:ns:robot"
     assert data == {"extra": "x", "ca.crt": "CA", "namespace": "ns", "token": token}
-    assert wanted.obj["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == "u1"
-    assert kept_token(wanted.obj, ACCOUNT, str, "CA") is None
+    assert expected.obj["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == "u1"
+    assert kept_token(expected.obj, ACCOUNT, str, "CA") is None
 
 
 def test_a_secret_goes_with_its_account() -> None:
@@ -49,8 +49,8 @@ async def test_the_kept_token_lets_the_account_in() -> None:
         await settle()
         data = (await api.get(f"{CORE}/secrets/s"))["data"]
         review = {"spec": {"token": base64.b64decode(data["token"]).decode()}}
-        found = await api.create("/apis/authentication.k8s.io/v1/tokenreviews", review)
-        assert found["status"]["user"]["username"] == "system:serviceaccount:default:robot"
+        result = await api.create("/apis/authentication.k8s.io/v1/tokenreviews", review)
+        assert result["status"]["user"]["username"] == "system:serviceaccount:default:robot"
         await api.delete(f"{CORE}/serviceaccounts/robot")
         await settle()
         assert await api.names(f"{CORE}/secrets") == []

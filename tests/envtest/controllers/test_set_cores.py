@@ -139,9 +139,9 @@ def test_replica_sets_have_their_pods(replicas: int, patience: int, operations: 
         run.disturb(name, number)
     run.settle()
     active = [p for p in run.pods if is_active(p)]
-    status, wanted = run.owner["status"], run.owner["spec"]["replicas"]
-    assert len(active) == wanted == status["replicas"]
-    assert status.get("readyReplicas", 0) == status.get("availableReplicas", 0) == wanted
+    status, expected = run.owner["status"], run.owner["spec"]["replicas"]
+    assert len(active) == expected == status["replicas"]
+    assert status.get("readyReplicas", 0) == status.get("availableReplicas", 0) == expected
     assert status["observedGeneration"] == run.owner["metadata"]["generation"]
 
 
@@ -149,8 +149,8 @@ def test_adopts_no_more_than_it_wants() -> None:
     """Pods that fit are taken in, and those beyond the wish go."""
     run = ReplicaRun(replicas=2)
     for name in "abc":
-        made = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "labels": {"app": "s"}}, "spec": {}}
-        run.world.add(PODS, made)
+        tree = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "labels": {"app": "s"}}, "spec": {}}
+        run.world.add(PODS, tree)
     run.settle()
     assert len(run.pods) == 2
     assert len(run.world.owned(PODS, run.owner)) == 2
@@ -159,9 +159,9 @@ def test_adopts_no_more_than_it_wants() -> None:
 def test_failure_is_shown_until_it_is_over() -> None:
     """Why pods cannot be made stands in the status, and goes when they are there."""
     run = ReplicaRun(replicas=1)
-    made = replicaset.plan(run.owner, [], [], run.world.now, failed="quota exceeded")
-    assert not [w for w in made.writes if isinstance(w, CreateWrite)]
-    run.world.run(made.writes)
+    planned = replicaset.plan(run.owner, [], [], run.world.now, failed="quota exceeded")
+    assert not [w for w in planned.writes if isinstance(w, CreateWrite)]
+    run.world.run(planned.writes)
     [condition] = run.owner["status"]["conditions"]
     assert (condition["reason"], condition["message"]) == ("FailedCreate", "quota exceeded")
     run.settle()
@@ -212,11 +212,11 @@ class StatefulRun(Run):
     resource = STATEFUL_SETS
 
     def plan(self) -> Writes:
-        mine, moves = claim(self.owner, self.world.owned(PODS, self.owner), [])
-        kept = self.world.owned(REVISIONS, self.owner)
+        claimed, moves = claim(self.owner, self.world.owned(PODS, self.owner), [])
+        revisions = self.world.owned(REVISIONS, self.owner)
         claims = {c["metadata"]["name"]: c for c in self.world.all(CLAIMS)}
         view = statefulset.StatefulSetView(
-            self.owner, {statefulset.ordinal_of(p): p for p in mine}, kept, claims, self.world.now
+            self.owner, {statefulset.ordinal_of(p): p for p in claimed}, revisions, claims, self.world.now
         )
         return [*moves, *statefulset.plan(view).writes]
 
@@ -231,13 +231,13 @@ def test_stateful_sets_are_contiguous(
     for name, number in operations:
         run.disturb(name, number)
     run.settle()
-    wanted = run.owner["spec"]["replicas"]
-    assert sorted(statefulset.ordinal_of(p) for p in run.pods) == list(range(start, start + wanted))
+    expected = run.owner["spec"]["replicas"]
+    assert sorted(statefulset.ordinal_of(p) for p in run.pods) == list(range(start, start + expected))
     assert all(is_ready(p) for p in run.pods)
     status = run.owner["status"]
     assert status["currentRevision"] == status["updateRevision"]
     assert {statefulset.revision_of(p) for p in run.pods} <= {status["updateRevision"]}
-    assert status["replicas"] == status.get("updatedReplicas", 0) == wanted
+    assert status["replicas"] == status.get("updatedReplicas", 0) == expected
     numbers = [r["revision"] for r in run.world.all(REVISIONS)]
     assert len(numbers) == len(set(numbers)), "each revision has a number of its own"
 
@@ -303,8 +303,8 @@ def test_the_retention_policy_deletes_claims_with_pods(policy: JsonObject, left:
         owners = found["metadata"].get("ownerReferences") or []
         return not owners or any(o["uid"] in pods for o in owners)
 
-    kept = [c["metadata"]["name"] for c in run.world.all(CLAIMS) if stays(c)]
-    assert sorted(kept) == [f"data-{name}" for name in left]
+    remaining = [c["metadata"]["name"] for c in run.world.all(CLAIMS) if stays(c)]
+    assert sorted(remaining) == [f"data-{name}" for name in left]
     owned = [c for c in run.world.all(CLAIMS) if c["metadata"].get("ownerReferences")]
     assert bool(owned) == bool(policy)
 
@@ -317,12 +317,12 @@ class DaemonRun(Run):
     nodes = ("a", "b", "c")
 
     def plan(self) -> Writes:
-        mine, moves = claim(self.owner, self.world.owned(PODS, self.owner), [])
+        claimed, moves = claim(self.owner, self.world.owned(PODS, self.owner), [])
         by_node: dict[str, list[JsonObject]] = {}
-        for pod in sorted(mine, key=lambda p: (p["metadata"]["creationTimestamp"], p["metadata"]["name"])):
+        for pod in sorted(claimed, key=lambda p: (p["metadata"]["creationTimestamp"], p["metadata"]["name"])):
             by_node.setdefault(daemonset.node_of({**pod, "spec": {**pod["spec"], "nodeName": ""}}), []).append(pod)
-        kept = self.world.owned(REVISIONS, self.owner)
-        view = daemonset.DaemonSetView(self.owner, by_node, self.nodes, kept, self.world.now)
+        revisions = self.world.owned(REVISIONS, self.owner)
+        view = daemonset.DaemonSetView(self.owner, by_node, self.nodes, revisions, self.world.now)
         return [*moves, *daemonset.plan(view).writes]
 
 

@@ -26,9 +26,9 @@ async def test_none_by_default() -> None:
     """Without controllers nothing happens by itself."""
     async with Environment() as env:
         api = Kubectl(env)
-        made = await api.create(f"{APPS}/deployments", deployment("web"))
+        created = await api.create(f"{APPS}/deployments", deployment("web"))
         await settle(60)
-        assert await api.get(f"{APPS}/deployments/web") == made
+        assert await api.get(f"{APPS}/deployments/web") == created
         assert await api.names("/api/v1/nodes") == []
 
 
@@ -50,8 +50,8 @@ async def test_takes_up_what_is_there() -> None:
         storage = env.plane.storage
         async with Environment(controllers="cluster", storage=storage) as other:
             await settle()
-            found = await Kubectl(other).get(f"{APPS}/deployments/web")
-            assert found["status"]["availableReplicas"] == 1
+            current = await Kubectl(other).get(f"{APPS}/deployments/web")
+            assert current["status"]["availableReplicas"] == 1
 
 
 async def test_sees_more_than_a_watch_can_hold() -> None:

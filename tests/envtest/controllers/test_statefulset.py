@@ -29,15 +29,15 @@ async def test_one_after_another() -> None:
     async with Environment(controllers="cluster", stages=SLOW) as env:
         api = Kubectl(env)
         await api.create(f"{APPS}/statefulsets", stateful_set("db"))
-        seen = []
+        pod_names = []
         for _ in range(3):
             await settle(8)
-            seen.append(await api.names(f"{CORE}/pods"))
-        assert seen == [["db-0"], ["db-0", "db-1"], ["db-0", "db-1", "db-2"]]
+            pod_names.append(await api.names(f"{CORE}/pods"))
+        assert pod_names == [["db-0"], ["db-0", "db-1"], ["db-0", "db-1", "db-2"]]
         await settle(30)
-        found = await api.get(f"{APPS}/statefulsets/db")
-        assert found["status"]["readyReplicas"] == found["status"]["updatedReplicas"] == 3
-        assert found["status"]["currentRevision"] == found["status"]["updateRevision"]
+        result = await api.get(f"{APPS}/statefulsets/db")
+        assert result["status"]["readyReplicas"] == result["status"]["updatedReplicas"] == 3
+        assert result["status"]["currentRevision"] == result["status"]["updateRevision"]
         pod = await api.get(f"{CORE}/pods/db-1")
         assert pod["spec"]["hostname"] == "db-1"
         assert pod["spec"]["subdomain"] == "db"

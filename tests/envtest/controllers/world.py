@@ -68,16 +68,16 @@ class World:
     def add(self, resource: Resource, obj: JsonObject) -> JsonObject:
         """Create."""
         number = next(self._numbers)
-        made = copy_tree(obj)
-        meta = made["metadata"]
+        tree = copy_tree(obj)
+        meta = tree["metadata"]
         meta.setdefault("name", f"{meta.pop('generateName', 'x-')}{number:05}")
         meta.setdefault("namespace", "default")
         meta.update(uid=f"uid-{number}", creationTimestamp=stamp(self.now), generation=1)
-        assert self._key(resource, made) not in self.objects, "it is there already"
+        assert self._key(resource, tree) not in self.objects, "it is there already"
         if resource == PODS:
-            made.setdefault("status", {"phase": "Pending"})
-        self._put(resource, made)
-        return made
+            tree.setdefault("status", {"phase": "Pending"})
+        self._put(resource, tree)
+        return tree
 
     def delete(self, resource: Resource, obj: JsonObject) -> None:
         """Delete: pods that run end in their own time."""

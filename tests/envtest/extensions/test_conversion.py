@@ -54,13 +54,13 @@ def thing(name: str, version: str, **spec: Any) -> JsonObject:
 
 def convert(_: str, request: JsonObject) -> JsonObject:
     """The field ``size`` of v1 is ``replicas`` in v2."""
-    made = copy.deepcopy(request["objects"])
-    for obj in made:
+    tree = copy.deepcopy(request["objects"])
+    for obj in tree:
         old, new = ("size", "replicas") if request["desiredAPIVersion"].endswith("v2") else ("replicas", "size")
         if old in obj["spec"]:
             obj["spec"][new] = obj["spec"].pop(old)
         obj["apiVersion"] = request["desiredAPIVersion"]
-    return {"convertedObjects": made, "result": {"status": "Success"}}
+    return {"convertedObjects": tree, "result": {"status": "Success"}}
 
 
 @asynccontextmanager
@@ -69,8 +69,8 @@ async def served(answer: Callable[[str, JsonObject], Any] = convert) -> AsyncIte
     async with Environment() as env:
         hooks, call = Hooks(answer), Caller(env)
         hooks.join(env)
-        made = await call("POST", CRDS, definition(version("v1", "size"), version("v2", "replicas"), webhook=True))
-        assert made.status == 201, made.json
+        response = await call("POST", CRDS, definition(version("v1", "size"), version("v2", "replicas"), webhook=True))
+        assert response.status == 201, response.json
         yield call, hooks
 
 
@@ -123,7 +123,7 @@ async def test_a_conversion_that_fails_fails_the_request() -> None:
     failing = {"result": {"status": "Failed", "message": "cannot"}}
     async with served(lambda _, __: failing) as (call, _):
         await call("POST", V1, thing("a", "v1", size=1))
-        said = f"conversion webhook for {GROUP}/v1, Kind=Thing failed: cannot"
+        message = f"conversion webhook for {GROUP}/v1, Kind=Thing failed: cannot"
         for answer in (
             await call("GET", f"{V2}/a"),
             await call("GET", V2),
@@ -131,7 +131,7 @@ async def test_a_conversion_that_fails_fails_the_request() -> None:
             await call("DELETE", f"{V2}/a"),
             await call("GET", f"{V2}?watch=true"),
         ):
-            assert (answer.status, answer.json["message"]) == (500, said)
+            assert (answer.status, answer.json["message"]) == (500, message)
         assert (await call("DELETE", f"{CRDS}/things.{GROUP}")).status == 200
         assert (await call("GET", f"{CRDS}/things.{GROUP}")).status == 404
 
@@ -150,8 +150,8 @@ async def test_a_watch_waits_for_the_webhook() -> None:
             await asyncio.wait_for(events.get(), 3)
         assert 2 <= len(hooks.asked) <= 5
         broken = False
-        found = [await asyncio.wait_for(events.get(), 5) for _ in "ab"]
-        assert [(e["type"], e["object"]["metadata"]["name"]) for e in found] == [("ADDED", "a"), ("ADDED", "b")]
+        result = [await asyncio.wait_for(events.get(), 5) for _ in "ab"]
+        assert [(e["type"], e["object"]["metadata"]["name"]) for e in result] == [("ADDED", "a"), ("ADDED", "b")]
 
 
 async def test_what_was_converted_is_remembered_by_lists_and_writes() -> None:
@@ -175,10 +175,10 @@ async def test_nulls_that_a_webhook_leaves_are_not_there() -> None:
     """A null in a field that is not nullable means that the field is absent, also in what a webhook made."""
 
     def answer(path: str, request: JsonObject) -> JsonObject:
-        made = convert(path, request)
-        for obj in made["convertedObjects"]:
+        converted = convert(path, request)
+        for obj in converted["convertedObjects"]:
             obj["spec"].update(note=None)
-        return made
+        return converted
 
     async with served(answer) as (call, _):
         await call("POST", V1, thing("a", "v1", size=1, note="n"))
@@ -207,16 +207,16 @@ async def test_what_a_conversion_may_not_change(change: Callable[[JsonObject], A
     """Name, uid, kind and version are checked; of the metadata only labels and annotations may differ."""
 
     def answer(path: str, request: JsonObject) -> JsonObject:
-        made = convert(path, request)
-        for obj in made["convertedObjects"]:
+        converted = convert(path, request)
+        for obj in converted["convertedObjects"]:
             change(obj)
-        return made
+        return converted
 
     async with served(answer) as (call, _):
         await call("POST", V1, thing("a", "v1", size=1))
-        found = await call("GET", f"{V2}/a")
-        assert found.status == 500
-        assert why in found.json["message"]
+        response = await call("GET", f"{V2}/a")
+        assert response.status == 500
+        assert why in response.json["message"]
 
 
 def test_converted_metadata_keeps_all_but_labels_and_annotations() -> None:
@@ -257,9 +257,9 @@ def test_converted_metadata_keeps_all_but_labels_and_annotations() -> None:
 )
 def test_an_answer_that_is_no_review_is_refused(answer: JsonObject, why: str) -> None:
     """Kind, uid and result are checked in this order."""
-    given = {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", **answer} if answer else answer
+    review = {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", **answer} if answer else answer
     with pytest.raises(ConversionError, match="^" + re.escape(why)):
-        read_response(given, "u", "v1")
+        read_response(review, "u", "v1")
 
 
 async def test_without_a_webhook_versions_differ_in_name_and_schema() -> None:
@@ -271,8 +271,8 @@ async def test_without_a_webhook_versions_differ_in_name_and_schema() -> None:
         assert (await call("POST", CRDS, definition(old, new))).status == 201
         await call("POST", V1, thing("a", "v1", size=1))
         assert (await call("GET", f"{V2}/a")).json["spec"] == {"size": 1}
-        made = await call("POST", V2, thing("b", "v2", size=2, color="red"))
-        assert made.json["spec"] == {"size": 2}
+        response = await call("POST", V2, thing("b", "v2", size=2, color="red"))
+        assert response.json["spec"] == {"size": 2}
         assert (await call("GET", f"{V1}/b")).json["spec"] == {"size": 2, "mode": "one"}
 
 
@@ -364,10 +364,12 @@ async def test_a_bad_bundle_is_refused_once_the_definition_is_served() -> None:
         assert refused.json["details"]["causes"][0]["field"] == "spec.conversion.webhookClientConfig.caBundle"
     async with Environment() as env:
         call = Caller(env)
-        made = await call("POST", CRDS, definition(version("v1", "size"), version("v2", "size"), webhook=True, **bad))
-        assert made.status == 201
-        kept = await call("PATCH", f"{CRDS}/things.{GROUP}", change, content_type=MERGE)
-        assert kept.status == 200
+        response = await call(
+            "POST", CRDS, definition(version("v1", "size"), version("v2", "size"), webhook=True, **bad)
+        )
+        assert response.status == 201
+        response_to_patch = await call("PATCH", f"{CRDS}/things.{GROUP}", change, content_type=MERGE)
+        assert response_to_patch.status == 200
         await call("POST", V1, thing("a", "v1", size=1))
-        said = (await call("GET", f"{V2}/a")).json["message"]
-        assert said == "unable to load root certificates: unable to parse bytes as PEM block"
+        message = (await call("GET", f"{V2}/a")).json["message"]
+        assert message == "unable to load root certificates: unable to parse bytes as PEM block"

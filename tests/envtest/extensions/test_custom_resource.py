@@ -106,9 +106,9 @@ def refusal(answer: Answer) -> tuple[int, str]:
 async def test_bodies_that_are_no_widgets(body: bytes, code: int, message: str) -> None:
     """A custom object has to say what it is; what it says of itself is checked before anything else."""
     async with serving() as call:
-        found = refusal(await call("POST", WIDGETS, body))
-        assert found[0] == code
-        assert message in found[1]
+        errors = refusal(await call("POST", WIDGETS, body))
+        assert errors[0] == code
+        assert message in errors[1]
 
 
 @pytest.mark.parametrize(
@@ -131,37 +131,43 @@ async def test_a_body_of_another_version_is_decoded_before_it_is_refused(api_ver
 async def test_numbers_without_fractions_are_integers() -> None:
     """However they are written; in JSON, YAML and patches."""
     async with serving() as call:
-        for body, kept in ((b"2.0", "2"), (b"1e3", "1000"), (b"-0.0", "0"), (b"2.5", "2.5"), (b"1e18", "1" + "0" * 18)):
+        for body, expected in (
+            (b"2.0", "2"),
+            (b"1e3", "1000"),
+            (b"-0.0", "0"),
+            (b"2.5", "2.5"),
+            (b"1e18", "1" + "0" * 18),
+        ):
             patch = b'{"spec":{"any":' + body + b"}}"
             for answer in (
                 await call("PATCH", f"{WIDGETS}/w", patch, content_type=MERGE),
                 await call("GET", f"{WIDGETS}/w"),
             ):
-                assert f'"any":{kept}'.encode() in answer.raw
-            name = f"n{len(kept)}{kept[0]}".replace("-", "m")
+                assert f'"any":{expected}'.encode() in answer.raw
+            name = f"n{len(expected)}{expected[0]}".replace("-", "m")
             config = b'{"apiVersion":"demo.io/v1","kind":"Widget","spec":{"any":' + body + b"},"
             config += b'"metadata":{"name":"' + name.encode() + b'"}}'
             applied = await call("PATCH", f"{WIDGETS}/{name}?fieldManager=m", config, content_type=APPLY)
-            assert f'"any":{kept}'.encode() in applied.raw
+            assert f'"any":{expected}'.encode() in applied.raw
 
 
 async def test_nulls_that_are_applied_are_refused() -> None:
     """An apply with a null for a non-nullable field is rejected; other writes drop the null."""
     async with serving() as call:
-        made = widget("n", part={"a": None})
-        found = refusal(await call("PATCH", f"{WIDGETS}/n?fieldManager=m", made, content_type=APPLY))
-        why = 'spec.part.a: Invalid value: "null": spec.part.a in body must be of type string: "null"'
-        assert found == (422, f'Widget.demo.io "n" is invalid: {why}')
-        assert (await call("POST", WIDGETS, made)).json["spec"] == {"part": {}}
+        created = widget("n", part={"a": None})
+        errors = refusal(await call("PATCH", f"{WIDGETS}/n?fieldManager=m", created, content_type=APPLY))
+        reason = 'spec.part.a: Invalid value: "null": spec.part.a in body must be of type string: "null"'
+        assert errors == (422, f'Widget.demo.io "n" is invalid: {reason}')
+        assert (await call("POST", WIDGETS, created)).json["spec"] == {"part": {}}
 
 
 @pytest.mark.parametrize(("port", "kind"), [([1], "array"), ({"a": 1}, "object"), (True, "boolean"), (1.5, "number")])
 async def test_what_is_neither_number_nor_text_is_no_fault_of_the_server(port: object, kind: str) -> None:
     """An apply takes it, and the validation says what it is."""
     async with serving() as call:
-        found = await call("PATCH", f"{WIDGETS}/p?fieldManager=m", widget("p", port=port), content_type=APPLY)
-        why = f'spec.port: Invalid value: "{kind}": spec.port in body must be of type integer,string: "{kind}"'
-        assert refusal(found) == (422, f'Widget.demo.io "p" is invalid: {why}')
+        response = await call("PATCH", f"{WIDGETS}/p?fieldManager=m", widget("p", port=port), content_type=APPLY)
+        reason = f'spec.port: Invalid value: "{kind}": spec.port in body must be of type integer,string: "{kind}"'
+        assert refusal(response) == (422, f'Widget.demo.io "p" is invalid: {reason}')
 
 
 @pytest.mark.parametrize(
@@ -178,9 +184,9 @@ async def test_what_is_neither_number_nor_text_is_no_fault_of_the_server(port: o
 async def test_patches_with_an_invalid_result_are_rejected(patch: Any, code: int, message: str) -> None:
     """The result of a patch is decoded like a body; the error shows it with sorted keys."""
     async with serving() as call:
-        found = refusal(await call("PATCH", f"{WIDGETS}/w", patch, content_type=MERGE))
-        assert found[0] == code
-        assert message in found[1]
+        errors = refusal(await call("PATCH", f"{WIDGETS}/w", patch, content_type=MERGE))
+        assert errors[0] == code
+        assert message in errors[1]
 
 
 async def test_duplicate_keys_of_a_patch_warn_or_fail() -> None:
@@ -189,18 +195,18 @@ async def test_duplicate_keys_of_a_patch_warn_or_fail() -> None:
         twice = b'{"spec":{"size":1,"size":2}}'
         answer = await call("PATCH", f"{WIDGETS}/w", twice, content_type=MERGE)
         assert answer.headers["warning"] == '299 - "duplicate field \\"spec.size\\""'
-        found = refusal(await call("PATCH", f"{WIDGETS}/w?fieldValidation=Strict", twice, content_type=MERGE))
-        assert found[0] == 422
-        assert found[1].endswith('strict decoding error: duplicate field "spec.size"')
+        errors = refusal(await call("PATCH", f"{WIDGETS}/w?fieldValidation=Strict", twice, content_type=MERGE))
+        assert errors[0] == 422
+        assert errors[1].endswith('strict decoding error: duplicate field "spec.size"')
 
 
 @pytest.mark.parametrize(("operation", "kind"), [(b"1", "number"), (b"[]", "array"), (b'"x"', "string")])
 async def test_operations_that_are_no_objects(operation: bytes, kind: str) -> None:
     """A JSON patch operation that is no object is the decoder's error; null is an operation without name."""
     async with serving() as call:
-        found = refusal(await call("PATCH", f"{WIDGETS}/w", b"[" + operation + b"]", content_type=JSON_PATCH))
+        errors = refusal(await call("PATCH", f"{WIDGETS}/w", b"[" + operation + b"]", content_type=JSON_PATCH))
         text = f"error decoding patch: json: cannot unmarshal {kind} into Go value of type handlers.jsonPatchOp"
-        assert found == (400, text)
+        assert errors == (400, text)
         assert (await call("PATCH", f"{WIDGETS}/w", b"[null]", content_type=JSON_PATCH)).status == 422
 
 
@@ -227,13 +233,13 @@ async def test_duplicate_owner_references_are_merged() -> None:
     async with serving() as call:
         owner = {"apiVersion": "v1", "kind": "A", "name": "x", "uid": "u"}
         metadata = {"ownerReferences": [owner, owner, {**owner, "uid": "v"}]}
-        made = await call("POST", WIDGETS, {**widget(), "metadata": {"name": "o", **metadata}})
+        response = await call("POST", WIDGETS, {**widget(), "metadata": {"name": "o", **metadata}})
         patched = await call("PATCH", f"{WIDGETS}/w", {"metadata": metadata}, content_type=MERGE)
         tail = (
             "; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24;"
             ' please fix your requests; duplicate UID(s) observed: u"'
         )
-        for answer, when in ((made, ""), (patched, " after mutating admission happens")):
+        for answer, when in ((response, ""), (patched, " after mutating admission happens")):
             assert len(answer.json["metadata"]["ownerReferences"]) == 2
             start = f'299 - ".metadata.ownerReferences contains duplicate entries{when}'
             assert answer.headers["warning"] == start + tail
@@ -251,15 +257,15 @@ async def test_a_scale_of_zero_has_no_field_manager() -> None:
         assert [o["manager"] for o in owners if o.get("subresource") == "scale"] == ["m"]
         scale["spec"] = {"replicas": 0}
         assert (await call("PUT", f"{WIDGETS}/w/scale?fieldManager=m", scale)).json["spec"] == {}
-        found = (await call("GET", f"{WIDGETS}/w")).json
-        assert found["spec"]["size"] == 0
-        assert not any(o.get("subresource") == "scale" for o in found["metadata"]["managedFields"])
+        stored = (await call("GET", f"{WIDGETS}/w")).json
+        assert stored["spec"]["size"] == 0
+        assert not any(o.get("subresource") == "scale" for o in stored["metadata"]["managedFields"])
 
 
 async def test_status_managers_of_another_version_are_lost() -> None:
     """A write of the main resource keeps only status managers that wrote in the request's version."""
     async with serving() as call:
-        for version, kept in (("v1", True), ("v2", False)):
+        for version, expected in (("v1", True), ("v2", False)):
             status = {**widget(), "status": {"word": "x"}}
             del status["spec"]
             path = f"{WIDGETS}/w/status?fieldManager=s&force=true"
@@ -268,7 +274,7 @@ async def test_status_managers_of_another_version_are_lost() -> None:
             current.pop("status")
             put = await call("PUT", f"{URL.format(version)}/w?fieldManager=m", {**current, "spec": {"size": 1}})
             owners = put.json["metadata"]["managedFields"]
-            assert any(o.get("subresource") == "status" for o in owners) is kept
+            assert any(o.get("subresource") == "status" for o in owners) is expected
             assert put.json["status"] == {"word": "x"}
 
 
@@ -277,18 +283,18 @@ async def test_applying_a_scale() -> None:
     async with serving() as call:
         scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "w"}, "spec": {"replicas": 3}}
         url = f"{WIDGETS}/w/scale?force=true&fieldManager=m"
-        why = "proper version: request to convert CR to an invalid group/version: autoscaling/v1"
+        reason = "proper version: request to convert CR to an invalid group/version: autoscaling/v1"
         live = "failed to create manager for existing fields: failed to convert live object"
         assert refusal(await call("PATCH", url, scale, content_type=APPLY)) == (
             500,
-            f"{live} (/; autoscaling/v1, Kind=Scale) to {why}",
+            f"{live} (/; autoscaling/v1, Kind=Scale) to {reason}",
         )
         await call("PATCH", f"{WIDGETS}/w", {"spec": {"size": 3}}, content_type=MERGE)
         assert (await call("PATCH", url, scale, content_type=APPLY)).status == 200
         scale["spec"] = {"replicas": 4}
         assert refusal(await call("PATCH", url, scale, content_type=APPLY)) == (
             500,
-            f"failed to convert new object (default/w; autoscaling/v1, Kind=Scale) to {why}",
+            f"failed to convert new object (default/w; autoscaling/v1, Kind=Scale) to {reason}",
         )
 
 
@@ -314,10 +320,10 @@ async def test_unusual_metadata_is_validated_or_ignored(metadata: JsonObject, co
 async def test_an_apply_reports_the_missing_manager_first() -> None:
     """An apply without fieldManager reports that error first, and then those of its other options."""
     async with serving() as call:
-        found = refusal(await call("PATCH", f"{WIDGETS}/w?dryRun=x", widget(), content_type=APPLY))
+        errors = refusal(await call("PATCH", f"{WIDGETS}/w?dryRun=x", widget(), content_type=APPLY))
         first = "fieldManager: Required value: is required for apply patch"
         second = 'dryRun: Unsupported value: ["x"]: supported values: "All"'
-        assert found == (422, f'PatchOptions.meta.k8s.io "" is invalid: [{first}, {second}]')
+        assert errors == (422, f'PatchOptions.meta.k8s.io "" is invalid: [{first}, {second}]')
 
 
 @pytest.mark.parametrize(

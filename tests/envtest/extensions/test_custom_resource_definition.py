@@ -182,8 +182,8 @@ async def test_what_was_stored_is_never_forgotten_by_accident() -> None:
     async with Environment() as env:
         call = Caller(env)
         url = CRDS.partition("?")[0]
-        made = await call("POST", url, definition(version()))
-        assert made.json["status"]["storedVersions"] == ["v1"]
+        response = await call("POST", url, definition(version()))
+        assert response.json["status"]["storedVersions"] == ["v1"]
         stored = (await call("GET", f"{url}/widgets.demo.io")).json
         answer = await call("PUT", f"{url}/widgets.demo.io/status", {**stored, "status": {}})
         assert answer.json["status"]["storedVersions"] == ["v1"]
@@ -197,10 +197,10 @@ async def test_empty_is_not_absent_in_messages() -> None:
         spec: JsonObject = {"group": "x.io", "scope": "Cluster", "names": names}
         body = {"metadata": {"name": "things.x.io"}, "spec": spec}
         url = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        for versions, shown in (([], "[]"), (None, "null")):
+        for versions, printed in (([], "[]"), (None, "null")):
             spec["versions"] = versions
-            told = (await call("POST", url, body)).json["details"]["causes"][0]["message"]
-            assert told == f"Invalid value: {shown}: must have exactly one version marked as storage version"
+            message = (await call("POST", url, body)).json["details"]["causes"][0]["message"]
+            assert message == f"Invalid value: {printed}: must have exactly one version marked as storage version"
         spec["versions"] = [{"name": "V"}, {"name": "v1"}]
         fields = [cause["field"] for cause in (await call("POST", url, body)).json["details"]["causes"]]
         assert fields[:3] == [
@@ -210,9 +210,12 @@ async def test_empty_is_not_absent_in_messages() -> None:
         ]
         schema = {"openAPIV3Schema": {"type": "object"}}
         spec["versions"] = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
-        for strategy, why in (("Webhook", "exactly one of url or service is required"), ("None", "should not be set")):
+        for strategy, reason in (
+            ("Webhook", "exactly one of url or service is required"),
+            ("None", "should not be set"),
+        ):
             spec["conversion"] = {"strategy": strategy, "webhook": {"clientConfig": {}}}
-            assert why in (await call("POST", url, body)).json["details"]["causes"][0]["message"]
+            assert reason in (await call("POST", url, body)).json["details"]["causes"][0]["message"]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ ODD = {"type": "array", "format": "cidr", "items": {"type": "string", "format": 
 def test_unknown_formats_warn_once() -> None:
     """A new unknown format gives a warning; formats of the old definition give none."""
     assert format_warnings(definition(GOOD), None) == []
-    made = definition({**GOOD, "additionalProperties": {"type": "object", "properties": {"x": ODD, "y": ODD}}})
-    assert format_warnings(made, None) == ['unrecognized format "cidr"', 'unrecognized format "mine"']
-    assert format_warnings(made, made) == []
-    assert format_warnings(made, definition(GOOD)) == ['unrecognized format "cidr"', 'unrecognized format "mine"']
+    created = definition({**GOOD, "additionalProperties": {"type": "object", "properties": {"x": ODD, "y": ODD}}})
+    assert format_warnings(created, None) == ['unrecognized format "cidr"', 'unrecognized format "mine"']
+    assert format_warnings(created, created) == []
+    assert format_warnings(created, definition(GOOD)) == ['unrecognized format "cidr"', 'unrecognized format "mine"']

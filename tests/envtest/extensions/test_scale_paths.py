@@ -17,8 +17,8 @@ META = {"metadata": {"name": "a"}}
 def test_a_scale_shows_what_the_paths_lead_to() -> None:
     """Replicas, those of the status, and the selector; what is not there yet is zero, but for the replicas."""
     obj = {**META, "spec": {"n": 3}, "status": {"n": 2, "selector": "a=b"}}
-    shown = PATHS.show(obj)
-    assert (shown["spec"], shown["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "a=b"})
+    scale = PATHS.show(obj)
+    assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "a=b"})
     assert PATHS.show({**META, "spec": {"n": 3}})["status"] == {"replicas": 0}
     with pytest.raises(ApiError, match=r'the spec replicas field ".spec.n" does not exist'):
         PATHS.show({**META})
@@ -53,9 +53,9 @@ def test_wrong_types_on_a_scale_path_are_errors(obj: JsonObject, fault: str) -> 
 @pytest.mark.parametrize("count", [-1, 2**31])
 def test_numbers_have_limits(count: int) -> None:
     """Replicas are a whole number of 31 bits, in the spec and in the status; a status is checked alone."""
-    why = "should be a non-negative integer" if count < 0 else "should be less than or equal to 2147483647"
+    reason = "should be a non-negative integer" if count < 0 else "should be less than or equal to 2147483647"
     obj = {"spec": {"n": count}, "status": {"n": count}}
-    assert [(e.field, e.detail) for e in PATHS.check(obj)] == [(".spec.n", why), (".status.n", why)]
+    assert [(e.field, e.detail) for e in PATHS.check(obj)] == [(".spec.n", reason), (".status.n", reason)]
     assert [e.field for e in PATHS.check(obj, status_only=True)] == [".status.n"]
 
 

@@ -28,7 +28,7 @@ def definition(**version: Any) -> JsonObject:
         },
     }
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
-    made = {
+    tree = {
         "name": "v1",
         "served": True,
         "storage": True,
@@ -39,7 +39,7 @@ def definition(**version: Any) -> JsonObject:
     names = {"plural": "widgets", "kind": "Widget"}
     return {
         "metadata": {"name": "widgets.demo.io"},
-        "spec": {"group": "demo.io", "scope": "Namespaced", "names": names, "versions": [made]},
+        "spec": {"group": "demo.io", "scope": "Namespaced", "names": names, "versions": [tree]},
     }
 
 
@@ -54,8 +54,8 @@ async def test_a_definition_is_served_at_once() -> None:
         call = Caller(env)
         assert (await call("GET", URL)).raw == b"404 page not found\n"
         assert (await call("POST", CRDS, definition())).status == 201
-        found = (await call("GET", f"{CRDS}/widgets.demo.io")).json
-        assert {c["type"]: c["status"] for c in found["status"]["conditions"]}["Established"] == "True"
+        stored = (await call("GET", f"{CRDS}/widgets.demo.io")).json
+        assert {c["type"]: c["status"] for c in stored["status"]["conditions"]}["Established"] == "True"
         assert [r["name"] for r in (await call("GET", "/apis/demo.io/v1")).json["resources"]] == [
             "widgets",
             "widgets/status",
@@ -71,8 +71,8 @@ async def test_bodies_follow_the_schema() -> None:
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition())
-        made = (await call("POST", URL, widget(other=1))).json
-        assert made["spec"] == {"size": 2}
+        stored = (await call("POST", URL, widget(other=1))).json
+        assert stored["spec"] == {"size": 2}
         refused = await call("POST", URL, widget("x", size=0))
         assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, "spec.size")
 
@@ -99,8 +99,8 @@ async def test_versions_are_views_of_one_object() -> None:
         crd["spec"]["versions"].append({**first, "name": "v2", "storage": False})
         await call("POST", CRDS, crd)
         await call("POST", URL, widget(size=3))
-        found = (await call("GET", URL.replace("/v1/", "/v2/") + "/w")).json
-        assert (found["apiVersion"], found["spec"]) == ("demo.io/v2", {"size": 3})
+        stored = (await call("GET", URL.replace("/v1/", "/v2/") + "/w")).json
+        assert (stored["apiVersion"], stored["spec"]) == ("demo.io/v2", {"size": 3})
 
 
 async def test_a_changed_definition_takes_effect() -> None:
@@ -204,9 +204,9 @@ async def test_what_a_scale_shows_is_checked_whatever_the_schema_says() -> None:
         refused = await call("POST", URL, widget(size="x"))
         assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, ".spec.size")
         assert (await call("POST", URL, widget(size=1))).status == 201
-        told = 'Widget.demo.io "w" is invalid: .spec.size: Invalid value: -1: should be a non-negative integer'
+        message = 'Widget.demo.io "w" is invalid: .spec.size: Invalid value: -1: should be a non-negative integer'
         scaled = await call("PATCH", f"{URL}/w/scale", {"spec": {"replicas": -1}}, content_type=MERGE)
-        assert (scaled.status, scaled.json["message"]) == (422, told)
+        assert (scaled.status, scaled.json["message"]) == (422, message)
         status = await call("PATCH", f"{URL}/w/status", {"status": {"size": "x"}}, content_type=MERGE)
         assert [cause["field"] for cause in status.json["details"]["causes"]] == [".status.size"]
 
@@ -217,11 +217,11 @@ async def test_objects_that_fit_their_schema_no_more_can_be_mended() -> None:
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition(schema={"openAPIV3Schema": loose}, subresources={}))
-        made = (await call("POST", URL, widget(note=[1]))).json
-        assert made["metadata"]["managedFields"]
-        found = (await call("GET", f"{CRDS}/widgets.demo.io")).json
-        found["spec"] = definition(subresources={})["spec"]
-        assert (await call("PUT", f"{CRDS}/widgets.demo.io", found)).status == 200
+        stored = (await call("POST", URL, widget(note=[1]))).json
+        assert stored["metadata"]["managedFields"]
+        result = (await call("GET", f"{CRDS}/widgets.demo.io")).json
+        result["spec"] = definition(subresources={})["spec"]
+        assert (await call("PUT", f"{CRDS}/widgets.demo.io", result)).status == 200
         misfit = "(default/w; demo.io/v1, Kind=Widget)"
         fault = ".spec.note: expected string, got &value.valueUnstructured{Value:[]interface {}{1}}"
         apply = {"content_type": "application/apply-patch+yaml"}
@@ -230,8 +230,8 @@ async def test_objects_that_fit_their_schema_no_more_can_be_mended() -> None:
         labelled = await call("PATCH", f"{URL}/w", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
         assert (labelled.status, "managedFields" in labelled.json["metadata"]) == (200, False)
         applied = await call("PATCH", f"{URL}/w?fieldManager=me", widget(size=2), **apply)
-        told = "failed to create manager for existing fields: failed to convert new object"
-        assert applied.json["message"] == f"{told} {misfit} to smd typed: {fault}"
+        message = "failed to create manager for existing fields: failed to convert new object"
+        assert applied.json["message"] == f"{message} {misfit} to smd typed: {fault}"
         mended = await call("PATCH", f"{URL}/w", {"spec": {"note": "n"}}, content_type=MERGE)
         assert mended.json["spec"] == {"note": "n", "size": 2}
 
@@ -250,12 +250,12 @@ async def test_a_definition_that_something_holds_serves_when_its_objects_are_gon
         assert listed["widgets"] == ["delete", "deletecollection", "get", "list", "watch"]
         assert listed["widgets/status"] == ["get", "patch", "update"]
         await call("PATCH", f"{URL}/w", {"metadata": {"finalizers": None}}, content_type=MERGE)
-        found = (await call("GET", f"{CRDS}/widgets.demo.io")).json
-        assert found["metadata"]["finalizers"] == ["x.io/y"]
-        [condition] = [c for c in found["status"]["conditions"] if c["type"] == "Terminating"]
+        stored = (await call("GET", f"{CRDS}/widgets.demo.io")).json
+        assert stored["metadata"]["finalizers"] == ["x.io/y"]
+        [condition] = [c for c in stored["status"]["conditions"] if c["type"] == "Terminating"]
         assert (condition["status"], condition["reason"]) == ("False", "InstanceDeletionCompleted")
         assert (await call("POST", URL, widget("other"))).status == 201
-        async with call.watch(f"{URL}?watch=true&resourceVersion={found['metadata']['resourceVersion']}") as events:
+        async with call.watch(f"{URL}?watch=true&resourceVersion={stored['metadata']['resourceVersion']}") as events:
             assert (await asyncio.wait_for(events.get(), 5))["object"]["metadata"]["name"] == "other"
             await call("PATCH", f"{CRDS}/widgets.demo.io", {"metadata": {"finalizers": None}}, content_type=MERGE)
             assert await asyncio.wait_for(events.get(), 5) is None
@@ -270,12 +270,12 @@ async def test_scales_have_columns_of_their_own_and_must_be_given_replicas() -> 
         await call("POST", CRDS, definition(schema={"openAPIV3Schema": loose}))
         await call("POST", URL, widget())
         empty = await call("PATCH", f"{URL}/w/scale", {}, content_type=MERGE)
-        told = 'the spec replicas field ".spec.size" cannot be empty'
-        assert (empty.status, empty.json["message"]) == (400, told)
+        message = 'the spec replicas field ".spec.size" cannot be empty'
+        assert (empty.status, empty.json["message"]) == (400, message)
         assert (await call("PATCH", f"{URL}/w/scale", {"spec": {"replicas": 2}}, content_type=MERGE)).status == 200
-        shown = await call("GET", f"{URL}/w/scale", accept="application/json;as=Table;g=meta.k8s.io;v=v1")
-        assert [c["name"] for c in shown.json["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
-        assert shown.json["rows"][0]["cells"][:3] == ["w", 2, 0]
+        table = await call("GET", f"{URL}/w/scale", accept="application/json;as=Table;g=meta.k8s.io;v=v1")
+        assert [c["name"] for c in table.json["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+        assert table.json["rows"][0]["cells"][:3] == ["w", 2, 0]
         binary = await call("GET", f"{URL}/w/scale", accept="application/vnd.kubernetes.protobuf")
         assert binary.status == 406
         put = await call("PUT", f"{URL}/w/scale", {"metadata": {"name": "w"}, "spec": {"replicas": 1.0}})
@@ -294,7 +294,7 @@ async def test_a_float_over_a_whole_number_is_a_change() -> None:
     async with Environment() as env:
         call = Caller(env)
         await call("POST", CRDS, definition(subresources={}))
-        made = (await call("POST", URL, widget(size=3))).json
+        stored = (await call("POST", URL, widget(size=3))).json
         changed = await call("PATCH", f"{URL}/w", b'{"spec": {"size": 3.0}}', content_type=MERGE)
-        assert changed.json["metadata"]["generation"] == made["metadata"]["generation"] + 1
+        assert changed.json["metadata"]["generation"] == stored["metadata"]["generation"] + 1
         assert b'"size":3}' in changed.raw

@@ -33,8 +33,8 @@ def definition(spec: JsonObject, status: JsonObject) -> JsonObject:
 
 def with_rules(*rules: str, **properties: Any) -> JsonObject:
     """An object's schema with rules."""
-    found: JsonObject = {"type": "object", "properties": properties}
-    return {**found, "x-kubernetes-validations": [{"rule": rule} for rule in rules]} if rules else found
+    tree: JsonObject = {"type": "object", "properties": properties}
+    return {**tree, "x-kubernetes-validations": [{"rule": rule} for rule in rules]} if rules else tree
 
 
 def widget(**spec: Any) -> JsonObject:
@@ -51,8 +51,8 @@ async def test_rules_hold_for_all_who_write() -> None:
         assert (await call("POST", CRDS, definition(spec, status))).status == 201
         refused = await call("POST", URL, widget(min=2, max=1))
         assert refused.status == 422
-        said = "spec: Invalid value: failed rule: self.min <= self.max"
-        assert refused.json["message"] == f'Widget.demo.io "w" is invalid: {said}'
+        message = "spec: Invalid value: failed rule: self.min <= self.max"
+        assert refused.json["message"] == f'Widget.demo.io "w" is invalid: {message}'
         assert (await call("POST", URL, widget(min=1, max=2))).status == 201
         assert (await call("PATCH", f"{URL}/w", {"spec": {"min": 3}}, content_type=MERGE)).status == 422
         assert (await call("PATCH", f"{URL}/w/status", {"status": {"size": 2}}, content_type=MERGE)).status == 200
@@ -114,9 +114,9 @@ async def test_whole_floats_are_kept_as_integers() -> None:
     async with Environment() as env:
         call = Caller(env)
         assert (await call("POST", CRDS, definition(spec, with_rules()))).status == 201
-        made = await call("POST", URL, widget(n=7.0, other=[1e3, 1.5]))
-        assert made.status == 201
-        assert repr(made.json["spec"]) == "{'n': 7, 'other': [1000, 1.5]}"
+        response = await call("POST", URL, widget(n=7.0, other=[1e3, 1.5]))
+        assert response.status == 201
+        assert repr(response.json["spec"]) == "{'n': 7, 'other': [1000, 1.5]}"
 
 
 async def test_embedded_objects_have_valid_metadata() -> None:
@@ -131,7 +131,7 @@ async def test_embedded_objects_have_valid_metadata() -> None:
         assert (await call("POST", CRDS, definition(with_rules(a=inner), with_rules()))).status == 201
         typed = {"apiVersion": "v1", "kind": "K"}
         wrong, field = "json: cannot unmarshal", "ObjectMeta.name of type string"
-        for obj, said in (
+        for obj, message in (
             ({**typed, "kind": 5}, "spec.a.kind: Invalid value: 5: must be a string"),
             (
                 {**typed, "metadata": {"name": 1}},
@@ -145,7 +145,7 @@ async def test_embedded_objects_have_valid_metadata() -> None:
             refused = await call("POST", URL, widget(a=obj))
             assert (refused.status, refused.json["message"]) == (
                 400,
-                f'Widget in version "v1" cannot be handled as a Widget: {said}',
+                f'Widget in version "v1" cannot be handled as a Widget: {message}',
             )
-        made = await call("POST", URL, widget(a={**typed, "metadata": {"labels": None, "annotations": {}}}))
-        assert made.json["spec"]["a"] == {**typed, "metadata": {}}
+        response = await call("POST", URL, widget(a={**typed, "metadata": {"labels": None, "annotations": {}}}))
+        assert response.json["spec"]["a"] == {**typed, "metadata": {}}

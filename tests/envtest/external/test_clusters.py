@@ -283,8 +283,8 @@ async def test_the_environment_says_what_is_wanted() -> None:
 async def test_timeouts_are_durations() -> None:
     """Timeouts are Go durations or seconds."""
     names = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT"
-    made = clusters.process_options(dict(zip(names, ("1m30s", "500ms"), strict=True)))
-    assert (made.start_timeout, made.stop_timeout, made.attach_output) == (90, 0.5, False)
+    created = clusters.process_options(dict(zip(names, ("1m30s", "500ms"), strict=True)))
+    assert (created.start_timeout, created.stop_timeout, created.attach_output) == (90, 0.5, False)
     assert clusters.process_options({}) == ProcessOptions()
     assert clusters.process_options({names[0]: "7"}).start_timeout == 7
     assert clusters.process_options({"KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT": "true"}).attach_output

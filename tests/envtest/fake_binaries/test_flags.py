@@ -24,17 +24,17 @@ values = st.text(max_size=20).filter(lambda text: not text.startswith("--"))
 @given(st.lists(st.tuples(names, values, st.booleans()), max_size=8))
 def test_both_forms_say_the_same(given_flags: list[tuple[str, str, bool]]) -> None:
     """``--a=b`` and ``--a b``; each value is kept, in order."""
-    words, wanted = [], dict[str, list[str]]()
+    words, expected = [], dict[str, list[str]]()
     for name, value, joined in given_flags:
         words += [f"--{name}={value}"] if joined else [f"--{name}", value]
-        wanted.setdefault(name, []).append(value)
-    assert parse(words, switches=()).values == wanted
+        expected.setdefault(name, []).append(value)
+    assert parse(words, switches=()).values == expected
 
 
 def test_a_switch_takes_no_value() -> None:
     """A switch, a flag before another flag, and a last flag have the value true."""
-    found = parse(["--fast", "--unknown", "--port", "1", "--last"], switches={"fast"})
-    assert found.values == {"fast": ["true"], "unknown": ["true"], "port": ["1"], "last": ["true"]}
+    parsed = parse(["--fast", "--unknown", "--port", "1", "--last"], switches={"fast"})
+    assert parsed.values == {"fast": ["true"], "unknown": ["true"], "port": ["1"], "last": ["true"]}
     with pytest.raises(ConfigError, match="unknown command 'yes'"):
         parse(["--fast", "yes"], switches={"fast"})
 

@@ -43,9 +43,9 @@ QUICK = ProcessOptions(start_timeout=60, stop_timeout=20)
 @pytest.fixture(scope="module")
 def assets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory that KUBEBUILDER_ASSETS would name."""
-    made = tmp_path_factory.mktemp("assets with a space")
-    write_assets(made)
-    return made
+    created = tmp_path_factory.mktemp("assets with a space")
+    write_assets(created)
+    return created
 
 
 class World:
@@ -120,8 +120,8 @@ async def test_they_are_what_envtest_expects(assets: Path) -> None:
     """The target for real binaries starts them, as it would start the real ones."""
     binaries = RealBinaries(etcd=assets / "etcd", apiserver=assets / "kube-apiserver", options=QUICK)
     async with binaries as env:
-        status, found = await send(env.config, "GET", "/api/v1/namespaces/default")
-        assert (status, found["metadata"]["name"]) == (200, "default")
+        status, response = await send(env.config, "GET", "/api/v1/namespaces/default")
+        assert (status, response["metadata"]["name"]) == (200, "default")
         alice = env.add_user("alice", groups=["devs"])
         assert (await send(alice.config, "GET", "/api/v1/nodes"))[0] == 403
         pids = [process.pid for process in binaries.processes]
@@ -138,15 +138,15 @@ async def test_objects_outlive_the_api_server(assets: Path, tmp_path: Path) -> N
     async with running(world.etcd()):
         first = world.apiserver()
         await first.start()
-        status, made = await send(world.config(), "POST", ACCOUNTS, {"metadata": {"name": "kept"}})
+        status, response = await send(world.config(), "POST", ACCOUNTS, {"metadata": {"name": "kept"}})
         assert status == 201
         os.kill(first.pid, signal.SIGKILL)
         await first.stop()
         async with running(world.apiserver()):
-            status, found = await send(world.config(), "GET", f"{ACCOUNTS}/kept")
-            assert (status, found["metadata"]["uid"]) == (200, made["metadata"]["uid"])
+            status, result = await send(world.config(), "GET", f"{ACCOUNTS}/kept")
+            assert (status, result["metadata"]["uid"]) == (200, response["metadata"]["uid"])
             _, later = await send(world.config(), "POST", ACCOUNTS, {"metadata": {"name": "later"}})
-            assert int(later["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
+            assert int(later["metadata"]["resourceVersion"]) > int(response["metadata"]["resourceVersion"])
 
 
 async def test_tokens_have_the_given_key_and_names(assets: Path, tmp_path: Path) -> None:
@@ -154,12 +154,12 @@ async def test_tokens_have_the_given_key_and_names(assets: Path, tmp_path: Path)
     world = World(assets, tmp_path)
     async with running(world.etcd(), world.apiserver("--api-audiences=me,you")):
         await send(world.config(), "POST", ACCOUNTS, {"metadata": {"name": "bot"}})
-        _, made = await send(world.config(), "POST", f"{ACCOUNTS}/bot/token", {"spec": {"expirationSeconds": 600}})
-        assert made["spec"]["audiences"] == ["me", "you"]
-        plain = replace(world.config(), client_cert_data=b"", client_key_data=b"", token=made["status"]["token"])
+        _, response = await send(world.config(), "POST", f"{ACCOUNTS}/bot/token", {"spec": {"expirationSeconds": 600}})
+        assert response["spec"]["audiences"] == ["me", "you"]
+        plain = replace(world.config(), client_cert_data=b"", client_key_data=b"", token=response["status"]["token"])
         path, review = "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "SelfSubjectReview"}
-        _, found = await send(plain, "POST", path, {**review, "apiVersion": "authentication.k8s.io/v1"})
-        assert found["status"]["userInfo"]["username"] == "system:serviceaccount:default:bot"
+        _, result = await send(plain, "POST", path, {**review, "apiVersion": "authentication.k8s.io/v1"})
+        assert result["status"]["userInfo"]["username"] == "system:serviceaccount:default:bot"
         _, keys = await send(world.config(), "GET", "/openid/v1/jwks")
         assert [key["alg"] for key in keys["keys"]] == ["ES256"]
         _, document = await send(world.config(), "GET", "/.well-known/openid-configuration")
@@ -181,13 +181,13 @@ async def test_proxies_are_those_that_were_named(assets: Path, tmp_path: Path) -
             body = {**review, "apiVersion": "authentication.k8s.io/v1"}
             return await send(config, "POST", path, body, {"X-Remote-User": "zoe"})
 
-        status, found = await as_proxy("front")
-        assert (status, found["status"]["userInfo"]["username"]) == (201, "zoe")
+        status, result = await as_proxy("front")
+        assert (status, result["status"]["userInfo"]["username"]) == (201, "zoe")
         assert (await as_proxy("back"))[0] == 401
         path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-        _, told = await send(world.config(), "GET", path)
-        assert told["data"]["requestheader-allowed-names"] == '["front"]'
-        assert told["data"]["client-ca-file"].encode() == world.ca.pair.cert
+        _, response = await send(world.config(), "GET", path)
+        assert response["data"]["requestheader-allowed-names"] == '["front"]'
+        assert response["data"]["client-ca-file"].encode() == world.ca.pair.cert
 
 
 async def test_default_flags_allow_every_authenticated_user(assets: Path, tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ async def test_default_flags_allow_every_authenticated_user(assets: Path, tmp_pa
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         transport, _ = await loop.create_connection(asyncio.Protocol, "127.0.0.1", world.port, ssl=context)
         transport.close()
-        said = server.last_words()
-        assert "--feature-gates has no effect" in said
-        assert f"serves https://127.0.0.1:{world.port}" in said
+        message = server.last_words()
+        assert "--feature-gates has no effect" in message
+        assert f"serves https://127.0.0.1:{world.port}" in message
 
 
 # ------------------------------------------------------------------ what is wrong
@@ -233,22 +233,22 @@ async def test_default_flags_allow_every_authenticated_user(assets: Path, tmp_pa
 def test_errors_are_reported(program: str, words: list[str], wanted: str, assets: Path, tmp_path: Path) -> None:
     """In one line, with status 1."""
     command = [str(assets / program), *words]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
-    assert made.returncode == 1
-    assert wanted in made.stderr
-    assert "Traceback" not in made.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False)
+    assert completed.returncode == 1
+    assert wanted in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 async def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """Before anything is served."""
     (tmp_path / "rubbish").write_text("rubbish")
-    for flag, wanted in (
+    for flag, expected in (
         (f"--client-ca-file={tmp_path / 'rubbish'}", "cannot read certificates from"),
         (f"--tls-cert-file={tmp_path / 'rubbish'}", "are given both or not at all"),
         ("--cert-dir=/dev/null/x", "cannot write certificates"),
         (f"--proxy-client-cert-file={tmp_path / 'a'} --proxy-client-key-file={tmp_path / 'b'}", "No such file"),
     ):
-        with pytest.raises(ConfigError, match=wanted):
+        with pytest.raises(ConfigError, match=expected):
             apiserver.pki_of(parse([f"--cert-dir={tmp_path}", *flag.split()], switches=()))
 
 
@@ -267,9 +267,9 @@ def test_version_flags_print_the_version(capsys: pytest.CaptureFixture[str]) -> 
     """The flag ``--version`` prints the version in upstream's form."""
     assert apiserver.PROGRAM.main(["--version"]) == 0
     assert etcd.PROGRAM.main(["--version"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("Kubernetes v1.36.")
-    assert "etcd Version: 3." in said
+    output = capsys.readouterr().out
+    assert output.startswith("Kubernetes v1.36.")
+    assert "etcd Version: 3." in output
 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])
@@ -296,8 +296,8 @@ def test_assets_are_written_again(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert main(["assets", str(directory)]) == 0
         line = capsys.readouterr().out
         script = f'{line}\n"$KUBEBUILDER_ASSETS/kube-apiserver" --version'
-        made = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True)
-        assert made.stdout.startswith("Kubernetes v1.36.")
+        completed = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+        assert completed.stdout.startswith("Kubernetes v1.36.")
     (tmp_path / "file").write_text("")
     assert main(["assets", str(tmp_path / "file" / "x")]) == 1
     assert "cannot write to" in capsys.readouterr().err

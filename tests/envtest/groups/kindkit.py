@@ -57,13 +57,13 @@ def warned(resource: str, tree: JsonObject, old: JsonObject | None = None) -> li
 
 def changed(tree: JsonObject, path: str, value: Any) -> JsonObject:
     """A copy with another value at a dotted path; None takes it away."""
-    made: JsonObject = copy_tree(tree)
-    at: Any = made
+    created: JsonObject = copy_tree(tree)
+    parent: Any = created
     *before, last = (int(part) if part.isdigit() else part for part in path.split("."))
     for part in before:
-        at = at.setdefault(part, {}) if isinstance(at, dict) else at[part]
+        parent = parent.setdefault(part, {}) if isinstance(parent, dict) else parent[part]
     if value is None:
-        at.pop(last, None)
+        parent.pop(last, None)
     else:
-        at[last] = value
-    return made
+        parent[last] = value
+    return created

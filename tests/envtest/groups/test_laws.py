@@ -39,11 +39,11 @@ def test_validation_never_fails(row: ServedResourceRow, seed: int) -> None:
         strategy.prepare_for_update(call, other, obj)
     except ApiError:
         return
-    found = [*strategy.validate(call, obj), *strategy.validate_update(call, other, obj)]
+    result = [*strategy.validate(call, obj), *strategy.validate_update(call, other, obj)]
     if isinstance(strategy, HasStatusRules):
         strategy.prepare_status(call, other, obj)
-        found += strategy.validate_status(call, other, obj)
-    assert api_errors.invalid("K", "g", "n", found).code == 422
+        result += strategy.validate_status(call, other, obj)
+    assert api_errors.invalid("K", "g", "n", result).code == 422
     for warning in (*strategy.warnings(call, obj, None), *strategy.warnings(call, other, obj)):
         assert isinstance(warning, str)
     for key in strategy.selectable:
@@ -61,10 +61,10 @@ def test_an_object_is_no_change_of_itself(row: ServedResourceRow, seed: int) -> 
         strategy.prepare_for_create(call, obj)
     except ApiError:
         return
-    found = list(strategy.validate(call, obj))
-    if any(cause.reason == "FieldValueDuplicate" for cause in found):
+    result = list(strategy.validate(call, obj))
+    if any(cause.reason == "FieldValueDuplicate" for cause in result):
         return  # Which of two of the same name was which cannot be told.
-    before = {cause.field for cause in found}
+    before = {cause.field for cause in result}
     again = copy_tree(obj)
     strategy.prepare_for_update(call, again, obj)
     after = {cause.field for cause in strategy.validate_update(call, again, obj)}

@@ -150,8 +150,8 @@ def test_deleted_pods_are_terminating_until_they_end() -> None:
 
 def test_rows_of_pods_that_have_ended_say_so() -> None:
     """Clients may grey those rows out."""
-    (said,) = PRINTERS["/pods"].conditions({"status": {"phase": "Succeeded"}})
-    assert (said["type"], said["message"]) == ("Completed", "The pod has completed successfully.")
+    (message,) = PRINTERS["/pods"].conditions({"status": {"phase": "Succeeded"}})
+    assert (message["type"], message["message"]) == ("Completed", "The pod has completed successfully.")
     assert DefaultPrinter().conditions({}) == ()
 
 
@@ -387,13 +387,13 @@ METRICS: list[tuple[JsonObject, JsonObject | None, str]] = [
 @pytest.mark.parametrize(("metric", "reported", "shown"), METRICS, ids=[row[2] for row in METRICS])
 def test_metrics_are_shown_beside_their_targets(metric: Any, reported: Any, shown: str) -> None:
     """Every type of metric has its own way of saying what is and what should be."""
-    found = rows_of(
+    result = rows_of(
         "autoscaling/horizontalpodautoscalers",
         apiVersion="autoscaling/v2",
         spec={"metrics": [metric], "scaleTargetRef": {}},
         status={"currentMetrics": [reported] if reported else []},
     )
-    assert found[1] == shown
+    assert result[1] == shown
 
 
 def test_columns_are_described_by_their_fields() -> None:
@@ -410,10 +410,10 @@ def test_columns_are_described_by_their_fields() -> None:
 
 def test_flow_schemas_are_listed_as_they_are_matched() -> None:
     """Flow schemas are sorted by matching precedence and then by name."""
-    made = [{"metadata": {"name": n}, "spec": {"matchingPrecedence": p}} for n, p in (("b", 5), ("c", 1), ("a", 5))]
-    arranged = PRINTERS["flowcontrol.apiserver.k8s.io/flowschemas"].arranged(made)
+    created = [{"metadata": {"name": n}, "spec": {"matchingPrecedence": p}} for n, p in (("b", 5), ("c", 1), ("a", 5))]
+    arranged = PRINTERS["flowcontrol.apiserver.k8s.io/flowschemas"].arranged(created)
     assert [obj["metadata"]["name"] for obj in arranged] == ["c", "a", "b"]
-    assert PRINTERS["/pods"].arranged(made) is made
+    assert PRINTERS["/pods"].arranged(created) is created
 
 
 def test_scales_have_columns_of_their_own() -> None:
@@ -446,10 +446,10 @@ def test_revisions_name_their_owner() -> None:
 def test_default_classes_say_so() -> None:
     """The name carries it."""
     notes = {"storageclass.kubernetes.io/is-default-class": "true"}
-    made = {"metadata": {**META, "annotations": notes}, "provisioner": "p"}
-    row = PRINTERS["storage.k8s.io/storageclasses"].cells(made, NOW)
+    tree = {"metadata": {**META, "annotations": notes}, "provisioner": "p"}
+    row = PRINTERS["storage.k8s.io/storageclasses"].cells(tree, NOW)
     assert row == ["x (default)", "p", "Delete", "Immediate", False, "60s"]
-    for wanted, name in (("true", "x (default)"), ("false", "x")):
-        notes = {"ingressclass.kubernetes.io/is-default-class": wanted}
+    for expected, name in (("true", "x (default)"), ("false", "x")):
+        notes = {"ingressclass.kubernetes.io/is-default-class": expected}
         row = PRINTERS["networking.k8s.io/ingressclasses"].cells({"metadata": {**META, "annotations": notes}}, NOW)
         assert row[0] == name

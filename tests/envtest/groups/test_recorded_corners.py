@@ -47,8 +47,8 @@ async def test_services_that_change_their_type() -> None:
         spec = {"type": "LoadBalancer", "ports": [{"port": 1}]}
         await call("POST", f"{NS}/services", {"metadata": {"name": "s"}, "spec": spec})
         ingress = {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}
-        shown = await call("PATCH", f"{NS}/services/s/status", ingress, content_type=MERGE)
-        assert shown.json["status"]["loadBalancer"]["ingress"]
+        response = await call("PATCH", f"{NS}/services/s/status", ingress, content_type=MERGE)
+        assert response.json["status"]["loadBalancer"]["ingress"]
         plain = await call("PATCH", f"{NS}/services/s", {"spec": {"type": "ClusterIP"}}, content_type=MERGE)
         assert plain.json["status"]["loadBalancer"] == {}
         headless = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}], "clusterIP": "None"}}

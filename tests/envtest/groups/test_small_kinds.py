@@ -38,9 +38,9 @@ def test_node_errors_name_the_field(tree: JsonObject, found: list[str]) -> None:
 def test_node_update_errors_are_reported_twice() -> None:
     """Errors of a node update occur twice, as upstream reports them; externalID is immutable."""
     tree = {"spec": {"taints": [{"key": "a", "effect": "Odd"}]}}
-    found = wrong("/nodes", tree, {})
-    assert len(found) == 2
-    assert found[0] == found[1]
+    errors = wrong("/nodes", tree, {})
+    assert len(errors) == 2
+    assert errors[0] == errors[1]
     assert wrong("/nodes", {"spec": {"externalID": "x"}}, {}) == ["spec.externalID: Forbidden: may not be updated"]
 
 
@@ -67,14 +67,14 @@ KEYS = [
 @pytest.mark.parametrize(("key", "text"), KEYS)
 def test_configmap_and_secret_keys_are_file_names(kind: str, key: str, text: str) -> None:
     """Keys of ConfigMaps and Secrets are valid file names."""
-    [found] = wrong(kind, {"data": {key: _coded("v")}})
-    assert found.startswith(f'data[{key}]: Invalid value: "{key}": {text}')
+    [errors] = wrong(kind, {"data": {key: _coded("v")}})
+    assert errors.startswith(f'data[{key}]: Invalid value: "{key}": {text}')
 
 
 def test_duplicate_configmap_keys_are_errors() -> None:
     """A key in both data and binaryData is an error, in addition to errors of its name."""
-    found = wrong("/configmaps", {"data": {"a": "1", "b ": "2"}, "binaryData": {"a": "AA==", "b ": "AA=="}})
-    assert [text.partition(":")[0] for text in found] == ["data[a]", "data[b ]", "data[b ]", "binaryData[b ]"]
+    errors = wrong("/configmaps", {"data": {"a": "1", "b ": "2"}, "binaryData": {"a": "AA==", "b ": "AA=="}})
+    assert [text.partition(":")[0] for text in errors] == ["data[a]", "data[b ]", "data[b ]", "binaryData[b ]"]
 
 
 SECRETS = [
@@ -125,8 +125,8 @@ def test_indexed_job_names_leave_room_for_the_index() -> None:
     spec = {"completionMode": "Indexed", "completions": 11, "template": TEMPLATE}
     name = "a" * 61
     text = f"will not able to create pod with invalid DNS label: {name}-10"
-    found = wrong("batch/jobs", {"metadata": {"name": name}, "spec": spec})
-    assert found == [f'metadata.name: Invalid value: "{name}": {text}']
+    errors = wrong("batch/jobs", {"metadata": {"name": name}, "spec": spec})
+    assert errors == [f'metadata.name: Invalid value: "{name}": {text}']
 
 
 WAITS: JsonObject = {"suspend": True, "selector": {}, "template": TEMPLATE}
@@ -158,8 +158,8 @@ def test_suspended_jobs_may_change_scheduling_and_resources(
     """A suspended job may change scheduling fields before it starts, and resources once its suspension is reported."""
     old = {"spec": {**WAITS, **spec}, "status": status}
     for path, value in PLACES + AMOUNTS + FIXED:
-        found = wrong("batch/jobs", changed(old, f"spec.template.{path}", value), old)
-        assert any(text.startswith("spec.template: ") for text in found) != ((path, value) in free), (path, value)
+        errors = wrong("batch/jobs", changed(old, f"spec.template.{path}", value), old)
+        assert any(text.startswith("spec.template: ") for text in errors) != ((path, value) in free), (path, value)
 
 
 def test_the_start_time_of_a_running_job_is_immutable() -> None:
@@ -172,10 +172,10 @@ def test_the_start_time_of_a_running_job_is_immutable() -> None:
             trees = [
                 {"spec": spec, "status": tree} for tree in ({**old, "startTime": new}, {**old, "startTime": began})
             ]
-            found = [f"{c.field}: {c.message}" for c in strategy.validate_status(Context(), *trees)]
-            shown = "null" if new is None else f'"{new}"'
-            text = f"status.startTime: Invalid value: {shown}: field is immutable for unsuspended job once set"
-            assert found == ([text] if fixed else [])
+            result = [f"{c.field}: {c.message}" for c in strategy.validate_status(Context(), *trees)]
+            printed = "null" if new is None else f'"{new}"'
+            text = f"status.startTime: Invalid value: {printed}: field is immutable for unsuspended job once set"
+            assert result == ([text] if fixed else [])
 
 
 def test_success_criteria_precede_completion() -> None:
@@ -184,10 +184,10 @@ def test_success_criteria_precede_completion() -> None:
     ended = [{"type": "Complete", "status": "True"}]
     late = [*ended, {"type": "SuccessCriteriaMet", "status": "True"}]
     began = {"startTime": RESTS["startTime"], "completionTime": RESTS["startTime"]}
-    trees = [{"spec": {}, "status": {**began, "conditions": found}} for found in (late, ended)]
-    found = [f"{c.field}: {c.message}" for c in strategy.validate_status(Context(), *trees)]
+    trees = [{"spec": {}, "status": {**began, "conditions": item}} for item in (late, ended)]
+    result = [f"{c.field}: {c.message}" for c in strategy.validate_status(Context(), *trees)]
     text = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
-    assert found == [f"status.conditions: Invalid value: {text}"]
+    assert result == [f"status.conditions: Invalid value: {text}"]
 
 
 # ------------------------------------------------------------------ events

@@ -95,14 +95,14 @@ class Maker:
         schema = types().schema(name) or {}
         # Deep down there is less of everything, or there would be no end.
         share = (0.7, 0.7, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2)[depth] if depth < 8 else 0.0
-        made: JsonObject = {}
+        tree: JsonObject = {}
         for key, inner in (schema.get("properties") or {}).items():
             if key in (schema.get("required") or ()) and depth < 12:
                 if self.rng.random() < 0.9:
-                    made[key] = self.value(inner, depth + 1)
+                    tree[key] = self.value(inner, depth + 1)
             elif self.rng.random() < share:
-                made[key] = self.value(inner, depth + 1)
-        return made
+                tree[key] = self.value(inner, depth + 1)
+        return tree
 
 
 @cache

@@ -152,12 +152,12 @@ async def test_errors_are_what_a_server_sends() -> None:
     """Status, reason, message, and when to come again."""
     async with Environment() as env, Cluster(env.config) as cluster:
         client = cluster.uncached
-        made = await client.create(config_map("a"))
+        created = await client.create(config_map("a"))
         with env.faults.add(Conflict(), verb="update", times=2):
             for _ in range(2):
                 with pytest.raises(ConflictError, match='fulfilled on configmaps "a": the object has been modified'):
-                    await client.update(made)
-            await client.update(made)
+                    await client.update(created)
+            await client.update(created)
         with env.faults.add(Fail(429, retry_after=7), verb="get"):
             answer = await Caller(env)("GET", f"{CM}/a")
             assert (answer.status, answer.headers["retry-after"]) == (429, "7")
@@ -348,8 +348,8 @@ def copier() -> Operator:
         source = await client.get_or_none(ConfigMap, request.key)
         if source is None or "copy" not in source.metadata.labels:
             return
-        wanted = config_map(f"{request.name}-copy", **source.data)
-        await operator.apply(wanted, owner=source)
+        expected = config_map(f"{request.name}-copy", **source.data)
+        await operator.apply(expected, owner=source)
         if source.metadata.annotations.get("copied") != source.data.get("x"):
             source.metadata.annotations["copied"] = source.data["x"]
             await client.update(source)
@@ -380,9 +380,9 @@ async def converges(env: Environment) -> None:
         client = cluster.uncached
 
         def source(name: str) -> ConfigMap:
-            made = config_map(name, x="1")
-            made.metadata.labels["copy"] = "yes"
-            return made
+            created = config_map(name, x="1")
+            created.metadata.labels["copy"] = "yes"
+            return created
 
         try:
             for name in "ab":
@@ -397,15 +397,15 @@ async def converges(env: Environment) -> None:
 
 
 async def _set(client: Client, key: str, value: str) -> None:
-    found = await client.get(ConfigMap, key)
-    found.data["x"] = value
-    await client.update(found)
+    result = await client.get(ConfigMap, key)
+    result.data["x"] = value
+    await client.update(result)
 
 
 async def _copied(client: Client, wanted: dict[str, str]) -> None:
-    found = {c.metadata.name: c for c in await client.list(ConfigMap, namespace="default")}
-    assert {n: c.data["x"] for n, c in found.items() if n.endswith("-copy")} == wanted
-    assert {n: c.metadata.annotations.get("copied") for n, c in found.items() if not n.endswith("-copy")} == {
+    result = {c.metadata.name: c for c in await client.list(ConfigMap, namespace="default")}
+    assert {n: c.data["x"] for n, c in result.items() if n.endswith("-copy")} == wanted
+    assert {n: c.metadata.annotations.get("copied") for n, c in result.items() if not n.endswith("-copy")} == {
         n.removesuffix("-copy"): v for n, v in wanted.items()
     }
 

@@ -34,15 +34,15 @@ async def test_every_write_has_its_writer() -> None:
         await call("PUT", f"{CM}/a", named("a", metadata={"name": "b"}))
         await call("GET", CM)
         await call("DELETE", f"{CM}/a")
-        made, changed, gone = journal
-        assert (made.writer.user, made.writer.manager, made.verb) == ("bob", "op", "create")
-        assert made.ref == Ref("", "configmaps", "default", "a")
+        created, changed, gone = journal
+        assert (created.writer.user, created.writer.manager, created.verb) == ("bob", "op", "create")
+        assert created.ref == Ref("", "configmaps", "default", "a")
         assert (changed.writer.user, changed.writer.manager, changed.verb) == ("admin", "tests", "update")
         assert [str(d) for d in changed.diff] == ["data.x: '1' -> '2'", "data.y: absent -> '3'"]
         assert gone.verb == "delete"
-        assert gone.revision == made.revision + 2 == journal.last
-        assert journal.select(user="bob") == [made]
-        assert journal.select(after=made.revision, name="a", resource="configmaps", verb="delete") == [gone]
+        assert gone.revision == created.revision + 2 == journal.last
+        assert journal.select(user="bob") == [created]
+        assert journal.select(after=created.revision, name="a", resource="configmaps", verb="delete") == [gone]
         assert "admin (as tests): update configmaps default/a: data.x: '1' -> '2'" in str(changed)
 
 
@@ -189,10 +189,10 @@ async def test_the_journal_is_bounded() -> None:
 async def test_waiting_for_a_revision() -> None:
     """Returns at once where it has been reached; says where the storage is where it is not."""
     async with Environment() as env:
-        made = (await Caller(env)("POST", CM, named("a"))).json
-        await env.wait_for(made["metadata"]["resourceVersion"])
+        stored = (await Caller(env)("POST", CM, named("a"))).json
+        await env.wait_for(stored["metadata"]["resourceVersion"])
         with pytest.raises(AssertionError, match=r"not within 1 s .*the storage is at"):
-            await env.wait_for(int(made["metadata"]["resourceVersion"]) + 1, within=1)
+            await env.wait_for(int(stored["metadata"]["resourceVersion"]) + 1, within=1)
 
 
 async def test_who_owns_what() -> None:

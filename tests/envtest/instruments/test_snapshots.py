@@ -67,8 +67,12 @@ async def test_open_watches_fail() -> None:
             await call("POST", CM, named("a"))
             assert (await events.get())["type"] == "ADDED"
             env.restore(snapshot)
-            told = await events.get()
-            assert (told["type"], told["object"]["code"], told["object"]["reason"]) == ("ERROR", 410, "Expired")
+            events_sent = await events.get()
+            assert (events_sent["type"], events_sent["object"]["code"], events_sent["object"]["reason"]) == (
+                "ERROR",
+                410,
+                "Expired",
+            )
             assert await events.get() is None
         async with call.watch(f"{CM}?watch=1&resourceVersion={old}") as events:
             assert (await events.get())["object"]["code"] == 410
@@ -197,9 +201,9 @@ async def test_compiled_policies_follow() -> None:
 
 async def test_forks_keep_every_option() -> None:
     """A fork gets every option of its environment that is not in the storage."""
-    given = set(inspect.signature(Environment.__init__).parameters) - {"self"}
+    parameters = set(inspect.signature(Environment.__init__).parameters) - {"self"}
     stored = {"data_dir", "storage", "tokens", "crds", "crd_paths", "webhooks"}
-    assert set(Environment()._again) == given - stored
+    assert set(Environment()._again) == parameters - stored
 
 
 async def test_simulated_controllers_follow_a_restore() -> None:

@@ -101,33 +101,33 @@ async def world(far: str, folder: Path) -> AsyncIterator[World]:
 
 async def test_messages_pass_in_both_directions(far: str, tmp_path: Path) -> None:
     """WebSocket messages of any size pass in order in both directions, with subprotocol and user."""
-    async with world(far, tmp_path) as made, made.open() as socket:
+    async with world(far, tmp_path) as created, created.open() as socket:
         assert socket.subprotocol == "echo"
         sent: list[str | bytes] = ["", "a", b"\x00\xff", "x" * 70_000, b"y" * 3_000_000]
         for message in sent:
             await socket.send(message)
         assert [await socket.recv() for _ in sent] == sent
-        assert made.consoles.users == ["alice"]
+        assert created.consoles.users == ["alice"]
 
 
 async def test_refusals_come_back_as_they_are(far: str, tmp_path: Path) -> None:
     """Status and body are those of the other server."""
-    async with world(far, tmp_path) as made:
+    async with world(far, tmp_path) as created:
         with pytest.raises(InvalidStatus) as refused:
-            await made.open("?refused=1").__aenter__()
+            await created.open("?refused=1").__aenter__()
         answer = refused.value.response
         assert (answer.status_code, answer.body) == (403, b'{"reason":"not you"}')
 
 
 async def test_the_end_of_one_side_is_the_end_of_the_other(far: str, tmp_path: Path) -> None:
     """When one side closes the connection, the other side sees it after the last messages."""
-    async with world(far, tmp_path) as made:
-        async with made.open() as socket:
+    async with world(far, tmp_path) as created:
+        async with created.open() as socket:
             await _ended(socket)
-        made.consoles.left.clear()
-        async with made.open() as socket:
+        created.consoles.left.clear()
+        async with created.open() as socket:
             socket.transport.abort()
-            await asyncio.wait_for(made.consoles.left.wait(), 10)
+            await asyncio.wait_for(created.consoles.left.wait(), 10)
 
 
 async def _ended(socket: ClientConnection) -> None:
@@ -140,8 +140,8 @@ async def _ended(socket: ClientConnection) -> None:
 
 async def test_open_sessions_do_not_keep_the_environment(far: str, tmp_path: Path) -> None:
     """The server stops with sessions open, and they end."""
-    async with world(far, tmp_path) as made:
-        socket = await made.open().__aenter__()
+    async with world(far, tmp_path) as created:
+        socket = await created.open().__aenter__()
         await socket.send("a")
         assert await socket.recv() == "a"
     await asyncio.wait_for(socket.wait_closed(), 10)
@@ -149,11 +149,11 @@ async def test_open_sessions_do_not_keep_the_environment(far: str, tmp_path: Pat
 
 async def test_a_missing_server_is_reported(far: str, tmp_path: Path) -> None:
     """503, as for any other request."""
-    async with world(far, tmp_path) as made:
+    async with world(far, tmp_path) as created:
         if far == "inside":
-            made.env.plane.webhook_client.apps.clear()
+            created.env.plane.webhook_client.apps.clear()
         else:
-            await made.env.expose("far/server", port=1)
+            await created.env.expose("far/server", port=1)
         with pytest.raises(InvalidStatus) as refused:
-            await made.open().__aenter__()
+            await created.open().__aenter__()
         assert refused.value.response.status_code == 503

@@ -77,9 +77,9 @@ async def test_a_server_that_fails_is_stale_and_comes_back() -> None:
     """Without discovery it is unavailable: 503 in plain text, its last document marked; until it answers again."""
     async with joined() as (env, call, far):
         far.up = False
-        said = await until(env, call, "FailedDiscoveryCheck")
+        message = await until(env, call, "FailedDiscoveryCheck")
         url = f"https://server.far.svc:443{ROOT}"
-        assert said["message"] == f"failing or missing response from {url}: bad status from {url}: 500"
+        assert message["message"] == f"failing or missing response from {url}: bad status from {url}: 500"
         for path in (ROOT, f"{ROOT}/things", f"/openapi/v3{ROOT}"):
             answer = await call("GET", path)
             assert (answer.status, answer.raw) == (503, b"service unavailable\n")
@@ -155,12 +155,12 @@ async def test_availability_reasons_follow_the_checks() -> None:
         await call("POST", "/api/v1/namespaces", {"metadata": {"name": "far"}})
         services = "/api/v1/namespaces/far/services"
         await call("POST", services, {**SERVICE, "spec": {"ports": [{"port": 80, "name": "https"}]}})
-        said = await until(env, call, "ServicePortError")
-        assert said["message"] == 'service/server in "far" is not listening on port 443'
+        message = await until(env, call, "ServicePortError")
+        assert message["message"] == 'service/server in "far" is not listening on port 443'
         change = {"spec": {"ports": [{"port": 443, "name": "https"}]}}
         await call("PATCH", f"{services}/server", change, content_type=MERGE)
-        said = await until(env, call, "EndpointsNotFound")
-        assert said["message"] == 'cannot find endpointslices for service/server in "far"'
+        message = await until(env, call, "EndpointsNotFound")
+        assert message["message"] == 'cannot find endpointslices for service/server in "far"'
         part = {
             "metadata": {"name": "server-1", "labels": {"kubernetes.io/service-name": "server"}},
             "addressType": "IPv4",
@@ -169,8 +169,10 @@ async def test_availability_reasons_follow_the_checks() -> None:
         }
         slices = "/apis/discovery.k8s.io/v1/namespaces/far/endpointslices"
         assert (await call("POST", slices, part)).status == 201
-        said = await until(env, call, "MissingEndpoints")
-        assert said["message"] == 'endpointslices for service/server in "far" have no addresses with port name "https"'
+        message = await until(env, call, "MissingEndpoints")
+        assert (
+            message["message"] == 'endpointslices for service/server in "far" have no addresses with port name "https"'
+        )
         owners = (await call("GET", f"{APISERVICES}/v1.{GROUP}")).json["metadata"]["managedFields"]
         assert ("kube-apiserver", "status") in [(o["manager"], o.get("subresource")) for o in owners]
 
@@ -182,8 +184,8 @@ async def test_a_bad_bundle_is_reported(spec: JsonObject) -> None:
         call = Caller(env)
         await env.expose("far/server", port=1)
         await call("POST", APISERVICES, api_service(**spec))
-        said = await until(env, call, "FailedDiscoveryCheck")
-        assert "unable to load root certificates: unable to parse bytes as PEM block" in said["message"]
+        message = await until(env, call, "FailedDiscoveryCheck")
+        assert "unable to load root certificates: unable to parse bytes as PEM block" in message["message"]
 
 
 async def test_a_fork_forwards_to_the_same_server() -> None:
@@ -191,8 +193,8 @@ async def test_a_fork_forwards_to_the_same_server() -> None:
     async with joined() as (env, _, far):
         far.pages[f"{ROOT}/things"] = {"kind": "ThingList"}
         async with env.fork() as other:
-            found: Answer = await Caller(other)("GET", f"{ROOT}/things")
-            assert found.json == {"kind": "ThingList"}
+            result: Answer = await Caller(other)("GET", f"{ROOT}/things")
+            assert result.json == {"kind": "ThingList"}
 
 
 @pytest.mark.realtime
@@ -209,13 +211,13 @@ async def test_a_missing_server_is_reported_in_plain_text(tmp_path: Path) -> Non
         where = f"127.0.0.1:{web.port}"
         await web.aclose()
         answer = await call("GET", f"{ROOT}/things")
-        why = f"error trying to reach service: dial tcp {where}: connect: connection refused\n"
-        assert (answer.status, answer.raw.decode()) == (503, why)
+        reason = f"error trying to reach service: dial tcp {where}: connect: connection refused\n"
+        assert (answer.status, answer.raw.decode()) == (503, reason)
         assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-        said = await until(env, call, "FailedDiscoveryCheck")
+        message = await until(env, call, "FailedDiscoveryCheck")
         refused = f"dial tcp {where}: connect: connection refused"
         url = f"https://{where}{ROOT}"
-        assert said["message"] == f'failing or missing response from {url}: Get "{url}": {refused}'
+        assert message["message"] == f'failing or missing response from {url}: Get "{url}": {refused}'
 
 
 @pytest.mark.realtime
@@ -227,8 +229,8 @@ async def test_an_untrusted_serving_certificate_is_refused(tmp_path: Path) -> No
         await env.expose("far/server", port=web.port)
         other = base64.b64encode(env.proxies.pair.cert).decode()
         await call("POST", APISERVICES, api_service(caBundle=other, insecureSkipTLSVerify=None))
-        said = await until(env, call, "FailedDiscoveryCheck")
-        assert "tls: failed to verify certificate: x509: certificate signed by unknown authority" in said["message"]
+        message = await until(env, call, "FailedDiscoveryCheck")
+        assert "tls: failed to verify certificate: x509: certificate signed by unknown authority" in message["message"]
         change = {"spec": {"caBundle": None, "insecureSkipTLSVerify": True}}
         await call("PATCH", f"{APISERVICES}/v1.{GROUP}", change, content_type=MERGE)
         await until(env, call, "Passed")

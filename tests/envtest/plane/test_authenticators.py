@@ -36,10 +36,10 @@ class World:
 
     async def grant(self, name: str, *rules: Mapping[str, Any], subject: Mapping[str, str] | None = None) -> None:
         """Return a role in the namespace default, and its binding to alice or to another user."""
-        made = await self.admin(
+        created = await self.admin(
             "POST", f"{RBAC}/namespaces/default/roles", {"metadata": {"name": name}, "rules": rules}
         )
-        assert made.status == 201, made.json
+        assert created.status == 201, created.json
         ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
         who = subject or {"kind": "User", "name": "alice"}
         binding = {"metadata": {"name": name}, "roleRef": ref, "subjects": [who]}
@@ -55,8 +55,8 @@ class World:
 
 def rule(*verbs: str, names: tuple[str, ...] = (), **more: Any) -> JsonObject:
     """A rule for config maps, unless `more` says otherwise."""
-    found = {**CONFIG_MAPS, "verbs": list(verbs), **more}
-    return {**found, "resourceNames": list(names)} if names else found
+    result = {**CONFIG_MAPS, "verbs": list(verbs), **more}
+    return {**result, "resourceNames": list(names)} if names else result
 
 
 # ------------------------------------------------------------------ who gets in
@@ -275,11 +275,14 @@ async def test_a_service_account_gets_in_with_its_token() -> None:
     """The token is the account, as long as the account is there; for other audiences it is no good here."""
     async with server() as env:
         admin = Caller(env)
-        made = await admin("POST", ROBOT.rpartition("/")[0], {"metadata": {"name": "robot"}})
+        response = await admin("POST", ROBOT.rpartition("/")[0], {"metadata": {"name": "robot"}})
         token = await token_of(admin)
-        seen = (await Caller(env, token)("POST", WHOAMI, {})).json["status"]["userInfo"]
-        assert (seen["username"], seen["uid"]) == ("system:serviceaccount:default:robot", made.json["metadata"]["uid"])
-        assert seen["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("JTI=")
+        user_info = (await Caller(env, token)("POST", WHOAMI, {})).json["status"]["userInfo"]
+        assert (user_info["username"], user_info["uid"]) == (
+            "system:serviceaccount:default:robot",
+            response.json["metadata"]["uid"],
+        )
+        assert user_info["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("JTI=")
         other = await token_of(admin, audiences=["elsewhere"])
         assert (await Caller(env, other)("GET", "/api")).status == 401
         assert (await Caller(env, token[:-4] + "AAAA")("GET", "/api")).status == 401
@@ -368,11 +371,11 @@ async def test_reviews_decide_as_requests_do() -> None:
         world, path = World(env), "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         await world.grant("r", rule("get", "list", names=("a",)))
         for verb, name in (("get", "a"), ("get", "b"), ("list", ""), ("delete", "a")):
-            asked = {"namespace": "default", "verb": verb, "resource": "configmaps", "name": name}
-            said = (await world.alice("POST", path, {"spec": {"resourceAttributes": asked}})).json["status"]
+            attributes = {"namespace": "default", "verb": verb, "resource": "configmaps", "name": name}
+            message = (await world.alice("POST", path, {"spec": {"resourceAttributes": attributes}})).json["status"]
             method = {"get": "GET", "list": "GET", "delete": "DELETE"}[verb]
             done = await world.alice(method, f"{CM}/{name}" if name else CM)
-            assert said["allowed"] == (done.status != 403)
+            assert message["allowed"] == (done.status != 403)
 
 
 async def test_the_rules_review_lists_what_one_may() -> None:
@@ -426,8 +429,8 @@ async def test_local_reviews_stay_in_their_namespace() -> None:
     async with server() as env:
         path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews"
         for namespace, status in (("default", 201), ("other", 422)):
-            asked = {"namespace": namespace, "verb": "get", "resource": "pods"}
-            answer = await Caller(env)("POST", path, {"spec": {"user": "bob", "resourceAttributes": asked}})
+            attributes = {"namespace": namespace, "verb": "get", "resource": "pods"}
+            answer = await Caller(env)("POST", path, {"spec": {"user": "bob", "resourceAttributes": attributes}})
             assert answer.status == status
 
 
@@ -436,10 +439,10 @@ async def test_bootstrap_roles_exist_and_changes_persist() -> None:
     """Bootstrap roles have kube-apiserver's metadata; a deleted one is not restored while the server runs."""
     async with server() as env:
         admin = Caller(env)
-        found = (await admin("GET", f"{RBAC}/clusterroles/system:discovery")).json
-        assert found["metadata"]["labels"] == {"kubernetes.io/bootstrapping": "rbac-defaults"}
-        assert found["metadata"]["annotations"] == {"rbac.authorization.kubernetes.io/autoupdate": "true"}
-        assert found["metadata"]["managedFields"][0]["manager"] == "kube-apiserver"
+        stored = (await admin("GET", f"{RBAC}/clusterroles/system:discovery")).json
+        assert stored["metadata"]["labels"] == {"kubernetes.io/bootstrapping": "rbac-defaults"}
+        assert stored["metadata"]["annotations"] == {"rbac.authorization.kubernetes.io/autoupdate": "true"}
+        assert stored["metadata"]["managedFields"][0]["manager"] == "kube-apiserver"
         for resource, least in (("clusterroles", 65), ("clusterrolebindings", 45)):
             items = (await admin("GET", f"{RBAC}/{resource}")).json["items"]
             assert len(items) >= least

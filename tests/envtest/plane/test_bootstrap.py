@@ -55,21 +55,21 @@ def paths(fields: JsonObject) -> set[str]:
 async def test_the_server_manages_the_fields_that_it_sets(url: str, manager: str, found: set[str]) -> None:
     """The server is the only manager of bootstrap objects, and manages exactly the fields that it sets."""
     async with Environment() as env:
-        made = (await Caller(env)("GET", url)).json
-        [owner] = made["metadata"]["managedFields"]
+        stored = (await Caller(env)("GET", url)).json
+        [owner] = stored["metadata"]["managedFields"]
         assert (owner["manager"], owner["operation"]) == (manager, "Update")
-        assert owner["time"] == made["metadata"]["creationTimestamp"]
+        assert owner["time"] == stored["metadata"]["creationTimestamp"]
         assert paths(owner["fieldsV1"]) == found
 
 
 async def test_a_flow_schema_has_two_managers() -> None:
     """A bootstrap flow schema has one manager for its spec and one for its status."""
     async with Environment() as env:
-        made = (await Caller(env)("GET", f"{FLOWS}/flowschemas/global-default")).json
-        owners = {entry["manager"]: entry for entry in made["metadata"]["managedFields"]}
+        stored = (await Caller(env)("GET", f"{FLOWS}/flowschemas/global-default")).json
+        owners = {entry["manager"]: entry for entry in stored["metadata"]["managedFields"]}
         assert owners.keys() == {PRODUCER, CONSUMER}
         assert owners[CONSUMER]["subresource"] == "status"
-        assert made["status"]["conditions"][0]["reason"] == "Found"
+        assert stored["status"]["conditions"][0]["reason"] == "Found"
 
 
 async def test_evictions_take_over_the_changed_budget_fields() -> None:
@@ -95,8 +95,8 @@ async def test_evictions_take_over_the_changed_budget_fields() -> None:
         running = {"status": {"phase": "Running"}}
         await call("PATCH", f"{PODS}/p/status", running, content_type=MERGE)
         assert (await call("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})).status == 201
-        found = (await call("GET", f"{BUDGETS}/b")).json
-        owned = {e["manager"]: paths(e["fieldsV1"]) for e in found["metadata"]["managedFields"] if "subresource" in e}
+        stored = (await call("GET", f"{BUDGETS}/b")).json
+        owned = {e["manager"]: paths(e["fieldsV1"]) for e in stored["metadata"]["managedFields"] if "subresource" in e}
         assert owned[SERVER] == {f"status.{key}" for key in ("conditions", "disruptedPods", "disruptionsAllowed")}
         assert "status.disruptionsAllowed" not in owned["tests"]
 
@@ -105,10 +105,10 @@ async def test_finalize_keeps_the_status_and_its_managers() -> None:
     """A finalize request without status keeps the namespace's status and its managers."""
     async with Environment() as env:
         call = Caller(env)
-        made = (await call("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})).json
+        stored = (await call("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})).json
         status = {"status": {"conditions": [{"type": "Odd", "status": "True"}]}}
         await call("PATCH", "/api/v1/namespaces/n/status", status, content_type=MERGE)
-        body = {"metadata": {"name": "n", "uid": made["metadata"]["uid"]}, "spec": {"finalizers": ["kubernetes"]}}
+        body = {"metadata": {"name": "n", "uid": stored["metadata"]["uid"]}, "spec": {"finalizers": ["kubernetes"]}}
         done = (await call("PUT", "/api/v1/namespaces/n/finalize", body)).json
         owners = done["metadata"]["managedFields"]
         assert [owner["subresource"] for owner in owners if "subresource" in owner] == ["status"]

@@ -24,8 +24,8 @@ async def test_creation_timestamps_are_the_loops_time() -> None:
     """An object that is created after an hour of virtual time has that creationTimestamp."""
     async with Environment() as env:
         await asyncio.sleep(3600)
-        made = await Caller(env)("POST", CM, {"metadata": {"name": "a"}})
-        assert made.json["metadata"]["creationTimestamp"] == "2026-01-01T01:00:00Z"
+        response = await Caller(env)("POST", CM, {"metadata": {"name": "a"}})
+        assert response.json["metadata"]["creationTimestamp"] == "2026-01-01T01:00:00Z"
 
 
 async def test_bookmarks_come_each_minute_and_watches_end_after_their_timeout() -> None:
@@ -52,10 +52,10 @@ async def test_a_service_account_token_expires() -> None:
         call = Caller(env)
         accounts = "/api/v1/namespaces/default/serviceaccounts"
         await call("POST", accounts, {"metadata": {"name": "robot"}})
-        asked: JsonObject = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        asked["spec"] = {"expirationSeconds": 600}
-        made = await call("POST", f"{accounts}/robot/token", asked)
-        theirs = Caller(env, made.json["status"]["token"])
+        token_request: JsonObject = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        token_request["spec"] = {"expirationSeconds": 600}
+        response = await call("POST", f"{accounts}/robot/token", token_request)
+        theirs = Caller(env, response.json["status"]["token"])
         review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         assert (await theirs("POST", review, body)).status == 201

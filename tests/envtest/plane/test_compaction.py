@@ -16,8 +16,8 @@ CM = "/api/v1/namespaces/default/configmaps"
 
 async def _fill(call: Caller, count: int) -> str:
     """Create objects, and return the revision of the last one."""
-    made = [await call("POST", CM, {"metadata": {"name": f"c{n}"}}) for n in range(count)]
-    revision: str = made[-1].json["metadata"]["resourceVersion"]
+    created = [await call("POST", CM, {"metadata": {"name": f"c{n}"}}) for n in range(count)]
+    revision: str = created[-1].json["metadata"]["resourceVersion"]
     return revision
 
 

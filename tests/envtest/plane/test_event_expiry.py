@@ -89,11 +89,11 @@ async def test_watchers_are_told_and_others_stay() -> None:
             while not events.empty():
                 events.get_nowait()
             await asyncio.sleep(1801)
-            told = events.get_nowait()
-            assert told is not None
-            assert (told["type"], told["object"]["metadata"]["name"]) == ("DELETED", "a")
-        left = await call("GET", PATH)
-        assert [item["metadata"]["name"] for item in left.json["items"]] == ["b"]
+            events_sent = events.get_nowait()
+            assert events_sent is not None
+            assert (events_sent["type"], events_sent["object"]["metadata"]["name"]) == ("DELETED", "a")
+        remaining = await call("GET", PATH)
+        assert [item["metadata"]["name"] for item in remaining.json["items"]] == ["b"]
         await asyncio.sleep(1800)
         assert (await call("GET", PATH)).json["items"] == []
 

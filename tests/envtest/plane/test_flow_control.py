@@ -83,14 +83,14 @@ def test_a_condition_is_written_once() -> None:
     renamed = with_condition(first, condition("m", "t2", exists=False))
     assert renamed is not None
     assert renamed["status"]["conditions"][1]["lastTransitionTime"] == "t1"
-    found = with_condition(first, condition("l", "t3", exists=True))
-    assert found is not None
-    assert (found["status"]["conditions"][1]["status"], found["status"]["conditions"][1]["reason"]) == (
+    observed = with_condition(first, condition("l", "t3", exists=True))
+    assert observed is not None
+    assert (observed["status"]["conditions"][1]["status"], observed["status"]["conditions"][1]["reason"]) == (
         "False",
         "Found",
     )
-    assert found["status"]["conditions"][1]["lastTransitionTime"] == "t3"
-    assert len(found["metadata"]["managedFields"]) == 1
+    assert observed["status"]["conditions"][1]["lastTransitionTime"] == "t3"
+    assert len(observed["metadata"]["managedFields"]) == 1
 
 
 def flow_of(answer: Answer) -> tuple[str, str]:
@@ -101,8 +101,8 @@ def flow_of(answer: Answer) -> tuple[str, str]:
 
 async def uids(call: Caller, resource: str) -> dict[str, str]:
     """By name."""
-    found = await call("GET", f"{GROUP}/{resource}")
-    return {obj["metadata"]["name"]: obj["metadata"]["uid"] for obj in found.json["items"]}
+    response = await call("GET", f"{GROUP}/{resource}")
+    return {obj["metadata"]["name"]: obj["metadata"]["uid"] for obj in response.json["items"]}
 
 
 @pytest.mark.realtime
@@ -129,8 +129,8 @@ async def test_a_dangling_flow_schema_matches_no_requests() -> None:
             "resourceRules": [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"], "clusterScope": True}],
         }
         spec = {"matchingPrecedence": 5, "priorityLevelConfiguration": {"name": "mine"}, "rules": [rule]}
-        made = await call("POST", f"{GROUP}/flowschemas", {"metadata": {"name": "mine"}, "spec": spec})
-        assert made.status == 201
+        response = await call("POST", f"{GROUP}/flowschemas", {"metadata": {"name": "mine"}, "spec": spec})
+        assert response.status == 201
 
         async def said() -> str:
             conditions = (await call("GET", f"{GROUP}/flowschemas/mine")).json["status"].get("conditions")
@@ -145,7 +145,7 @@ async def test_a_dangling_flow_schema_matches_no_requests() -> None:
         level = {"metadata": {"name": "mine"}, "spec": limited}
         assert (await call("POST", f"{GROUP}/prioritylevelconfigurations", level)).status == 201
         await env.eventually(said, is_("False"))
-        assert await flow("/api/v1/pods") == made.json["metadata"]["uid"]
+        assert await flow("/api/v1/pods") == response.json["metadata"]["uid"]
         assert await flow("/api/v1/nodes") == default
 
 

@@ -69,10 +69,12 @@ async def test_a_definition_that_is_there_is_replaced(tmp_path: Path) -> None:
     """The next start may bring a newer one."""
     newer = definition("as", "A")
     newer["spec"]["names"]["shortNames"] = ["short"]
-    for wanted in (definition("as", "A"), newer):
-        async with Environment(data_dir=tmp_path, crds=[wanted]) as env:
-            found = await Caller(env)("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/as.x.example.com")
-            assert found.json["spec"]["names"].get("shortNames") == wanted["spec"]["names"].get("shortNames")
+    for expected in (definition("as", "A"), newer):
+        async with Environment(data_dir=tmp_path, crds=[expected]) as env:
+            result = await Caller(env)(
+                "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/as.x.example.com"
+            )
+            assert result.json["spec"]["names"].get("shortNames") == expected["spec"]["names"].get("shortNames")
 
 
 @pytest.mark.parametrize(
@@ -113,8 +115,10 @@ async def test_webhook_services_lead_to_the_tests_application(tmp_path: Path) ->
         call = Caller(env)
         assert (await call("POST", CM, {"metadata": {"name": "a"}})).status == 201
         assert hooks.paths() == ["/check", "/check"]
-        found = await call("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/as.x.example.com")
-        assert found.json["spec"]["conversion"]["webhook"]["clientConfig"] == {"url": "https://127.0.0.1:443/convert"}
+        response = await call("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/as.x.example.com")
+        assert response.json["spec"]["conversion"]["webhook"]["clientConfig"] == {
+            "url": "https://127.0.0.1:443/convert"
+        }
 
 
 @pytest.mark.realtime

@@ -24,26 +24,26 @@ async def test_every_health_check_has_a_path(kind: str) -> None:
         assert lines == [*(f"[+]{name} ok" for name in CHECKS[kind]), f"{kind} check passed"]
         assert await page(env, f"/{kind}/poststarthook/rbac/bootstrap-roles") == "ok"
         await page(env, f"/{kind}/poststarthook", status=404)
-        told = await page(env, f"/{kind}?verbose&exclude=log&exclude=none")
-        assert "[+]log excluded: ok" in told
-        assert 'warn: some health checks cannot be excluded: no matches for "none"\n' in told
+        page_text = await page(env, f"/{kind}?verbose&exclude=log&exclude=none")
+        assert "[+]log excluded: ok" in page_text
+        assert 'warn: some health checks cannot be excluded: no matches for "none"\n' in page_text
 
 
 async def test_answers_and_objects_are_counted() -> None:
     """Requests are counted by resource, verb and code, and objects by resource."""
     async with envtest.Environment() as env:
         call = Caller(env)
-        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+        tree = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
         for _ in range(2):
-            await call("POST", "/api/v1/namespaces/default/configmaps", made)
+            await call("POST", "/api/v1/namespaces/default/configmaps", tree)
         await call("GET", "/api/v1/pods?limit=5")
-        told = await page(env, "/metrics")
+        page_text = await page(env, "/metrics")
         about = 'component="apiserver",dry_run="",group="",resource="configmaps",scope="namespace"'
-        assert f'apiserver_request_total{{code="201",{about},subresource="",verb="POST",version="v1"}} 1.0' in told
-        assert f'apiserver_request_total{{code="409",{about},subresource="",verb="POST",version="v1"}} 1.0' in told
-        assert 'resource="pods",scope="cluster",subresource="",verb="LIST",version="v1"} 1.0' in told
-        assert 'apiserver_resource_objects{group="",resource="namespaces"} 4.0' in told
-        assert "kubernetes_build_info{" in told
+        assert f'apiserver_request_total{{code="201",{about},subresource="",verb="POST",version="v1"}} 1.0' in page_text
+        assert f'apiserver_request_total{{code="409",{about},subresource="",verb="POST",version="v1"}} 1.0' in page_text
+        assert 'resource="pods",scope="cluster",subresource="",verb="LIST",version="v1"} 1.0' in page_text
+        assert 'apiserver_resource_objects{group="",resource="namespaces"} 4.0' in page_text
+        assert "kubernetes_build_info{" in page_text
         assert 'kubernetes_healthcheck{name="etcd",type="healthz"} 1.0' in await page(env, "/metrics/slis")
         assert "/metrics" in await page(env, "/")
         await page(env, "/metrics", status=403, token="")
@@ -56,9 +56,9 @@ async def test_odd_paths_are_counted_together_once_there_are_many(monkeypatch: p
         call = Caller(env)
         for number in range(10):
             await call("GET", f"/apis/none.io/v{number}/things")
-        told = await page(env, "/metrics")
-        assert told.count("\napiserver_request_total{") <= 4
-        assert 'verb="OTHER"' in told
+        page_text = await page(env, "/metrics")
+        assert page_text.count("\napiserver_request_total{") <= 4
+        assert 'verb="OTHER"' in page_text
 
 
 @pytest.mark.realtime

@@ -47,8 +47,8 @@ async def test_the_report_names_what_was_done() -> None:
         for obj in used.manifests("worker"):
             meta = obj["metadata"]
             place = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
-            made = await admin("POST", f"{RBAC}{place}/{obj['kind'].lower()}s", obj)
-            assert made.status == 201, made.json
+            response = await admin("POST", f"{RBAC}{place}/{obj['kind'].lower()}s", obj)
+            assert response.status == 201, response.json
         async with Cluster(env.add_user(User(name="worker")).config) as cluster:
             await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="b", namespace="default")))
             assert await cluster.uncached.list(Namespace)
@@ -82,9 +82,9 @@ async def test_others_can_check_the_tokens_of_service_accounts() -> None:
     """The discovery document leads to the key that tokens are signed with; only service accounts may read it."""
     async with Environment() as env:
         admin = Caller(env)
-        found = await admin("GET", "/.well-known/openid-configuration", host="h:1")
-        assert found.headers["cache-control"] == "public, max-age=3600"
-        assert found.json["jwks_uri"] == "http://h:1/openid/v1/jwks"
+        response = await admin("GET", "/.well-known/openid-configuration", host="h:1")
+        assert response.headers["cache-control"] == "public, max-age=3600"
+        assert response.json["jwks_uri"] == "http://h:1/openid/v1/jwks"
         keys = await admin("GET", "/openid/v1/jwks")
         assert keys.headers["content-type"] == "application/jwk-set+json"
         assert keys.json["keys"][0]["alg"] == "RS256"
@@ -124,9 +124,12 @@ async def test_proxies_are_believed_by_their_certificates(tmp_path: Path) -> Non
         "extra": {"k": ["v"]},
     }
     assert outcomes["other", True]["code"] == 401
-    mine = outcomes["front-proxy-client", False]["status"]["userInfo"]
-    assert (mine["username"], mine["groups"]) == ("front-proxy-client", ["system:masters", "system:authenticated"])
-    assert mine["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("X509SHA256=")
+    own_user = outcomes["front-proxy-client", False]["status"]["userInfo"]
+    assert (own_user["username"], own_user["groups"]) == (
+        "front-proxy-client",
+        ["system:masters", "system:authenticated"],
+    )
+    assert own_user["extra"]["authentication.kubernetes.io/credential-id"][0].startswith("X509SHA256=")
 
 
 @pytest.mark.realtime

@@ -58,8 +58,8 @@ async def make_site(world: World) -> None:
 async def statuses_match(world: World) -> None:
     """Each status has the text of the spec."""
     for site in await world.client.list(Site, namespace="default"):
-        seen = site.status.seen if site.status is not None else ""
-        assert seen == site.spec.text, f"{site.metadata.name} reports {seen!r}, not {site.spec.text!r}"
+        in_status = site.status.seen if site.status is not None else ""
+        assert in_status == site.spec.text, f"{site.metadata.name} reports {in_status!r}, not {site.spec.text!r}"
 
 
 def test_a_status_that_changes_at_each_reconcile_ends_the_run() -> None:

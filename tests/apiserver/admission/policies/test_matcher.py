@@ -91,9 +91,11 @@ def meant(rules: Sequence[JsonObject], review: Attributes, *, equivalent: bool) 
     for tier in ([review.served], others):
         for tree in rules:
             for one in tier:
-                asked = RequestAttributes.of(review).instead(GroupVersionResource("apps", one.info.version, "things"))
-                named = review.name in tree.get("resourceNames", [review.name])
-                if RuleWithOperations.of(tree).matches(asked) and named:
+                attributes = RequestAttributes.of(review).instead(
+                    GroupVersionResource("apps", one.info.version, "things")
+                )
+                has_name = review.name in tree.get("resourceNames", [review.name])
+                if RuleWithOperations.of(tree).matches(attributes) and has_name:
                     return one
     return None
 

@@ -31,10 +31,10 @@ POD = {"spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image
 def refused(answer: Answer) -> str:
     """Why a mutating policy could not be followed."""
     assert (answer.status, answer.json["code"]) == (403, 403), answer.json
-    lead, _, why = answer.json["message"].partition(" denied request: ")
+    lead, _, reason = answer.json["message"].partition(" denied request: ")
     assert lead == "policy 'm' with binding 'm'"
     assert answer.json["reason"] == "Invalid"
-    return str(why)
+    return str(reason)
 
 
 async def test_a_configuration_is_merged_as_an_apply_would_be() -> None:
@@ -45,14 +45,14 @@ async def test_a_configuration_is_merged_as_an_apply_would_be() -> None:
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, applies(expression), matchConstraints=OF_PODS)
-        made = (await put(call, "p", PODS, labels={"mine": "yes"}, **POD)).json
-        found = {c["name"]: (c["image"], c.get("env"), c["imagePullPolicy"]) for c in made["spec"]["containers"]}
-        assert found == {
+        stored = (await put(call, "p", PODS, labels={"mine": "yes"}, **POD)).json
+        result = {c["name"]: (c["image"], c.get("env"), c["imagePullPolicy"]) for c in stored["spec"]["containers"]}
+        assert result == {
             "c": ("i", None, "Always"),
             "d": ("j", [{"name": "A", "value": "1"}], "Always"),
             "side": ("proxy", None, "Always"),
         }
-        assert made["metadata"]["labels"] == {"mine": "yes"}
+        assert stored["metadata"]["labels"] == {"mine": "yes"}
 
 
 async def test_mutations_follow_each_other() -> None:
@@ -64,8 +64,8 @@ async def test_mutations_follow_each_other() -> None:
         for name in ("z", "b"):
             steps = [applies(add % f"{before} + '{name}{step}'") for step in (1, 2)]
             await bind_mutation(call, *steps, name=name)
-        made = await put(call)
-        assert made.json["metadata"]["annotations"] == {"seen": "b1b2z1z2"}
+        response = await put(call)
+        assert response.json["metadata"]["annotations"] == {"seen": "b1b2z1z2"}
 
 
 async def test_changes_count_for_every_way_of_writing() -> None:
@@ -104,9 +104,9 @@ async def test_patches_are_lists_of_operations(operations: str, data: JsonObject
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, patches(operations))
-        made = await put(call, data={"k": "v"})
-        assert made.status == 201, made.json["message"]
-        assert made.json.get("data", {}) == data
+        response = await put(call, data={"k": "v"})
+        assert response.status == 201, response.json["message"]
+        assert response.json.get("data", {}) == data
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ async def test_what_cannot_be_done_is_refused_unless_failures_are_ignored(mutati
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, mutation, name="ignoring", failurePolicy="Ignore")
-        made = await put(call, data={"k": "v"})
-        assert (made.status, made.json["data"]) == (201, {"k": "v"})
+        response = await put(call, data={"k": "v"})
+        assert (response.status, response.json["data"]) == (201, {"k": "v"})
         await bind_mutation(call, mutation)
         assert refused(await put(call, "b", data={"k": "v"})) == why
 
@@ -147,9 +147,9 @@ async def test_parts_that_are_only_replaced_as_a_whole_are_not_applied() -> None
         call = Caller(env)
         expression = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', args: ['x']}]}}"
         await bind_mutation(call, applies(expression), matchConstraints=OF_PODS)
-        why = refused(await put(call, "p", PODS, **POD))
+        reason = refused(await put(call, "p", PODS, **POD))
         text = "may not mutate atomic arrays, maps or structs: .spec.containers[0].args"
-        assert why == f"error applying patch: invalid ApplyConfiguration: {text}"
+        assert reason == f"error applying patch: invalid ApplyConfiguration: {text}"
 
 
 async def test_all_failures_are_reported() -> None:
@@ -159,8 +159,8 @@ async def test_all_failures_are_reported() -> None:
         broken = patches("[JSONPatch{op: 'remove', path: '/data/none'}]")
         condition = {"name": "c", "expression": "object.missing == 1"}
         await bind_mutation(call, LABEL, name="n", matchConditions=[condition])
-        wanted = {"paramRef": {"name": "none", "parameterNotFoundAction": "Deny"}}
-        await bind_mutation(call, LABEL, name="o", paramKind=PARAMS, bound=wanted)
+        expected = {"paramRef": {"name": "none", "parameterNotFoundAction": "Deny"}}
+        await bind_mutation(call, LABEL, name="o", paramKind=PARAMS, bound=expected)
         await bind_mutation(call, broken, name="m")
         answer = await put(call, data={"k": "v"})
         causes = [cause["message"] for cause in answer.json["details"]["causes"]]
@@ -201,9 +201,9 @@ async def test_a_policy_that_wants_to_is_followed_again_after_later_changes(rein
         hooks.join(env)
         await configure(call, hook(), kind="Mutating")
         await bind_mutation(call, note, reinvocationPolicy=reinvocation)
-        made = (await put(call)).json["metadata"]
-        assert made["annotations"] == {"labels": seen}
-        assert made["labels"] == {"late": "yes"}
+        stored = (await put(call)).json["metadata"]
+        assert stored["annotations"] == {"labels": seen}
+        assert stored["labels"] == {"late": "yes"}
 
 
 @pytest.mark.parametrize(("reinvocation", "count"), [("Never", "1"), ("IfNeeded", "2")])
@@ -273,9 +273,9 @@ async def test_indices_that_are_none_are_reported(operation: str, why: str) -> N
     async with Environment() as env:
         call = Caller(env)
         await bind_mutation(call, patches(f"[JSONPatch{{{operation}}}]"), matchConstraints=OF_PODS)
-        found = refused(await put(call, "p", PODS, **POD))
-        assert found.startswith("JSON Patch: error in ")
-        assert found.endswith(f"': {why}")
+        errors = refused(await put(call, "p", PODS, **POD))
+        assert errors.startswith("JSON Patch: error in ")
+        assert errors.endswith(f"': {why}")
 
 
 async def test_mutations_read_parameters_and_variables() -> None:
@@ -290,8 +290,8 @@ async def test_mutations_read_parameters_and_variables() -> None:
             await put(call, name, data={"value": value})
         spec: JsonObject = {"paramKind": PARAMS, "variables": variables, "matchConditions": [condition]}
         await bind_mutation(call, applies(expression), bound=bound, failurePolicy="Ignore", **spec)
-        made = await put(call, data={"k": "v"})
-        assert made.json["metadata"]["labels"] == {"tier": "gold", "zone": "west"}
+        response = await put(call, data={"k": "v"})
+        assert response.json["metadata"]["labels"] == {"tier": "gold", "zone": "west"}
 
 
 async def test_custom_resources_are_changed_by_their_schemas() -> None:
@@ -318,10 +318,10 @@ async def test_custom_resources_are_changed_by_their_schemas() -> None:
         await bind_mutation(call, applies(expression), matchConstraints={"resourceRules": [rule]})
         body = {"apiVersion": "x.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
         body["ports"] = [{"name": "a", "port": 1}, {"name": "b", "port": 9}]
-        made = await call("POST", "/apis/x.example.com/v1/namespaces/default/things", body)
-        assert made.status == 201, made.json["message"]
-        found = {port["name"]: port["port"] for port in made.json["ports"]}
-        assert (found, made.json["size"]) == ({"a": 1, "b": 2, "web": 80}, 2)
+        response = await call("POST", "/apis/x.example.com/v1/namespaces/default/things", body)
+        assert response.status == 201, response.json["message"]
+        stored = {port["name"]: port["port"] for port in response.json["ports"]}
+        assert (stored, response.json["size"]) == ({"a": 1, "b": 2, "web": 80}, 2)
 
 
 async def test_a_patch_that_breaks_the_object_is_an_error_of_the_policy() -> None:

@@ -59,13 +59,13 @@ def model(ref: JsonObject, objects: list[JsonObject], request: str, *, namespace
     namespace = ref.get("namespace", request) if namespaced else ""
     if namespaced and not namespace:
         return "matches cluster-scoped resources"
-    found = [obj for obj in objects if obj["metadata"].get("namespace", "") == namespace]
+    result = [obj for obj in objects if obj["metadata"].get("namespace", "") == namespace]
     if "name" in ref:
-        found = [obj for obj in found if obj["metadata"]["name"] == ref["name"]]
+        result = [obj for obj in result if obj["metadata"]["name"] == ref["name"]]
     else:
-        wanted = ref["selector"].get("matchLabels", {}).get("l")
-        found = [obj for obj in found if wanted in (None, obj["metadata"]["labels"]["l"])]
-    return "no params found" if not found and ref["parameterNotFoundAction"] == "Deny" else found
+        expected = ref["selector"].get("matchLabels", {}).get("l")
+        result = [obj for obj in result if expected in (None, obj["metadata"]["labels"]["l"])]
+    return "no params found" if not result and ref["parameterNotFoundAction"] == "Deny" else result
 
 
 @given(REFS, OBJECTS, st.sampled_from(["", *SPACES]), st.booleans())
@@ -91,8 +91,8 @@ async def test_without_a_kind_or_a_reference_there_is_one_round_without_paramete
     """A reference without a kind is ignored, and a kind without a reference gives null."""
     plain = PolicyBinding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p"}})
     ref = {"name": "a", "parameterNotFoundAction": "Deny"}
-    named = PolicyBinding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": ref}})
-    assert await collect(None, named, "x") == [None]
+    binding = PolicyBinding.of({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": ref}})
+    assert await collect(None, binding, "x") == [None]
     assert await collect(Source(True, []), plain, "x") == [None]
 
 

@@ -127,8 +127,8 @@ async def test_expressions_see_the_request_and_its_namespace() -> None:
     async with Environment() as env:
         alice = env.add_user("alice", groups=["devs", "system:masters"])
         await bind(Caller(env), *map(says, sees))
-        made = await put(Caller(env, alice.config.token), query="?dryRun=All", data={"k": "v"})
-        assert made.status == 201, made.json["message"]
+        response = await put(Caller(env, alice.config.token), query="?dryRun=All", data={"k": "v"})
+        assert response.status == 201, response.json["message"]
 
 
 async def test_what_is_deleted_is_the_old_object() -> None:
@@ -235,8 +235,8 @@ async def test_variables_are_lazy_and_may_use_earlier_ones() -> None:
         await bind(call, total, says("!has(object.data.z) || variables.broken"), variables=variables)
         assert (await put(call, "a", data={"x": "4", "y": "5"})).status == 201
         assert denied(await put(call, "b", data={"x": "4", "y": "6"})) == "total 10"
-        why = 'composited variable "broken" fails to evaluate: no such key: missing'
-        assert denied(await put(call, "c", data={"z": "1"})).endswith(f"resulted in error: {why}")
+        reason = 'composited variable "broken" fails to evaluate: no such key: missing'
+        assert denied(await put(call, "c", data={"z": "1"})).endswith(f"resulted in error: {reason}")
 
 
 async def test_the_audit_log_has_failures_and_annotations() -> None:
@@ -381,15 +381,15 @@ async def test_parameters_need_read_permission() -> None:
         await call("POST", f"{rbac}/clusterrolebindings", grant)
         bob = Caller(env, env.add_user("bob").config.token)
         kind = {"apiVersion": "v1", "kind": "Secret"}
-        made = policy("Validating", "p", validations=[NO], paramKind=kind)
-        refused = await write(bob, made)
+        created = policy("Validating", "p", validations=[NO], paramKind=kind)
+        refused = await write(bob, created)
         [cause] = refused.json["details"]["causes"]
         assert (refused.status, cause["field"], cause["reason"]) == (422, "spec.paramKind", "FieldValueForbidden")
         assert '"get" permission on all objects of the referenced paramKind (kind=Secret' in cause["message"]
         assert (await write(bob, policy("Validating", "q", validations=[NO]))).status == 201
-        assert (await write(call, made)).status == 201
-        named = ref(name="theirs", namespace="default")
-        refused = await write(bob, binding("Validating", "b", "p", **named))
+        assert (await write(call, created)).status == 201
+        reference = ref(name="theirs", namespace="default")
+        refused = await write(bob, binding("Validating", "b", "p", **reference))
         assert 'does not have "get" permission on the object' in refused.json["details"]["causes"][0]["message"]
         assert (
             await write(bob, binding("Validating", "b", "p", **ref(name="mine", namespace="default")))

@@ -44,8 +44,8 @@ async def test_mutating_webhooks_run_in_the_order_of_their_configurations() -> N
         hooks.join(env)
         await configure(call, hook("a", "/3"), hook("b", "/4"), kind="Mutating", name="z")
         await configure(call, hook("z", "/1"), hook("a", "/2"), kind="Mutating", name="a")
-        made = await call("POST", CM, {"metadata": {"name": "a"}})
-        assert made.json["metadata"]["annotations"] == {"seen": "/1/2/3/4"}
+        response = await call("POST", CM, {"metadata": {"name": "a"}})
+        assert response.json["metadata"]["annotations"] == {"seen": "/1/2/3/4"}
 
 
 async def test_a_webhook_that_wants_to_is_asked_again_once_others_changed_the_object() -> None:
@@ -126,8 +126,8 @@ async def test_a_webhook_that_hangs_costs_its_timeout_and_no_more(policy: str, s
 async def test_an_answer_that_breaks_the_rules_fails_the_call(kind: str, answer: Any, why: str) -> None:
     """Under the policy Fail it is an internal error that names the webhook; under Ignore nothing happens."""
     async with Environment() as env:
-        found = {"allowed": True, **answer} if isinstance(answer, dict) else answer
-        hooks, call = Hooks(lambda _, __: found), Caller(env)
+        result = {"allowed": True, **answer} if isinstance(answer, dict) else answer
+        hooks, call = Hooks(lambda _, __: result), Caller(env)
         hooks.join(env)
         await configure(call, hook(), kind=kind)
         refused = await call("POST", CM, {"metadata": {"name": "a"}})
@@ -152,8 +152,8 @@ async def test_an_answer_that_breaks_the_rules_fails_the_call(kind: str, answer:
 async def test_refusals_carry_code_reason_and_message(status: Any, code: int, reason: Any, text: str) -> None:
     """A denial has the webhook's code, reason and message; a code that is no error becomes 400."""
     async with Environment() as env:
-        found = {"allowed": False} if status is None else {"allowed": False, "status": status}
-        hooks, call = Hooks(lambda _, __: found), Caller(env)
+        result = {"allowed": False} if status is None else {"allowed": False, "status": status}
+        hooks, call = Hooks(lambda _, __: result), Caller(env)
         hooks.join(env)
         await configure(call, hook())
         refused = await call("POST", CM, {"metadata": {"name": "a"}})
@@ -187,9 +187,9 @@ async def test_warnings_reach_the_client_once() -> None:
         hooks, call = Hooks(lambda _, __: {"allowed": True, "warnings": ["a\r\nx-forged: 1", "b"]}), Caller(env)
         hooks.join(env)
         await configure(call, hook("a"), hook("b"))
-        made = await call("POST", CM, {"metadata": {"name": "a"}})
-        assert made.status == 201
-        assert "x-forged" not in made.headers
+        response = await call("POST", CM, {"metadata": {"name": "a"}})
+        assert response.status == 201
+        assert "x-forged" not in response.headers
 
 
 async def test_namespaces_and_objects_are_selected_by_labels() -> None:
@@ -277,8 +277,8 @@ async def test_connections_are_reviewed() -> None:
         assert refused.status == 400
         request = hooks.asked[0][1]
         assert (request["operation"], request["subResource"], request["options"]) == ("CONNECT", "exec", None)
-        made = {"kind": "PodExecOptions", "apiVersion": "v1", "stdin": True, "command": ["ls", "-l"]}
-        assert request["object"] == made
+        tree = {"kind": "PodExecOptions", "apiVersion": "v1", "stdin": True, "command": ["ls", "-l"]}
+        assert request["object"] == tree
 
 
 async def test_a_patch_of_custom_resources_is_pruned_and_defaulted() -> None:
@@ -299,8 +299,8 @@ async def test_a_patch_of_custom_resources_is_pruned_and_defaulted() -> None:
             "metadata": {"name": "things.x.example.com"},
             "spec": {"group": "x.example.com", "scope": "Namespaced", "names": names, "versions": [version]},
         }
-        made = await call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        assert made.status == 201, made.json
+        response = await call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        assert response.status == 201, response.json
         rule = {"operations": ["CREATE"], "apiGroups": ["x.example.com"], "apiVersions": ["*"], "resources": ["things"]}
         await configure(call, hook(rules=[rule]), kind="Mutating")
         url = "/apis/x.example.com/v1/namespaces/default/things"

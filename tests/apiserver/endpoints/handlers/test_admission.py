@@ -96,9 +96,9 @@ async def test_what_admission_adds_is_owned_by_nobody() -> None:
     """The managedFields say what the client wrote, not what plugins made of it."""
     async with Environment() as env:
         env.plane.admission.add("Test", Recorder(label="by-plugin"))
-        made = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
-        assert made["metadata"]["labels"] == {"by-plugin": "yes"}
-        assert made["metadata"]["managedFields"][0]["fieldsV1"] == {"f:data": {".": {}, "f:x": {}}}
+        stored = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})).json
+        assert stored["metadata"]["labels"] == {"by-plugin": "yes"}
+        assert stored["metadata"]["managedFields"][0]["fieldsV1"] == {"f:data": {".": {}, "f:x": {}}}
 
 
 async def test_what_admission_undoes_is_not_written() -> None:
@@ -106,9 +106,9 @@ async def test_what_admission_undoes_is_not_written() -> None:
     async with Environment() as env:
         env.plane.admission.add("Test", Recorder(label="kept"))
         call = Caller(env)
-        made = (await call("POST", CM, {"metadata": {"name": "a"}})).json
+        stored = (await call("POST", CM, {"metadata": {"name": "a"}})).json
         again = await call("PATCH", f"{CM}/a", {"metadata": {"labels": None}}, content_type=MERGE)
-        assert again.json["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+        assert again.json["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
@@ -149,6 +149,6 @@ async def test_unreadable_owners_are_put_back() -> None:
 
     async with Environment() as env:
         env.plane.admission.add("Test", Breaker())
-        made = await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})
-        assert made.json["metadata"]["managedFields"][0]["manager"] == "tests"
-        assert ".metadata.managedFields was in an invalid state after admission" in made.headers["warning"]
+        response = await Caller(env)("POST", CM, {"metadata": {"name": "a"}, "data": {"x": "1"}})
+        assert response.json["metadata"]["managedFields"][0]["manager"] == "tests"
+        assert ".metadata.managedFields was in an invalid state after admission" in response.headers["warning"]

@@ -18,8 +18,8 @@ CM = "/api/v1/namespaces/default/configmaps"
 async def test_no_bookmark_overtakes_an_event(early: bool) -> None:
     """A change at the time of a bookmark is sent before it: a watch that resumes from the bookmark misses nothing."""
     async with Environment() as env:
-        made = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}})).json
-        copy: JsonObject = {**made, "metadata": {**made["metadata"], "name": "b"}}
+        stored = (await Caller(env)("POST", CM, {"metadata": {"name": "a"}})).json
+        copy: JsonObject = {**stored, "metadata": {**stored["metadata"], "name": "b"}}
         loop, storage = asyncio.get_running_loop(), env.plane.storage
         moment = loop.time() + 60
         write = storage.create_now, "core/configmaps/default/b", copy
@@ -32,7 +32,7 @@ async def test_no_bookmark_overtakes_an_event(early: bool) -> None:
         if not early:
             await asyncio.sleep(1)
             loop.call_at(moment, *write)
-        told = [json.loads(line) for line in (await asking).raw.splitlines()]
-        assert [event["type"] for event in told[:2]] == ["ADDED", "BOOKMARK"]
-        revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in told]
+        events = [json.loads(line) for line in (await asking).raw.splitlines()]
+        assert [event["type"] for event in events[:2]] == ["ADDED", "BOOKMARK"]
+        revisions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
         assert revisions == sorted(revisions)

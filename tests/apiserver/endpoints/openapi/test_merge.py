@@ -13,9 +13,9 @@ def test_only_what_is_below_the_root_is_taken() -> None:
         "paths": {"/apis/g/v1/": {}, "/apis/g/v1": {"x": REF}, "/apis/g/v11/a": {}, "/apis/g/v1/a": {}},
         "definitions": {"A": {"b": {"$ref": "#/definitions/B"}}, "B": {"a": [REF]}, "C": {}},
     }
-    found = filter_spec_by_paths(document, "/apis/g/v1")
-    assert set(found["paths"]) == {"/apis/g/v1/", "/apis/g/v1", "/apis/g/v1/a"}
-    assert set(found["definitions"]) == {"A", "B"}
+    result = filter_spec_by_paths(document, "/apis/g/v1")
+    assert set(result["paths"]) == {"/apis/g/v1/", "/apis/g/v1", "/apis/g/v1/a"}
+    assert set(result["definitions"]) == {"A", "B"}
 
 
 def test_definitions_that_differ_under_one_name_get_another() -> None:

@@ -35,32 +35,32 @@ def number_at(raw: bytes, at: int) -> tuple[int, int]:
 
 def fields(raw: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a message as they come."""
-    at = 0
-    while at < len(raw):
-        tag, at = number_at(raw, at)
+    position = 0
+    while position < len(raw):
+        tag, position = number_at(raw, position)
         match tag & 7:
             case 0:
-                value, at = number_at(raw, at)
+                value, position = number_at(raw, position)
                 yield tag >> 3, value
             case 1:
-                yield tag >> 3, struct.unpack("<d", raw[at : at + 8])[0]
-                at += 8
+                yield tag >> 3, struct.unpack("<d", raw[position : position + 8])[0]
+                position += 8
             case _:
-                size, at = number_at(raw, at)
-                yield tag >> 3, raw[at : at + size]
-                at += size
+                size, position = number_at(raw, position)
+                yield tag >> 3, raw[position : position + size]
+                position += size
 
 
 def one(raw: bytes, number: int) -> Any:
     """The only field of its number."""
-    (found,) = (value for field, value in fields(raw) if field == number)
-    return found
+    (result,) = (value for field, value in fields(raw) if field == number)
+    return result
 
 
 def named(raw: bytes) -> tuple[str, bytes]:
     """A NamedAny, NamedSchema, NamedPathItem; what is empty is not written."""
-    found = dict(fields(raw))
-    return found[1].decode(), found.get(2, b"")
+    result = dict(fields(raw))
+    return result[1].decode(), result.get(2, b"")
 
 
 def value_of(raw: bytes) -> Any:
@@ -70,37 +70,37 @@ def value_of(raw: bytes) -> Any:
 
 def schema_of(raw: bytes) -> JsonObject:
     """A Schema read back."""
-    made: JsonObject = {}
+    tree: JsonObject = {}
     for number, value in fields(raw):
         if number in _TEXTS:
-            made[_TEXTS[number]] = value.decode()
+            tree[_TEXTS[number]] = value.decode()
         elif number in _DOUBLES or number in _COUNTS:
-            made[_DOUBLES.get(number) or _COUNTS[number]] = value
+            tree[_DOUBLES.get(number) or _COUNTS[number]] = value
         elif number in _FLAGS:
-            made[_FLAGS[number]] = bool(value)
+            tree[_FLAGS[number]] = bool(value)
         elif number == 5:
-            made["default"] = value_of(value)
+            tree["default"] = value_of(value)
         elif number == 19:
-            made.setdefault("required", []).append(value.decode())
+            tree.setdefault("required", []).append(value.decode())
         elif number == 20:
-            made.setdefault("enum", []).append(value_of(value))
+            tree.setdefault("enum", []).append(value_of(value))
         elif number == 21:
             inner = dict(fields(value))
-            made["additionalProperties"] = bool(inner[2]) if 2 in inner else schema_of(inner[1])
+            tree["additionalProperties"] = bool(inner[2]) if 2 in inner else schema_of(inner[1])
         elif number == 22:
-            made["type"] = one(value, 1).decode()
+            tree["type"] = one(value, 1).decode()
         elif number == 23:
-            made["items"] = schema_of(one(value, 1))
+            tree["items"] = schema_of(one(value, 1))
         elif number == 24:
-            made.setdefault("allOf", []).append(schema_of(value))
+            tree.setdefault("allOf", []).append(schema_of(value))
         elif number == 25:
-            made["properties"] = {k: schema_of(v) for k, v in (named(part) for _, part in fields(value))}
+            tree["properties"] = {k: schema_of(v) for k, v in (named(part) for _, part in fields(value))}
         elif number == 31:
             name, text = named(value)
-            made[name] = value_of(text)
+            tree[name] = value_of(text)
         else:
             raise AssertionError(number)
-    return made
+    return tree
 
 
 def definitions(raw: bytes) -> dict[str, JsonObject]:

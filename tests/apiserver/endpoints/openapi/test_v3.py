@@ -84,9 +84,9 @@ async def test_lists_of_custom_resources_have_a_schema() -> None:
     async with Environment(crds=[THING]) as env:
         call = Caller(env)
         document = (await call("GET", "/openapi/v3/apis/demo.io/v1")).json
-        made = document["components"]["schemas"]["io.demo.v1.ThingList"]
-        assert made["properties"]["items"]["items"] == {"$ref": "#/components/schemas/io.demo.v1.Thing"}
-        assert made["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.kind"}]
+        created = document["components"]["schemas"]["io.demo.v1.ThingList"]
+        assert created["properties"]["items"]["items"] == {"$ref": "#/components/schemas/io.demo.v1.Thing"}
+        assert created["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.kind"}]
         listed = document["paths"]["/apis/demo.io/v1/things"]["get"]["responses"]["200"]["content"]
         assert listed["application/json"]["schema"] == {"$ref": "#/components/schemas/io.demo.v1.ThingList"}
 
@@ -129,11 +129,11 @@ def test_extensions_are_also_said_in_common_words() -> None:
             "port": {"x-kubernetes-int-or-string": True},
         },
     }
-    made = published(info, schema)
-    inner = made["properties"]["inner"]
+    created = published(info, schema)
+    inner = created["properties"]["inner"]
     assert (set(inner["properties"]), inner["required"]) == (
         {"apiVersion", "kind", "metadata"},
         ["spec", "kind", "apiVersion"],
     )
-    assert made["properties"]["port"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+    assert created["properties"]["port"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
     assert "anyOf" not in schema["properties"]["port"]

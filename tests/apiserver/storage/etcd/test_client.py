@@ -174,16 +174,16 @@ async def test_a_watch_that_ends_moves_to_the_next_member(script: list[Any], res
     """However a watch ends, its reader gets an `EtcdError`, and the next watch goes to the next member."""
     first, second = FakeMember(*script), FakeMember()
     async with client_of(first, second) as client:
-        seen = []
+        members = []
 
         async def read() -> None:
             async with client.watch(messages.WatchCreateRequest()) as stream:
                 async for response in stream:
-                    seen.append(response.created)  # noqa: PERF401 - what was read before the error counts
+                    members.append(response.created)  # noqa: PERF401 - what was read before the error counts
 
         with pytest.raises(EtcdError):
             await read()
-        assert seen == [True] * responses
+        assert members == [True] * responses
         assert client.endpoint == second.url
 
 

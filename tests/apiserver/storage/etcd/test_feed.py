@@ -24,13 +24,17 @@ def feed_at(revision: int, *, history_limit: int = 100) -> Feed:
 
 def event(revision: int, *, deleted: bool = False, previous: int = 0) -> object:
     """A write of the key ``a``, or its deletion; `previous` is the revision of the state before."""
-    made = messages.WatchResponse().events.add(type=int(deleted))
-    made.kv.key = f"/registry/{BUCKET}/a".encode()
-    made.kv.mod_revision = revision
-    made.kv.value = b"" if deleted else _data(revision)
+    created = messages.WatchResponse().events.add(type=int(deleted))
+    created.kv.key = f"/registry/{BUCKET}/a".encode()
+    created.kv.mod_revision = revision
+    created.kv.value = b"" if deleted else _data(revision)
     if previous:
-        made.prev_kv.key, made.prev_kv.mod_revision, made.prev_kv.value = made.kv.key, previous, _data(previous)
-    return made
+        created.prev_kv.key, created.prev_kv.mod_revision, created.prev_kv.value = (
+            created.kv.key,
+            previous,
+            _data(previous),
+        )
+    return created
 
 
 def _data(revision: int) -> bytes:
@@ -39,9 +43,9 @@ def _data(revision: int) -> bytes:
 
 def response(*events: object, revision: int = 0, **fields: object) -> object:
     """A response at a revision; default: that of its last event."""
-    made = messages.WatchResponse(events=events, **fields)
-    made.header.revision = revision or events[-1].kv.mod_revision
-    return made
+    created = messages.WatchResponse(events=events, **fields)
+    created.header.revision = revision or events[-1].kv.mod_revision
+    return created
 
 
 def reader(feed: Feed, since: int) -> QueueWatch:
@@ -59,7 +63,7 @@ def test_a_broken_watch_goes_on_without_gap_or_repetition(sizes: list[int], data
     """Wherever a connection breaks, the next one starts behind what was seen, and may repeat older events."""
     feed, last = feed_at(10), 10 + sum(sizes)
     watch = reader(feed, 10)
-    seen = []
+    revisions_read = []
     while feed.seen < last:
         start = data.draw(st.integers(10, feed.seen), label="replayed from")
         stop = data.draw(st.integers(feed.seen + 1, last), label="broken at")
@@ -72,8 +76,8 @@ def test_a_broken_watch_goes_on_without_gap_or_repetition(sizes: list[int], data
             continue
         if stop > cut:
             feed.take(response(*map(event, range(cut + 1, stop + 1))))
-    seen = revisions(watch)
-    assert seen == list(range(11, last + 1))
+    revisions_read = revisions(watch)
+    assert revisions_read == list(range(11, last + 1))
 
 
 def test_a_deletion_has_the_last_state() -> None:

@@ -47,11 +47,11 @@ async def collect(watch: StorageWatch, changes: list[StorageChange]) -> None:
 async def collecting(storages: list[EtcdStorage]) -> AsyncIterator[list[list[StorageChange]]]:
     """The changes that a watcher on each storage sees."""
     revision = await storages[0].get_current_resource_version()
-    seen: list[list[StorageChange]] = [[] for _ in storages]
+    changes: list[list[StorageChange]] = [[] for _ in storages]
     watches = [await storage.watch(PREFIX, revision) for storage in storages]
-    tasks = [asyncio.ensure_future(collect(w, c)) for w, c in zip(watches, seen, strict=True)]
+    tasks = [asyncio.ensure_future(collect(w, c)) for w, c in zip(watches, changes, strict=True)]
     try:
-        yield seen
+        yield changes
     finally:
         for task in tasks:
             task.cancel()
@@ -80,7 +80,7 @@ async def test_lost_answers_lose_and_double_nothing(etcd: EtcdCluster, seed: int
     rng = random.Random(seed)
     options = EtcdOptions(endpoints=etcd.urls, prefix=f"/lost-{next(_NUMBERS)}/", compaction_interval=0)
     history, done = History(), asyncio.Event()
-    async with EtcdStorage(options) as one, EtcdStorage(options) as two, collecting([one, two]) as seen:
+    async with EtcdStorage(options) as one, EtcdStorage(options) as two, collecting([one, two]) as received:
         for storage in (one, two):
             losing(storage, rng, 0.3)
         writers = [Writer(f"w{n}", storage, history, rng) for n, storage in enumerate((one, one, two))]
@@ -89,8 +89,8 @@ async def test_lost_answers_lose_and_double_nothing(etcd: EtcdCluster, seed: int
         done.set()
         await asyncio.gather(*running)
         last = await one.get_current_resource_version()
-        await eventually(lambda: all(max(c.revision for c in changes) >= last for changes in seen))
-        for changes in seen:
+        await eventually(lambda: all(max(c.revision for c in changes) >= last for changes in received))
+        for changes in received:
             history.assert_consistent(changes)
         for key, value in (await two.list(f"{PREFIX}")).items:
             if "counter" in key:
@@ -165,7 +165,7 @@ async def test_dying_and_hanging_members_lose_no_write(tmp_path: Path) -> None:
                 urls = cluster.urls[turn:] + cluster.urls[:turn]
                 options = EtcdOptions(endpoints=urls, request_timeout=1.0, retry_timeout=8.0, compaction_interval=0)
                 storages.append(await stack.enter_async_context(EtcdStorage(options)))
-            seen = await stack.enter_async_context(collecting(storages))
+            received = await stack.enter_async_context(collecting(storages))
             writers = [Writer(f"w{n}", storages[n % 2], history, random.Random(n)) for n in range(4)]
             running = [asyncio.ensure_future(writer.run(until=done)) for writer in writers]
             started = time.monotonic()
@@ -175,13 +175,13 @@ async def test_dying_and_hanging_members_lose_no_write(tmp_path: Path) -> None:
             await asyncio.gather(*running)
             seconds = time.monotonic() - started
             last = max(history.acknowledged)
-            await eventually(lambda: all(changes and changes[-1].revision >= last for changes in seen))
-        for changes in seen:
+            await eventually(lambda: all(changes and changes[-1].revision >= last for changes in received))
+        for changes in received:
             history.assert_consistent(changes)
     print(
         f"\n{KILLS} faults in {seconds:.0f} s: {len(history.acknowledged)} acknowledged writes, none lost;"
         f" {len(history.unknown)} unknown outcomes, errors {dict(history.errors)};"
-        f" slowest write {history.slowest:.1f} s; each watcher saw {len(seen[0])} changes"
+        f" slowest write {history.slowest:.1f} s; each watcher saw {len(received[0])} changes"
     )
 
 

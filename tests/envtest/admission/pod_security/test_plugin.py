@@ -160,8 +160,8 @@ async def test_pods_and_what_makes_them() -> None:
         labels = {f"{PREFIX}enforce": "restricted"}
         bad = {"metadata": {"name": "x", "labels": {f"{PREFIX}enforce": "odd"}}}
         assert (await call("POST", "/api/v1/namespaces", bad)).status == 422
-        made = await call("POST", "/api/v1/namespaces", {"metadata": {"name": "tight", "labels": labels}})
-        assert made.status == 201
+        response = await call("POST", "/api/v1/namespaces", {"metadata": {"name": "tight", "labels": labels}})
+        assert response.status == 201
         template = {
             "metadata": {"labels": {"a": "b"}},
             "spec": {"containers": [{"name": "c", "image": "x"}], "hostPID": True},
@@ -198,12 +198,12 @@ async def test_audit_annotations_name_policy_and_violations() -> None:
             assert (await call("POST", path, obj)).status == 201
             return dict(list(env.audit)[-1].annotations)
 
-        found = await said("/api/v1/namespaces/heard/pods", {"metadata": {"name": "p"}, "spec": spec})
-        assert found[f"{PREFIX}enforce-policy"] == "baseline:v1.30"
-        assert found[f"{PREFIX}audit-violations"].startswith('would violate PodSecurity "restricted:latest": ')
+        result = await said("/api/v1/namespaces/heard/pods", {"metadata": {"name": "p"}, "spec": spec})
+        assert result[f"{PREFIX}enforce-policy"] == "baseline:v1.30"
+        assert result[f"{PREFIX}audit-violations"].startswith('would violate PodSecurity "restricted:latest": ')
         template = {"metadata": {"name": "t"}, "template": {"spec": spec}}
-        found = await said("/api/v1/namespaces/heard/podtemplates", template)
-        assert set(found) & {f"{PREFIX}enforce-policy", f"{PREFIX}audit-violations"} == {f"{PREFIX}audit-violations"}
-        found = await said("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
-        assert found[f"{PREFIX}enforce-policy"] == "privileged:latest"
-        assert f"{PREFIX}audit-violations" not in found
+        result = await said("/api/v1/namespaces/heard/podtemplates", template)
+        assert set(result) & {f"{PREFIX}enforce-policy", f"{PREFIX}audit-violations"} == {f"{PREFIX}audit-violations"}
+        result = await said("/api/v1/namespaces/default/pods", {"metadata": {"name": "p"}, "spec": spec})
+        assert result[f"{PREFIX}enforce-policy"] == "privileged:latest"
+        assert f"{PREFIX}audit-violations" not in result

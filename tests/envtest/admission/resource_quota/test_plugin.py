@@ -74,8 +74,8 @@ def test_what_is_used_is_what_a_recount_finds(hard: JsonObject, steps: list[Any]
     stored: dict[tuple[str, int], JsonObject] = {}
 
     def count() -> Any:
-        found = [(REGISTRY.of("", r), [o for (k, _), o in stored.items() if k == r]) for r in kinds]
-        return recount(ruled, [(e, o) for e, o in found if e is not None], NOW)
+        result = [(REGISTRY.of("", r), [o for (k, _), o in stored.items() if k == r]) for r in kinds]
+        return recount(ruled, [(e, o) for e, o in result if e is not None], NOW)
 
     kinds = ("pods", "services", "configmaps", "persistentvolumeclaims")
     for operation, number, (kind, obj) in steps:
@@ -148,8 +148,8 @@ def test_a_pod_that_ended_counts_as_an_object_only() -> None:
     ended = {**pod("a"), "status": {"phase": "Failed"}}
     overdue = pod("a")
     overdue["metadata"].update(deletionTimestamp="2025-12-31T23:59:00Z", deletionGracePeriodSeconds=30)
-    for found in (ended, overdue):
-        assert written(evaluator.usage(found, NOW)) == {"count/pods": "1"}
+    for item in (ended, overdue):
+        assert written(evaluator.usage(item, NOW)) == {"count/pods": "1"}
     assert "cpu" in evaluator.usage(pod("a"), NOW)
 
 
@@ -217,11 +217,11 @@ async def test_quotas_say_possible_things() -> None:
         spec = {"hard": {"cpu": "1"}, "scopes": ["BestEffort", "NotBestEffort", "Odd"]}
         answer = await call("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
         texts = [(c["field"], c["message"]) for c in answer.json["details"]["causes"]]
-        shown = '["BestEffort","NotBestEffort","Odd"]'
+        scopes = '["BestEffort","NotBestEffort","Odd"]'
         assert texts == [
-            ("spec.scopes", f"Invalid value: {shown}: unsupported scope applied to resource"),
-            ("spec.scopes", f"Invalid value: {shown}: unsupported scope"),
-            ("spec.scopes", f"Invalid value: {shown}: conflicting scopes"),
+            ("spec.scopes", f"Invalid value: {scopes}: unsupported scope applied to resource"),
+            ("spec.scopes", f"Invalid value: {scopes}: unsupported scope"),
+            ("spec.scopes", f"Invalid value: {scopes}: conflicting scopes"),
         ]
         selector = {"matchExpressions": [{"scopeName": "Terminating", "operator": "In", "values": []}]}
         answer = await call("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"scopeSelector": selector}})

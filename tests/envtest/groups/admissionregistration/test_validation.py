@@ -96,8 +96,8 @@ async def test_policies_of_both_kinds_share_these_rules(kind: str, spec: JsonObj
     rest = GOOD if kind == "Validating" else CHANGES
     async with Environment() as env:
         call = Caller(env)
-        found = faults(await write(call, policy(kind, "p", **{**rest, **spec})))
-        assert [(at, message in text) for at, text in found] == [(f"spec.{field}", True)], found
+        errors = faults(await write(call, policy(kind, "p", **{**rest, **spec})))
+        assert [(error, message in text) for error, text in errors] == [(f"spec.{field}", True)], errors
         assert faults(await write(call, policy(kind, "p", **rest))) == []
 
 
@@ -138,8 +138,8 @@ async def test_policies_of_both_kinds_share_these_rules(kind: str, spec: JsonObj
 async def test_validating_policies_have_rules_of_their_own(spec: JsonObject, field: str, message: str) -> None:
     """Each invalid field that only a validating policy has is one error."""
     async with Environment() as env:
-        found = faults(await write(Caller(env), policy("Validating", "p", **{**GOOD, **spec})))
-        assert [(at, message in text) for at, text in found] == [(f"spec.{field}", True)], found
+        errors = faults(await write(Caller(env), policy("Validating", "p", **{**GOOD, **spec})))
+        assert [(error, message in text) for error, text in errors] == [(f"spec.{field}", True)], errors
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ async def test_validating_policies_have_rules_of_their_own(spec: JsonObject, fie
 async def test_mutating_policies_have_rules_of_their_own(spec: JsonObject, field: str, message: str) -> None:
     """Each invalid field that only a mutating policy has is one error."""
     async with Environment() as env:
-        found = faults(await write(Caller(env), policy("Mutating", "p", **{**CHANGES, **spec})))
-        assert [(at, message in text) for at, text in found] == [(f"spec.{field}", True)], found
+        errors = faults(await write(Caller(env), policy("Mutating", "p", **{**CHANGES, **spec})))
+        assert [(error, message in text) for error, text in errors] == [(f"spec.{field}", True)], errors
 
 
 REF = {"name": "x", "parameterNotFoundAction": "Deny"}
@@ -207,8 +207,8 @@ async def test_policy_bindings_need_valid_references(kind: str, spec: JsonObject
     """A binding's name, parameter reference and constraints are validated; match rules are optional."""
     async with Environment() as env:
         call = Caller(env)
-        found = faults(await write(call, binding(kind, "b", "p", **spec)))
-        assert [(at, message in text) for at, text in found] == [(f"spec.{field}", True)], found
+        errors = faults(await write(call, binding(kind, "b", "p", **spec)))
+        assert [(error, message in text) for error, text in errors] == [(f"spec.{field}", True)], errors
         assert faults(await write(call, binding(kind, "b", "p", matchResources={}, paramRef=REF))) == []
 
 
@@ -265,11 +265,11 @@ async def test_what_controllers_say_is_checked_too(status: JsonObject, field: st
     """Conditions and type checks of the status; a good one is stored."""
     async with Environment() as env:
         call = Caller(env)
-        made = (await write(call, policy("Validating", "p", **GOOD))).json
+        created = (await write(call, policy("Validating", "p", **GOOD))).json
         url = f"{HOOKS}/validatingadmissionpolicies/p/status"
-        found = faults(await call("PUT", url, {**made, "status": status}))
-        assert [(at, message in text) for at, text in found] == [(f"status.{field}", True)], found
-        stored = await call("PUT", url, {**made, "status": {"conditions": [GOOD_CONDITION]}})
+        errors = faults(await call("PUT", url, {**created, "status": status}))
+        assert [(error, message in text) for error, text in errors] == [(f"status.{field}", True)], errors
+        stored = await call("PUT", url, {**created, "status": {"conditions": [GOOD_CONDITION]}})
         assert stored.json["status"]["conditions"] == [GOOD_CONDITION]
 
 
@@ -289,8 +289,8 @@ async def test_tables_show_what_policies_take_and_do() -> None:
             accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
             table = (await call("GET", f"{HOOKS}/{resource}", accept=accept)).json
             cells += [row["cells"][:3] for row in table["rows"]]
-        shown = (
+        selector_text = (
             "&LabelSelector{MatchLabels:map[string]string{k: v,},MatchExpressions:[]LabelSelectorRequirement{"
             "LabelSelectorRequirement{Key:a,Operator:In,Values:[x y],},},}"
         )
-        assert cells == [["p", 1, "v1/ConfigMap"], ["a", "p", "*/x"], ["b", "p", shown], ["c", "p", "<unset>"]]
+        assert cells == [["p", 1, "v1/ConfigMap"], ["a", "p", "*/x"], ["b", "p", selector_text], ["c", "p", "<unset>"]]

@@ -66,13 +66,13 @@ async def test_an_invalid_field_is_one_cause(change: JsonObject, field: str) -> 
 async def test_defaults_are_set() -> None:
     """A webhook without optional fields gets kube-apiserver's defaults."""
     async with Environment() as env:
-        made = (await configure(Caller(env), hook(), kind="Mutating")).json["webhooks"][0]
-        assert made["failurePolicy"] == "Fail"
-        assert made["matchPolicy"] == "Equivalent"
-        assert made["timeoutSeconds"] == 10
-        assert made["reinvocationPolicy"] == "Never"
-        assert made["rules"][0]["scope"] == "*"
-        assert made["namespaceSelector"] == made["objectSelector"] == {}
+        stored = (await configure(Caller(env), hook(), kind="Mutating")).json["webhooks"][0]
+        assert stored["failurePolicy"] == "Fail"
+        assert stored["matchPolicy"] == "Equivalent"
+        assert stored["timeoutSeconds"] == 10
+        assert stored["reinvocationPolicy"] == "Never"
+        assert stored["rules"][0]["scope"] == "*"
+        assert stored["namespaceSelector"] == stored["objectSelector"] == {}
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,8 @@ def definition(plural: str = "widgets", group: str = "demo.io", versions: tuple[
 
 async def names(call: Caller, managed: str) -> set[str]:
     """The entries with this mark."""
-    found = await call("GET", f"{APISERVICES}?labelSelector={MANAGED}={managed}")
-    return {item["metadata"]["name"] for item in found.json["items"]}
+    response = await call("GET", f"{APISERVICES}?labelSelector={MANAGED}={managed}")
+    return {item["metadata"]["name"] for item in response.json["items"]}
 
 
 async def test_every_built_in_group_version_has_an_api_service() -> None:
@@ -44,8 +44,8 @@ async def test_every_built_in_group_version_has_an_api_service() -> None:
         assert await names(call, "onstart") == served - {"v1.apiregistration.k8s.io"}
         apps = (await call("GET", f"{APISERVICES}/v1.apps")).json
         assert apps["spec"] == {"group": "apps", "version": "v1", "groupPriorityMinimum": 17800, "versionPriority": 15}
-        [said] = apps["status"]["conditions"]
-        assert (said["status"], said["reason"], said["message"]) == (
+        [message] = apps["status"]["conditions"]
+        assert (message["status"], message["reason"], message["message"]) == (
             "True", "Local", "Local APIServices are always available",
         )  # fmt: skip
 
@@ -157,9 +157,9 @@ async def test_a_status_is_written_by_its_own_resource_only() -> None:
         url = f"{APISERVICES}/v1.apps"
         await call("PATCH", url, {"metadata": {"labels": {"a": "b"}}, "status": {"conditions": []}}, content_type=MERGE)
         change = {"metadata": {"labels": {"c": "d"}}, "status": {"conditions": [{"type": "X", "status": "True"}]}}
-        found = (await call("PATCH", f"{url}/status", change, content_type=MERGE)).json
-        assert found["metadata"]["labels"] == {MANAGED: "onstart", "a": "b"}
-        assert [c["type"] for c in found["status"]["conditions"]] == ["X"]
+        stored = (await call("PATCH", f"{url}/status", change, content_type=MERGE)).json
+        assert stored["metadata"]["labels"] == {MANAGED: "onstart", "a": "b"}
+        assert [c["type"] for c in stored["status"]["conditions"]] == ["X"]
         bad = {"status": {"conditions": [{"type": "X", "status": "Maybe"}]}}
         answer = await call("PATCH", f"{url}/status", bad, content_type=MERGE)
         assert answer.status == 422

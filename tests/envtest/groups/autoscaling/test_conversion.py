@@ -42,19 +42,19 @@ def metrics(draw: st.DrawFn) -> JsonObject:
         utilized = {"type": "Utilization", "averageUtilization": 5}
         inside = {"container": "c"} if kind == "ContainerResource" else {}
         return metric(kind, **name, target=draw(st.sampled_from([average, utilized])), **inside)
-    found = name | ({"selector": selector} if selector else {})
+    result = name | ({"selector": selector} if selector else {})
     if kind == "Object":
         about = {"kind": "Service", "name": "s", "apiVersion": "v1"}
-        return metric(kind, describedObject=about, metric=found, target={"type": "Value", "value": amount})
+        return metric(kind, describedObject=about, metric=result, target={"type": "Value", "value": amount})
     target = {"type": "Value", "value": amount} if kind == "External" and draw(st.booleans()) else average
-    return metric(kind, metric=found, target=target)
+    return metric(kind, metric=result, target=target)
 
 
 @given(st.lists(metrics()), st.one_of(st.none(), st.integers(1, 99)), st.booleans())
 def test_v1_round_trips_through_annotations(found: list[Any], share: int | None, behave: bool) -> None:
     """Fields that v1 lacks survive in annotations; the CPU utilization becomes the last metric."""
-    wanted = {"type": "Utilization", "averageUtilization": share}
-    cpu = [] if share is None else [metric("Resource", name="cpu", target=wanted)]
+    expected = {"type": "Utilization", "averageUtilization": share}
+    cpu = [] if share is None else [metric("Resource", name="cpu", target=expected)]
     rules = {"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 2}], "tolerance": "1"}
     spec: JsonObject = {"maxReplicas": 3, **({"metrics": [*found, *cpu]} if found or cpu else {})}
     if behave:
@@ -83,27 +83,27 @@ def test_the_status_keeps_its_amounts() -> None:
     status = {"currentMetrics": [metric("Resource", name="cpu", current=current)]}
     old = to_old({"metadata": {}, "spec": {}, "status": status})
     assert old["status"]["currentCPUUtilizationPercentage"] == 3
-    [kept] = json.loads(old["metadata"]["annotations"][f"{NOTE}current-metrics"])
+    [metrics_kept] = json.loads(old["metadata"]["annotations"][f"{NOTE}current-metrics"])
     amounts = {"currentAverageUtilization": 3, "currentAverageValue": "3m"}
-    assert kept == {"type": "Resource", "resource": {"name": "cpu", **amounts}}
+    assert metrics_kept == {"type": "Resource", "resource": {"name": "cpu", **amounts}}
     assert to_new(old)["status"]["currentMetrics"] == status["currentMetrics"]
 
 
 def test_unreadable_conversion_annotations_are_dropped() -> None:
     """Conversion annotations that cannot be parsed are dropped without error."""
-    made = to_new({"metadata": {"annotations": {f"{NOTE}metrics": "{", f"{NOTE}behavior": "[]"}}, "spec": {}})
-    assert made == {"apiVersion": "autoscaling/v2", "metadata": {}, "spec": {}}
+    created = to_new({"metadata": {"annotations": {f"{NOTE}metrics": "{", f"{NOTE}behavior": "[]"}}, "spec": {}})
+    assert created == {"apiVersion": "autoscaling/v2", "metadata": {}, "spec": {}}
 
 
 async def test_a_target_comes_by_itself() -> None:
     """An autoscaler without metrics gets 80 % CPU utilization in every version."""
     async with Environment() as env:
         call = Caller(env)
-        made = (await call("POST", URL.format("v1"), {"metadata": {"name": "a"}, **GOOD})).json
-        assert made["spec"]["targetCPUUtilizationPercentage"] == 80
+        stored = (await call("POST", URL.format("v1"), {"metadata": {"name": "a"}, **GOOD})).json
+        assert stored["spec"]["targetCPUUtilizationPercentage"] == 80
         noted = {"name": "b", "annotations": {f"{NOTE}metrics": "[]", "mine": "x"}}
-        made = (await call("POST", URL.format("v2"), {"metadata": noted, **GOOD})).json
-        assert made["metadata"]["annotations"] == {"mine": "x"}
+        stored = (await call("POST", URL.format("v2"), {"metadata": noted, **GOOD})).json
+        assert stored["metadata"]["annotations"] == {"mine": "x"}
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_autoscaler_errors_name_the_field(path: str, value: Any, found: list[str
 
 async def test_conflicts_are_found_across_versions() -> None:
     """The manager of the v1 target conflicts with a change of the same metric in v2."""
-    wanted = {"type": "Utilization", "averageUtilization": 70}
-    new = {"spec": {"metrics": [metric("Resource", name="cpu", target=wanted)]}}
+    expected = {"type": "Utilization", "averageUtilization": 70}
+    new = {"spec": {"metrics": [metric("Resource", name="cpu", target=expected)]}}
     old = {"spec": {**GOOD["spec"], "targetCPUUtilizationPercentage": 50}}
 
     async with Environment() as env:

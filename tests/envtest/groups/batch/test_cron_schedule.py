@@ -50,5 +50,5 @@ def test_errors_are_those_of_the_real_parser(text: str, message: str) -> None:
 )
 def test_either_day_field_matches_if_both_are_restricted(days: str, weekdays: str, day: int) -> None:
     """If day and weekday are restricted, either matches; a star restricts only with a step above one."""
-    found = parse(f"0 12 {days} * {weekdays}").next(MONDAY)
-    assert found == MONDAY.replace(day=day, hour=12)
+    parsed = parse(f"0 12 {days} * {weekdays}").next(MONDAY)
+    assert parsed == MONDAY.replace(day=day, hour=12)

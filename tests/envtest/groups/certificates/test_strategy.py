@@ -25,8 +25,8 @@ def request(name: str, organization: str = "devs", signer: str = CLIENTS, **spec
     subject = x509.Name([x509.NameAttribute(oid, text) for oid, text in parts])
     signed = x509.CertificateSigningRequestBuilder().subject_name(subject)
     pem = signed.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    wanted = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": ["client auth"]}
-    return {"metadata": {"name": name}, "spec": {**wanted, **spec}}
+    expected = {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": ["client auth"]}
+    return {"metadata": {"name": name}, "spec": {**expected, **spec}}
 
 
 def approved(status: str = "True") -> JsonObject:
@@ -61,8 +61,8 @@ async def test_only_who_may_approves() -> None:
         await admin(
             "POST", f"{RBAC}/clusterrolebindings", {"metadata": {"name": "b"}, "roleRef": ref, "subjects": subjects}
         )
-        made = await alice("POST", REQUESTS, request("a", signer="example.com/mine"))
-        assert made.json["spec"]["username"] == "alice"
+        response = await alice("POST", REQUESTS, request("a", signer="example.com/mine"))
+        assert response.json["spec"]["username"] == "alice"
         answer = await alice("PATCH", f"{REQUESTS}/a/approval", approved(), content_type=MERGE)
         assert answer.json["message"].endswith(
             'is forbidden: user not permitted to approve requests with signerName "example.com/mine"'

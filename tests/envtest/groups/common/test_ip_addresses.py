@@ -34,8 +34,8 @@ ZEROS = "must not have leading 0s in IP or prefix length"
 )
 def test_ip_addresses_have_no_leading_zeros_or_mapped_form(text: str, why: str) -> None:
     """An IP address has no zone, no leading zeros, and no IPv4-mapped form."""
-    wanted = [f'Invalid value: "{text}": {why}'] if why else []
-    assert [cause.message for cause in ip_address(text, "f")] == wanted
+    expected = [f'Invalid value: "{text}": {why}'] if why else []
+    assert [cause.message for cause in ip_address(text, "f")] == expected
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_ip_addresses_have_no_leading_zeros_or_mapped_form(text: str, why: str) 
 )
 def test_cidrs_have_no_bits_beyond_their_prefix(text: str, why: str) -> None:
     """A CIDR has no bits set beyond its prefix, no leading zeros, and no IPv4-mapped form."""
-    wanted = [f'Invalid value: "{text}": {why}'] if why else []
-    assert [cause.message for cause in block(text, "f")] == wanted
+    expected = [f'Invalid value: "{text}": {why}'] if why else []
+    assert [cause.message for cause in block(text, "f")] == expected
 
 
 @given(st.ip_addresses())

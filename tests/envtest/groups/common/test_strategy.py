@@ -32,8 +32,8 @@ def test_volumes_remember_when_their_phase_began(old: JsonObject, new: JsonObjec
     context = Context()
     obj: JsonObject = {"status": dict(new)}
     strategy.prepare_status(context, obj, {"status": old})
-    found = obj["status"]["lastPhaseTransitionTime"]
-    assert found == (context.timestamp() if since == "now" else since)
+    result = obj["status"]["lastPhaseTransitionTime"]
+    assert result == (context.timestamp() if since == "now" else since)
 
 
 def test_new_volumes_are_pending_since_now() -> None:
@@ -123,5 +123,5 @@ def test_jobs_with_an_index_limit_have_an_unlimited_backoff() -> None:
     assert job["spec"]["backoffLimit"] == 2147483647
     spec = {"podFailurePolicy": {"rules": [rule]}, "template": {}}
     cron = read("batch/cronjobs", {"spec": {"jobTemplate": {"spec": spec}}})
-    [found] = cron["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
-    assert found["onPodConditions"] == [{"type": "T", "status": "True"}]
+    [result] = cron["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    assert result["onPodConditions"] == [{"type": "T", "status": "True"}]

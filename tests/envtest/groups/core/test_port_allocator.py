@@ -29,18 +29,18 @@ def test_new_ports_are_unique_unless_requested(ports: list[JsonObject], taken: s
     """Each new port gets a free node port; a requested one that is taken is an error."""
     pool = AddressPool()
     pool.ports = dict.fromkeys(taken, "other")
-    asked = {port["nodePort"] for port in ports if "nodePort" in port}
-    found = list(ServicePortAllocation(pool, "me").new(ports, needs_ports=True))
-    if found:
-        assert len(found) == 1
-        assert asked
+    requested = {port["nodePort"] for port in ports if "nodePort" in port}
+    result = list(ServicePortAllocation(pool, "me").new(ports, needs_ports=True))
+    if result:
+        assert len(result) == 1
+        assert requested
         return
     given_out = {port["nodePort"] for port in ports}
     assert not given_out & taken
     assert all(FIRST_NODE_PORT <= number <= 32767 for number in given_out)
     for number in {port["port"] for port in ports}:
         shared = {port["nodePort"] for port in ports if port["port"] == number}
-        assert len(shared - asked) <= 1
+        assert len(shared - requested) <= 1
 
 
 def test_one_port_for_all_protocols() -> None:
@@ -121,9 +121,9 @@ def test_the_primary_cluster_ip_is_immutable() -> None:
     """The primary cluster IP cannot change, and a change of clusterIP alone is an error."""
     old = read("/services", _at("10.0.0.20"))
     assert not wrong("/services", _at("10.0.0.20", whole=False), old)
-    found = wrong("/services", _at("10.0.0.21"), old)
-    assert found == ['spec.clusterIPs[0]: Invalid value: ["10.0.0.21"]: may not change once set']
-    found = wrong("/services", _at("None"), old)
-    assert found == ['spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set']
+    errors = wrong("/services", _at("10.0.0.21"), old)
+    assert errors == ['spec.clusterIPs[0]: Invalid value: ["10.0.0.21"]: may not change once set']
+    errors = wrong("/services", _at("None"), old)
+    assert errors == ['spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set']
     with pytest.raises(ApiError, match=r"spec\.clusterIPs: Required value"):
         wrong("/services", _at("10.0.0.21", whole=False), old)

@@ -176,8 +176,8 @@ def test_the_old_profile_of_a_container_counts_in_templates_only() -> None:
     notes = {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}
     pod = changed(POD, "metadata.annotations", notes)
     assert warned("/pods", pod) == []
-    [told] = warned("/podtemplates", {"template": pod})
-    assert told.endswith('deprecated since v1.30; use the "appArmorProfile" field instead')
+    [warnings] = warned("/podtemplates", {"template": pod})
+    assert warnings.endswith('deprecated since v1.30; use the "appArmorProfile" field instead')
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_the_old_profile_of_a_container_counts_in_templates_only() -> None:
 )
 def test_names_that_are_no_hosts(kind: str, where: str) -> None:
     """A dot is allowed, and odd in a host's name."""
-    told = warned(kind, {"metadata": {"name": "a.b"}})
-    assert told == (
+    warnings = warned(kind, {"metadata": {"name": "a.b"}})
+    assert warnings == (
         [
             (
                 f"metadata.name: this is used in {where}, which can result in surprising behavior; a DNS label is"

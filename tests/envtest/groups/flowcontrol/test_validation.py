@@ -143,9 +143,9 @@ def test_verbs_of_a_rule_are_known() -> None:
 )
 def test_nonresource_urls_are_absolute_with_a_final_wildcard(url: str, why: str) -> None:
     """A nonResourceURL starts with a slash, and has a wildcard only as its last segment."""
-    at = f"{AT}.{OTHER}.nonResourceURLs"
-    wanted = [f'{at}[0]: Invalid value: "{url}": {why}'] if why else []
-    assert wrong(SCHEMAS, changed(SCHEMA, f"{RULE}.nonResourceRules.0.nonResourceURLs", [url])) == wanted
+    path = f"{AT}.{OTHER}.nonResourceURLs"
+    expected = [f'{path}[0]: Invalid value: "{url}": {why}'] if why else []
+    assert wrong(SCHEMAS, changed(SCHEMA, f"{RULE}.nonResourceRules.0.nonResourceURLs", [url])) == expected
 
 
 @pytest.mark.parametrize("resource", [LEVELS, SCHEMAS])
@@ -172,8 +172,8 @@ def test_the_exempt_level_may_be_sized() -> None:
     [share] = wrong(LEVELS, changed(tree, "spec.exempt.lendablePercent", 101))
     assert share == "spec.exempt.lendablePercent: Invalid value: 101: must be between 0 and 100, inclusive"
     limited = changed(tree, "spec.type", "Limited")
-    found = wrong(LEVELS, limited)
-    assert found[0] == "spec.type: Invalid value: \"Limited\": must be 'Exempt' if and only if `name` is 'exempt'"
-    shown = '{"Type":"Limited","Limited":null,"Exempt":{"NominalConcurrencyShares":0,"LendablePercent":0}}'
+    errors = wrong(LEVELS, limited)
+    assert errors[0] == "spec.type: Invalid value: \"Limited\": must be 'Exempt' if and only if `name` is 'exempt'"
+    printed = '{"Type":"Limited","Limited":null,"Exempt":{"NominalConcurrencyShares":0,"LendablePercent":0}}'
     but = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
-    assert found[-1] == f"spec: Invalid value: {shown}: {but}"
+    assert errors[-1] == f"spec: Invalid value: {printed}: {but}"

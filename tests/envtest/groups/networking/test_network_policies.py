@@ -110,8 +110,8 @@ def test_exceptions_are_inside_their_ip_block(part: str, found: str) -> None:
     """An exception of an IP block is a strict subset of the block."""
     block = {"cidr": "10.0.0.0/8", "except": [part]}
     tree = {"spec": {"podSelector": {}, "ingress": [{"from": [{"ipBlock": block}]}]}}
-    at = "spec.ingress[0].from[0].ipBlock.except[0]"
-    assert wrong(POLICIES, tree) == ([f'{at}: Invalid value: "{part}": {found}'] if found else [])
+    path = "spec.ingress[0].from[0].ipBlock.except[0]"
+    assert wrong(POLICIES, tree) == ([f'{path}: Invalid value: "{part}": {found}'] if found else [])
 
 
 @pytest.mark.parametrize(

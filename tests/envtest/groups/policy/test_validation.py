@@ -57,8 +57,8 @@ def test_budget_errors_name_the_field(path: str, value: Any, found: list[str]) -
 
 def test_labels_of_selectors_are_reported_together() -> None:
     """Keys and values alike stand under ``matchLabels``."""
-    found = wrong(BUDGETS, changed(GOOD, "spec.selector", {"matchLabels": {"a b": "c d"}}))
-    assert [text.partition(": ")[0] for text in found] == ["spec.selector.matchLabels"] * 2
+    errors = wrong(BUDGETS, changed(GOOD, "spec.selector", {"matchLabels": {"a b": "c d"}}))
+    assert [text.partition(": ")[0] for text in errors] == ["spec.selector.matchLabels"] * 2
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_said_of_budgets(path: str, value: Any, found: list[str]) -> Non
     """Counts, and conditions with all their parts."""
     causes = [f"{c.field}: {c.message}" for c in validate_budget_status(changed(TOLD, path, value), TOLD)]
     assert len(causes) == len(found)
-    assert all(text.startswith(f"status.{wanted}") for text, wanted in zip(causes, found, strict=True))
+    assert all(text.startswith(f"status.{expected}") for text, expected in zip(causes, found, strict=True))
 
 
 async def test_messages_show_parts_in_the_order_of_their_types() -> None:
@@ -86,5 +86,5 @@ async def test_messages_show_parts_in_the_order_of_their_types() -> None:
     async with Environment() as env:
         url = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
         refused = (await Caller(env)("POST", url, {"metadata": {"name": "a"}, "spec": spec})).json
-        shown = '{"matchLabels":{"a":"2","b":"1"},"matchExpressions":[{"key":"k","operator":"Exists"}]}'
-        assert f'Invalid value: {{"MinAvailable":1,"Selector":{shown},"MaxUnavailable":1,' in refused["message"]
+        printed = '{"matchLabels":{"a":"2","b":"1"},"matchExpressions":[{"key":"k","operator":"Exists"}]}'
+        assert f'Invalid value: {{"MinAvailable":1,"Selector":{printed},"MaxUnavailable":1,' in refused["message"]

@@ -35,10 +35,10 @@ DRIVER: JsonObject = {
 
 def claim(size: str = "1Gi", phase: str = "Pending", **spec: Any) -> JsonObject:
     """A claim with a class."""
-    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "storageClassName": "a"}
+    expected = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "storageClassName": "a"}
     return {
         "metadata": {"name": "c"},
-        "spec": {**wanted, **spec},
+        "spec": {**expected, **spec},
         "status": {"phase": phase, "capacity": {"storage": "1Gi"}},
     }
 
@@ -113,8 +113,8 @@ HELD = {"spec": {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolum
 def test_drivers_have_names_of_their_own() -> None:
     """CSI driver names ignore case, and errors are at ``name``."""
     assert wrong(DRIVERS, {"metadata": {"name": "Driver.Example.com"}}) == []
-    [found] = wrong(DRIVERS, {"metadata": {"name": "a_b"}})
-    assert found.startswith(f'name: Invalid value: "a_b": {NEEDED}')
+    [errors] = wrong(DRIVERS, {"metadata": {"name": "a_b"}})
+    assert errors.startswith(f'name: Invalid value: "a_b": {NEEDED}')
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_a_driver_of_a_node_is_shown_as_the_server_has_it() -> None:
     """Messages print structs with Go's field names, and nil for unset pointers."""
     node = {"spec": {"drivers": [{"name": "a.b", "nodeID": "n"}]}}
     other = {"spec": {"drivers": [{"name": "a.b", "nodeID": "m"}]}}
-    shown = '{"Name":"a.b","NodeID":"m","TopologyKeys":null,"Allocatable":null}'
-    assert wrong(NODES, other, node) == [f"CSINodeDriver: Invalid value: {shown}: field is immutable"]
+    printed = '{"Name":"a.b","NodeID":"m","TopologyKeys":null,"Allocatable":null}'
+    assert wrong(NODES, other, node) == [f"CSINodeDriver: Invalid value: {printed}: field is immutable"]
     counted = {"spec": {"drivers": [{"name": "a.b", "nodeID": "n", "allocatable": {"count": 3}}]}}
     assert wrong(NODES, counted, node) == []
 
@@ -148,19 +148,19 @@ def test_a_driver_of_a_node_is_shown_as_the_server_has_it() -> None:
 def test_volume_attachments_need_a_node_and_are_immutable() -> None:
     """A VolumeAttachment needs attacher, source and node, and its spec is immutable."""
     assert wrong(ATTACHMENTS, HELD) == []
-    found = wrong(ATTACHMENTS, {"spec": {}})
-    assert [text.partition(":")[0] for text in found] == ["spec.attacher", "spec.source", "spec.nodeName"]
-    assert found[-1].startswith(f'spec.nodeName: Invalid value: "": {NEEDED}')
-    shown = '{"Attacher":"a.b","Source":{"PersistentVolumeName":"v","InlineVolumeSpec":null},"NodeName":"m"}'
+    errors = wrong(ATTACHMENTS, {"spec": {}})
+    assert [text.partition(":")[0] for text in errors] == ["spec.attacher", "spec.source", "spec.nodeName"]
+    assert errors[-1].startswith(f'spec.nodeName: Invalid value: "": {NEEDED}')
+    printed = '{"Attacher":"a.b","Source":{"PersistentVolumeName":"v","InlineVolumeSpec":null},"NodeName":"m"}'
     moved = changed(HELD, "spec.nodeName", "m")
-    assert wrong(ATTACHMENTS, moved, HELD) == [f"spec: Invalid value: {shown}: field is immutable"]
+    assert wrong(ATTACHMENTS, moved, HELD) == [f"spec: Invalid value: {printed}: field is immutable"]
 
 
 def test_classes_of_attributes_stay() -> None:
     """Driver and parameters alike."""
     tree = {"driverName": "a.b", "parameters": {"a": "b"}}
-    found = wrong("storage.k8s.io/volumeattributesclasses", {"driverName": "c", "parameters": {"a": "c"}}, tree)
-    assert found == [
+    errors = wrong("storage.k8s.io/volumeattributesclasses", {"driverName": "c", "parameters": {"a": "c"}}, tree)
+    assert errors == [
         "driverName: Forbidden: updates to driverName are forbidden.",
         "parameters: Forbidden: updates to parameters are forbidden.",
     ]
@@ -177,8 +177,10 @@ def test_classes_of_attributes_stay() -> None:
 )
 def test_topologies_of_classes(terms: list[list[str] | None], found: list[str]) -> None:
     """No two are alike, and none is empty."""
-    given = [{} if values is None else {"matchLabelExpressions": [{"key": "k", "values": values}]} for values in terms]
-    assert wrong(CLASSES, {"provisioner": "a.b/c", "allowedTopologies": given}) == [
+    argument = [
+        {} if values is None else {"matchLabelExpressions": [{"key": "k", "values": values}]} for values in terms
+    ]
+    assert wrong(CLASSES, {"provisioner": "a.b/c", "allowedTopologies": argument}) == [
         f'{path}: Duplicate value: ""' for path in found
     ]
 
@@ -188,10 +190,10 @@ def test_runtime_classes_need_a_handler() -> None:
     assert wrong("node.k8s.io/runtimeclasses", {}) == ["handler: Required value"]
     tolerations = [{"key": "a", "operator": "Exists"}] * 2
     tree = {"handler": "h", "overhead": {"podFixed": {"cpu": -1}}, "scheduling": {"tolerations": tolerations}}
-    shown = '{"Key":"a","Operator":"Exists","Value":"","Effect":"","TolerationSeconds":null}'
+    printed = '{"Key":"a","Operator":"Exists","Value":"","Effect":"","TolerationSeconds":null}'
     assert wrong("node.k8s.io/runtimeclasses", tree) == [
         'overhead.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0',
-        f"scheduling.tolerations[1]: Duplicate value: {shown}",
+        f"scheduling.tolerations[1]: Duplicate value: {printed}",
     ]
 
 
@@ -199,27 +201,27 @@ async def test_a_csi_driver_gets_a_generation_on_change() -> None:
     """A CSIDriver gets a generation when one of its mutable fields changes."""
     async with Environment() as env:
         call, url = Caller(env), "/apis/storage.k8s.io/v1/csidrivers"
-        made = (await call("POST", url, {"metadata": {"name": "a.b"}})).json
-        assert "generation" not in made["metadata"]
-        for wanted, spec in (
+        stored = (await call("POST", url, {"metadata": {"name": "a.b"}})).json
+        assert "generation" not in stored["metadata"]
+        for expected, spec in (
             (None, {"podInfoOnMount": True}),
             (1, {"requiresRepublish": True}),
             (2, {"seLinuxMount": True}),
         ):
-            found = (await call("PATCH", f"{url}/a.b", {"spec": spec}, content_type=MERGE)).json
-            assert found["metadata"].get("generation") == wanted
+            result = (await call("PATCH", f"{url}/a.b", {"spec": spec}, content_type=MERGE)).json
+            assert result["metadata"].get("generation") == expected
 
 
 async def test_taints_of_devices_tell_their_time() -> None:
     """The time that was given, or that of the write."""
     taint = {"key": "a.b/c", "effect": "NoSchedule"}
-    given = {**taint, "timeAdded": "2020-01-01T00:00:00Z"}
+    with_time = {**taint, "timeAdded": "2020-01-01T00:00:00Z"}
     pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
-    devices = [{"name": "d", "taints": [taint, given]}]
+    devices = [{"name": "d", "taints": [taint, with_time]}]
     tree = {"metadata": {"name": "s"}, "spec": {"driver": "a.b", "nodeName": "n", "pool": pool, "devices": devices}}
     async with Environment() as env:
-        made = (await Caller(env)("POST", "/apis/resource.k8s.io/v1/resourceslices", tree)).json
-        [first, second] = made["spec"]["devices"][0]["taints"]
-        assert first["timeAdded"] == made["metadata"]["creationTimestamp"]
-        assert second == given
-        assert made["metadata"]["generation"] == 1
+        stored = (await Caller(env)("POST", "/apis/resource.k8s.io/v1/resourceslices", tree)).json
+        [first, second] = stored["spec"]["devices"][0]["taints"]
+        assert first["timeAdded"] == stored["metadata"]["creationTimestamp"]
+        assert second == with_time
+        assert stored["metadata"]["generation"] == 1

@@ -40,8 +40,8 @@ class World:
         """A socket to a path."""
         context = ssl.create_default_context(cadata=self.env.authority.pair.cert.decode())
         headers = {"Authorization": f"Bearer {token}"}
-        asked: Any = list(protocols) or None
-        return connect(f"{self.url}{path}", ssl=context, additional_headers=headers, subprotocols=asked)
+        subprotocols: Any = list(protocols) or None
+        return connect(f"{self.url}{path}", ssl=context, additional_headers=headers, subprotocols=subprotocols)
 
     async def play(self, command: Command, pipe: Pipe) -> int | None:
         """Run the command that the last argument names."""
@@ -78,33 +78,33 @@ async def world() -> AsyncIterator[World]:
         pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}
         assert (await call("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})).status == 201
         assert (await call("POST", PODS, pod)).status == 201
-        made = World(env, (await env.serve()).url)
-        env.responders.run = made.play
-        yield made
+        created = World(env, (await env.serve()).url)
+        env.responders.run = created.play
+        yield created
     assert isinstance(env.tokens, TokenAuthenticator)
 
 
 async def heard(socket: ClientConnection) -> dict[int, bytes]:
     """Return the data of each channel until the end."""
-    found: dict[int, bytes] = {}
+    result: dict[int, bytes] = {}
     async with asyncio.timeout(5):
         async for message in socket:
             assert isinstance(message, bytes)
-            found[message[0]] = found.get(message[0], b"") + message[1:]
+            result[message[0]] = result.get(message[0], b"") + message[1:]
     assert socket.close_code == 1000
-    return found
+    return result
 
 
 async def test_output_comes_on_its_channels_and_then_the_outcome() -> None:
     """Exec sends both outputs on their channels, and then a Status with the exit code or error."""
     async with world() as w:
         async with w.open(f"{EXEC}&command=both&stdout=1&stderr=1", V5) as socket:
-            found = await heard(socket)
-            assert (found[1], found[2]) == (b"out", b"err")
-            assert json.loads(found[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+            channels = await heard(socket)
+            assert (channels[1], channels[2]) == (b"out", b"err")
+            assert json.loads(channels[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
         async with w.open(f"{EXEC}&command=break&stdout=1", V4) as socket:
-            found = await heard(socket)
-            assert "error executing command in container: it broke" in json.loads(found[3])["message"]
+            channels = await heard(socket)
+            assert "error executing command in container: it broke" in json.loads(channels[3])["message"]
         async with w.open(f"{EXEC}&stdout=1&tty=1&stderr=1&container=c") as socket:
             assert await heard(socket) == {1: b"run it"}
         last = w.ran[-1]
@@ -119,8 +119,8 @@ async def test_input_ends_when_the_client_says_so() -> None:
             for _ in range(100):
                 await socket.send(b"\x00" + b"y" * 10_000)
             await socket.send(b"\xff\x00")
-            found = await heard(socket)
-            assert found[1] == b"y" * 1_000_000
+            channels = await heard(socket)
+            assert channels[1] == b"y" * 1_000_000
         async with w.open(f"{EXEC}&command=size&stdin=1&stdout=1&tty=1", V5) as socket:
             await socket.send(b"\x04not a size")
             await socket.send(b'\x04{"Width":80,"Height":24}')
@@ -199,11 +199,11 @@ async def test_ports_are_connections() -> None:
         w.env.responders.forwarded = listening
         async with w.open(f"{PODS}/p/portforward?ports=80&ports=81", V4) as socket:
             await socket.send(b"\x00hello")
-            found = await heard(socket)
-        assert found[0] == b"\x50\x00echo hello"
-        assert found[1] == b"\x50\x00"
-        assert found[2] == b"\x51\x00"
-        assert found[3] == b"\x51\x00error forwarding port 81 to pod: nobody listens"
+            channels = await heard(socket)
+        assert channels[0] == b"\x50\x00echo hello"
+        assert channels[1] == b"\x50\x00"
+        assert channels[2] == b"\x51\x00"
+        assert channels[3] == b"\x51\x00error forwarding port 81 to pod: nobody listens"
         for ports, text in (
             ("", 'query parameter "port"'),
             ("?ports=x", "unable to parse"),

@@ -74,8 +74,8 @@ RULES = [
 def test_restart_rules_need_an_action_and_exit_codes(rule: JsonObject, found: list[str]) -> None:
     """A container restart rule needs a known action and valid exit codes."""
     tree = changed(POD, "spec.containers.0.restartPolicy", "Never")
-    told = wrong("/pods", changed(tree, "spec.containers.0.restartPolicyRules", [rule]))
-    assert told == [f"{AT}.restartPolicyRules[0].{text}" for text in found]
+    errors = wrong("/pods", changed(tree, "spec.containers.0.restartPolicyRules", [rule]))
+    assert errors == [f"{AT}.restartPolicyRules[0].{text}" for text in found]
 
 
 MOUNTS = [
@@ -100,22 +100,22 @@ def test_mount_errors_name_the_field(mount: JsonObject, found: str) -> None:
 def test_devices_are_no_mounts() -> None:
     """A volume is one or the other."""
     devices = [{"name": "v", "devicePath": "/v"}]
-    told = wrong("/pods", changed(MOUNTING, "spec.containers.0.volumeDevices", devices))
-    assert f'{AT}.volumeDevices[0].name: Invalid value: "v": must not already exist in volumeMounts' in told
+    errors = wrong("/pods", changed(MOUNTING, "spec.containers.0.volumeDevices", devices))
+    assert f'{AT}.volumeDevices[0].name: Invalid value: "v": must not already exist in volumeMounts' in errors
     text = "must not already exist as a path in volumeMounts"
-    assert f'{AT}.volumeDevices[0].devicePath: Invalid value: "/v": {text}' in told
+    assert f'{AT}.volumeDevices[0].devicePath: Invalid value: "/v": {text}' in errors
 
 
 def test_init_containers_have_no_lifecycle() -> None:
     """Init containers without restartPolicy Always have no probes, hooks or restarting resize policy."""
     policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     first = {"name": "f", "image": "i", "livenessProbe": {"exec": {"command": ["x"]}}, "resizePolicy": policy}
-    at = "spec.initContainers[0]"
+    path = "spec.initContainers[0]"
     assert wrong("/pods", changed(POD, "spec.initContainers", [first])) == [
-        f"{at}.livenessProbe: Forbidden: may not be set for init containers without restartPolicy=Always",
+        f"{path}.livenessProbe: Forbidden: may not be set for init containers without restartPolicy=Always",
         (
-            f"{at}.resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' for init containers without"
-            " restartPolicy=Always"
+            f"{path}.resizePolicy: Invalid value: \"RestartContainer\": must be 'NotRequired' for init containers"
+            " without restartPolicy=Always"
         ),
     ]
     assert not wrong("/pods", changed(POD, "spec.initContainers", [{**first, "restartPolicy": "Always"}]))
@@ -150,9 +150,9 @@ SPECS = [
 @pytest.mark.parametrize(("spec", "found"), SPECS)
 def test_pod_errors_cover_os_user_and_devices(spec: JsonObject, found: list[str]) -> None:
     """Invalid operating systems, users, devices and hostnames of a pod are errors."""
-    told = wrong("/pods", {"spec": {**POD["spec"], **spec}})
-    assert len(told) == len(found)
-    assert all(text.startswith(begin) for text, begin in zip(told, found, strict=True))
+    errors = wrong("/pods", {"spec": {**POD["spec"], **spec}})
+    assert len(errors) == len(found)
+    assert all(text.startswith(begin) for text, begin in zip(errors, found, strict=True))
 
 
 def test_pods_ask_for_what_their_containers_do() -> None:
@@ -172,9 +172,9 @@ def test_affinity_values_are_label_values() -> None:
     """Values of required node affinity are label values; matchLabelKeys need a label selector."""
     term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["not ok"]}]}
     node = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
-    [told] = wrong("/pods", changed(POD, "spec.affinity", node))
+    [errors] = wrong("/pods", changed(POD, "spec.affinity", node))
     where = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values[0]"
-    assert told.startswith(f'{where}: Invalid value: "not ok"')
+    assert errors.startswith(f'{where}: Invalid value: "not ok"')
     pods = {"podAffinity": {REQUIRED: [{"topologyKey": "z", "matchLabelKeys": ["a"]}]}}
     assert wrong("/pods", changed(POD, "spec.affinity", pods)) == [
         (

@@ -262,8 +262,8 @@ def test_stateful_set_pods_may_mount_their_claims() -> None:
     template = {**mounting, "metadata": {"labels": {"a": "b"}}}
     spec: JsonObject = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     assert not wrong("apps/statefulsets", {"spec": spec})
-    found = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
-    assert wrong("apps/deployments", {"spec": spec}) == [found]
+    result = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
+    assert wrong("apps/deployments", {"spec": spec}) == [result]
     rolling = {**spec, "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "0%"}}}
     filled = read("apps/statefulsets", {"spec": spec})["spec"]["template"]
     [cause] = validate_stateful_set({**rolling, "podManagementPolicy": "Parallel", "template": filled})

@@ -25,8 +25,8 @@ MIRROR = {"annotations": {"kubernetes.io/config.mirror": "x"}}
 
 
 def _told(causes: Any) -> list[str]:
-    found: list[Cause] = list(causes)
-    return [f"{c.field}: {c.message}" for c in found]
+    result: list[Cause] = list(causes)
+    return [f"{c.field}: {c.message}" for c in result]
 
 
 # ------------------------------------------------------------------ the spec
@@ -138,9 +138,9 @@ STATUS = [
 @pytest.mark.parametrize(("old", "new", "found"), STATUS)
 def test_terminated_containers_and_ip_families_are_fixed(old: JsonObject, new: JsonObject, found: str) -> None:
     """A terminated container stays terminated, and a pod has at most one IP of each family."""
-    told = _told(validate_pod_status({**POD, "status": new}, {**POD, "status": old}))
-    assert told
-    assert told[0].startswith(found)
+    errors = _told(validate_pod_status({**POD, "status": new}, {**POD, "status": old}))
+    assert errors
+    assert errors[0].startswith(found)
     assert not _told(validate_pod_status({**POD, "status": old}, {**POD, "status": old}))
 
 

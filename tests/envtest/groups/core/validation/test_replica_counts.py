@@ -23,8 +23,8 @@ def test_counts_are_judged_whatever_is_missing(
     resource: str, status: dict[str, int | None], old: dict[str, int | None]
 ) -> None:
     """No count is negative or larger than the replicas; an unset count is zero."""
-    found = {cause.field for cause in validate_counts(resource, status, old)}
+    result = {cause.field for cause in validate_counts(resource, status, old)}
     ready, available = status.get("readyReplicas") or 0, status.get("availableReplicas") or 0
-    assert ("status.readyReplicas" in found) == (ready < 0 or ready > (status.get("replicas") or 0))
+    assert ("status.readyReplicas" in result) == (ready < 0 or ready > (status.get("replicas") or 0))
     if available > ready:
-        assert "status.availableReplicas" in found
+        assert "status.availableReplicas" in result

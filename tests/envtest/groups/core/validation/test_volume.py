@@ -99,8 +99,8 @@ def test_claims_of_ephemeral_volumes_have_no_other_users() -> None:
         {"name": "w", "persistentVolumeClaim": {"claimName": "a-v"}},
     ]
     text = "must not reference a PVC that gets created for an ephemeral volume"
-    found = [f'spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "a-v": {text}']
-    assert wrong("/pods", changed(POD, "spec.volumes", volumes)) == found
+    result = [f'spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "a-v": {text}']
+    assert wrong("/pods", changed(POD, "spec.volumes", volumes)) == result
     assert not wrong("/podtemplates", {"template": changed(POD, "spec.volumes", volumes)})
 
 
@@ -161,6 +161,6 @@ def test_csi_secret_references_need_a_namespace() -> None:
     whole = changed(new, "spec.csi.controllerExpandSecretRef.namespace", "n")
     assert not wrong("/persistentvolumes", whole, old)
     text = "spec.persistentvolumesource is immutable after creation"
-    [found] = wrong("/persistentvolumes", old, whole)
-    assert found.startswith(f"spec.persistentvolumesource: Forbidden: {text}\n@@ -")
-    assert '\n+  "ControllerExpandSecretRef": null,\n' in found
+    [errors] = wrong("/persistentvolumes", old, whole)
+    assert errors.startswith(f"spec.persistentvolumesource: Forbidden: {text}\n@@ -")
+    assert '\n+  "ControllerExpandSecretRef": null,\n' in errors
