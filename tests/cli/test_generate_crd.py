@@ -6,8 +6,9 @@ import json
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 import yaml
 from crd_shapes import SPECS, Conditions, Enums, Full, FullBeta, Int32, Strings, kind_with
@@ -18,7 +19,6 @@ from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
 from opsdk.apimachinery.yaml_text import to_yaml
-from opsdk.cel.regex import compile_regex
 from opsdk.cli.__main__ import main
 from opsdk.cli.generate.cluster import read_definitions, read_schemas
 from opsdk.cli.generate.models import model_files
@@ -179,12 +179,17 @@ def test_a_class_that_is_no_kind_has_its_place(
         assert error.count("\n") == 1
 
 
+class NewPattern(Model):
+    """A model with a pattern that nothing has compiled before."""
+
+    text: Annotated[str, msgspec.Meta(pattern="^of no other test$")]
+
+
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the regular expressions of opsdk[apiserver] the error says what to install."""
     monkeypatch.setitem(sys.modules, "re2", None)
-    compile_regex.cache_clear()
     with pytest.raises(ConfigError, match=r"needs re2: pip install 'opsdk\[apiserver\]'$"):
-        definitions.definitions_of([kind_with(Strings)])
+        definitions.definitions_of([kind_with(NewPattern)])
 
 
 class Unused(Object[Model, None]):
