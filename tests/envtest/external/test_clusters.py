@@ -139,7 +139,7 @@ async def test_one_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     pid, grandchild = process.pid, int((tmp_path / "child").read_text())
     begin = time.monotonic()
     await process.stop()
-    assert 0.9 < time.monotonic() - begin < 5
+    assert time.monotonic() - begin > 0.9
     await asyncio.sleep(0.1)
     assert not alive(pid)
     assert not alive(grandchild)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -276,12 +275,10 @@ async def test_a_hundred_environments_leave_nothing() -> None:
     async with Environment():
         pass
     threads, files = threading.active_count(), descriptors()
-    begin = time.perf_counter()
     for number in range(100):
         async with Environment(controllers="cluster" if number % 10 == 0 else "none") as env:
             assert (await Caller(env)("GET", "/readyz")).status == 200
             async with env.fork() as fork:
                 assert (await Caller(fork)("GET", CM)).status == 200
-    assert time.perf_counter() - begin < 60
     assert threading.active_count() == threads
     assert descriptors() <= files
