@@ -6,10 +6,9 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/algorit
 from __future__ import annotations
 
 import copy
-from operator import is_
 
 from opsdk.apiserver.structural.node import SchemaNode
-from opsdk.structured_merge.value import JsonValue
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def apply_defaults(value: JsonValue, node: SchemaNode | None) -> JsonValue:
@@ -17,24 +16,39 @@ def apply_defaults(value: JsonValue, node: SchemaNode | None) -> JsonValue:
     if node is None or not node.fills:
         return value
     if isinstance(value, dict):
-        missing = {
-            name: copy.deepcopy(below.default)
-            for name, below in node.properties.items()
-            if below.has_default and (name not in value or (value[name] is None and not below.nullable))
-        }
-        filled = {**value, **missing} if missing else value
-        entries = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
-        return filled if all(map(is_, entries.values(), filled.values())) else entries
-    if isinstance(value, list) and node.items is not None:
-        items = [_entry(item, node.items) for item in value]
-        return value if all(map(is_, items, value)) else items
-    return value
+        return _complete_object(value, node)
+    if not isinstance(value, list) or node.items is None or not node.items.fills:
+        return value
+    items = value
+    for index, item in enumerate(value):
+        completed = _entry(item, node.items)
+        if completed is not item:
+            items = list(value) if items is value else items
+            items[index] = completed
+    return items
 
 
-def _entry(item: JsonValue, node: SchemaNode | None) -> JsonValue:
-    if node is not None and node.has_default and item is None and not node.nullable:
-        item = copy.deepcopy(node.default)
-    return apply_defaults(item, node)
+def _complete_object(value: JsonObject, node: SchemaNode) -> JsonObject:
+    completed = value
+    for name, below in node.defaulted:
+        if name not in value or (value[name] is None and not below.nullable):
+            completed = dict(value) if completed is value else completed
+            completed[name] = apply_defaults(copy.deepcopy(below.default), below)
+    for name, item in value.items():
+        entry = node.entry(name)
+        if entry is None or not entry.fills or completed[name] is not item:
+            continue
+        filled = _entry(item, entry)
+        if filled is not item:
+            completed = dict(value) if completed is value else completed
+            completed[name] = filled
+    return completed
+
+
+def _entry(item: JsonValue, node: SchemaNode) -> JsonValue:
+    if item is None:
+        return apply_defaults(copy.deepcopy(node.default), node) if node.has_default and not node.nullable else item
+    return apply_defaults(item, node) if isinstance(item, dict | list) else item
 
 
 def drop_nulls(value: JsonValue, node: SchemaNode | None) -> JsonValue:
@@ -44,15 +58,20 @@ def drop_nulls(value: JsonValue, node: SchemaNode | None) -> JsonValue:
     """
     if node is None:
         return value
+    remaining = value
     if isinstance(value, dict):
-        entries = {}
         for name, item in value.items():
             if isinstance(item, dict | list):
-                entries[name] = drop_nulls(item, node.entry(name))
-            elif item is not None or (below := node.entry(name)) is None or below.nullable:
-                entries[name] = item
-        return value if len(entries) == len(value) and all(map(is_, entries.values(), value.values())) else entries
-    if isinstance(value, list):
-        items = [drop_nulls(item, node.items) for item in value]
-        return value if all(map(is_, items, value)) else items
-    return value
+                changed = drop_nulls(item, node.entry(name))
+                if changed is not item:
+                    remaining = dict(value) if remaining is value else remaining
+                    remaining[name] = changed
+            elif item is None and (below := node.entry(name)) is not None and not below.nullable:
+                remaining = dict(value) if remaining is value else remaining
+                del remaining[name]
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, dict | list) and (changed := drop_nulls(item, node.items)) is not item:
+                remaining = list(value) if remaining is value else remaining
+                remaining[index] = changed
+    return remaining

@@ -23,6 +23,7 @@ class SchemaNode:
         types: the allowed JSON types; empty allows all.
         format: the format if it applies to the type.
         properties: the declared fields.
+        defaulted: those with a default.
         additional: the schema of other entries, or None.
         open: whether other entries are allowed without a schema (``additionalProperties: true``).
         items: the schema of list elements.
@@ -40,6 +41,7 @@ class SchemaNode:
         "all_of",
         "any_of",
         "default",
+        "defaulted",
         "embedded",
         "enum",
         "fills",
@@ -79,6 +81,9 @@ class SchemaNode:
         self.properties = {
             name: SchemaNode(below, mixed=mixed) for name, below in (schema.get("properties") or {}).items()
         }
+        self.defaulted: list[tuple[str, SchemaNode]] = [
+            (name, node) for name, node in self.properties.items() if node.default is not None
+        ]
         additional = schema.get("additionalProperties")
         self.additional = SchemaNode(additional, mixed=mixed) if isinstance(additional, Mapping) else None
         self.open = additional is True
