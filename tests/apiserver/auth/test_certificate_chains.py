@@ -128,7 +128,7 @@ def _chain(*issued: Issued) -> bool:
 
 
 def test_only_authorities_with_a_chain_to_the_own_authority_sign() -> None:
-    """Each signature counts; names alone mean nothing."""
+    """A chain is verified by the signature of each certificate, not by names."""
     first = issue("b", USERS, ca=True)
     second = issue("c", first, ca=True)
     narrow = issue("d", USERS, ca=True, path_length=0)

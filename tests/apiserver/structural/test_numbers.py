@@ -97,7 +97,7 @@ def test_floats_that_are_as_good_as_integers(value: float, *, whole: bool) -> No
     ],
 )
 def test_ranges_of_formats(value: float, kind: str, form: str, *, fits: bool) -> None:
-    """Without a type there is no range."""
+    """A format without a type limits no range."""
     assert in_range(value, kind, form) is fits
 
 

@@ -55,7 +55,7 @@ NO_NUMBER = 'error while converting precision to integer: strconv.Atoi: parsing 
     ],
 )  # fmt: skip
 def test_values_are_shown(form: str, value: Any, shown: str) -> None:
-    """Numbers as people write them in English, aggregates in the notation of expressions."""
+    """``format`` writes a value by its verb, and lists and maps in the notation of expressions."""
     assert format_string(form, [value]) == shown
 
 
