@@ -71,12 +71,15 @@ class _RequeueHandlers(RequeuePolicy):
     """
 
     def __init__(self, retry: RetryPolicy) -> None:
+        super().__init__()
         self._retry = retry
         self.scheduled: dict[HandlerRequest, float] = {}
 
-    def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
+    def after_failure(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, *, finalizing: bool = False
+    ) -> ReconcileEnd:
         if self._retry is RetryPolicy.ALL or not isinstance(error, HandlersFailedError):
-            return super().after_failure(queue, queue_item, error)
+            return super().after_failure(queue, queue_item, error, finalizing=finalizing)
         now = monotonic()
         waits = []
         for name, reason in zip(error.names, error.exceptions, strict=True):

@@ -1,0 +1,94 @@
+"""Tells the events of a reconcile's own status writes from all others. Pure.
+
+A status write that named the resource version before it is known by two versions: the one it named, and the one it
+got. The event with exactly these two shows no other change. The watch may be faster than the response to the write, so
+events of an object that arrive while it is reconciled wait for the end of the reconcile, as its request would.
+
+Upstream: none; operators filter with GenerationChangedPredicate, which drops changes of other writers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+
+from cachetools import LRUCache
+
+from opsdk.event.event import AnyEvent, EventType
+
+# Events of one object that wait for the end of its reconcile. With more, one of them is surely foreign.
+_MAX_HELD = 16
+# Objects whose own writes the watch has not shown yet; a write that is dropped costs one reconcile.
+_MAX_PENDING = 10_000
+
+StatusVersions = tuple[str, str]
+"""The resource versions before and after a status write."""
+
+
+class OwnStatusWrites:
+    """The status writes of one controller that the watch has not shown yet.
+
+    >>> own = OwnStatusWrites()
+    >>> own.begin(("default", "site"))
+    >>> own.end(("default", "site"), [("7", "8")])
+    []
+    >>> own
+    <OwnStatusWrites: 0 running, 1 pending>
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, list[AnyEvent]] = {}
+        self._pending: LRUCache[Hashable, frozenset[StatusVersions]] = LRUCache(_MAX_PENDING)
+
+    def begin(self, key: Hashable) -> None:
+        """A reconcile of an object begins."""
+        self._held.setdefault(key, [])
+
+    def end(self, key: Hashable, writes: Collection[StatusVersions]) -> list[AnyEvent]:
+        """A reconcile of an object ends.
+
+        Args:
+            key: namespace and name.
+            writes: its status writes, as the responses named them.
+
+        Returns the events that arrived during the reconcile and show another change: queue them.
+        """
+        held = self._held.pop(key, ())
+        if not held and not writes:
+            return []
+        pending = self._pending.pop(key, frozenset()).union(writes)
+        if remaining := pending.difference(map(versions_of, held)):
+            # A list after a gap of the watch shows fewer states than there were: those of the past are never shown.
+            self._pending[key] = remaining if len(remaining) <= _MAX_HELD else frozenset(writes)
+        return [event for event in held if versions_of(event) not in pending]
+
+    def passes(self, event: AnyEvent) -> bool:
+        """Return False for the event of an own status write, and for one that waits for the end of the reconcile."""
+        key = event.view.key
+        if event.type is not EventType.UPDATE or event.resync:
+            if event.type is EventType.DELETE:
+                self._pending.pop(key, None)
+            return True
+        held = self._held.get(key)
+        if held is not None and len(held) < _MAX_HELD:
+            held.append(event)
+            return False
+        pending = self._pending.get(key)
+        if pending is None or (versions := versions_of(event)) not in pending:
+            return True
+        self._forget(key, pending - {versions})
+        return False
+
+    def _forget(self, key: Hashable, remaining: frozenset[StatusVersions]) -> None:
+        if remaining:
+            self._pending[key] = remaining
+        else:
+            del self._pending[key]
+
+    def __repr__(self) -> str:
+        return f"<OwnStatusWrites: {len(self._held)} running, {len(self._pending)} pending>"
+
+
+def versions_of(event: AnyEvent) -> StatusVersions:
+    """Return the resource versions before and after an update."""
+    old, new = event.old, event.new
+    return (old.resource_version if old is not None else "", new.resource_version if new is not None else "")
