@@ -112,6 +112,7 @@ __all__ = [
     "ShutdownTimeoutError",
     "StaleCacheError",
     "StorageMigrationError",
+    "TemporaryError",
     "TerminalError",
     "TerminatingError",
     "TlsError",

@@ -31,7 +31,7 @@ from opsdk.controller.declaration import ReconcilerDeclaration, inspect_reconcil
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.own_status import OwnStatusWrites
+from opsdk.controller.own_changes import OwnChanges
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
@@ -219,18 +219,18 @@ class ControllerBuilder(Generic[T]):
         self._check()
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
         options = self._options or ControllerOptions()
-        own_status = OwnStatusWrites() if self._kind is not None and options.ignore_own_status_writes else None
+        own_changes = OwnChanges() if self._kind is not None and options.ignore_own_status_writes else None
         self.controller = Controller(
             name,
             self._reconciler,
-            sources=[*self._kind_sources(own_status), *self._sources],
+            sources=[*self._kind_sources(own_changes), *self._sources],
             options=options,
             hook=self._hook,
             kind=self._kind,
             finalizers=self._finalizers,
             cluster=self._cluster,
             journal=self._journal,
-            own_status=own_status,
+            own_changes=own_changes,
         )
         return self.controller
 
@@ -258,10 +258,10 @@ class ControllerBuilder(Generic[T]):
         if self._kind is None and not self._watches and not self._sources:
             raise UsageError("there are no watches configured, controller will never get triggered")
 
-    def _kind_sources(self, own_status: OwnStatusWrites | None) -> list[EventSource]:
+    def _kind_sources(self, own_changes: OwnChanges | None) -> list[EventSource]:
         sources: list[EventSource] = []
         if self._kind is not None:
-            sources.append(self._reconciled_source(self._kind, own_status))
+            sources.append(self._reconciled_source(self._kind, own_changes))
             for owned in self._owns:
                 handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
                 sources.append(self._source(owned.kind, handler, owned.predicates, owned.sync_policy))
@@ -271,13 +271,13 @@ class ControllerBuilder(Generic[T]):
         ]
         return sources
 
-    def _reconciled_source(self, kind: Kind[AnyObject], own_status: OwnStatusWrites | None) -> EventSource:
+    def _reconciled_source(self, kind: Kind[AnyObject], own_changes: OwnChanges | None) -> EventSource:
         """Return the source of the reconciled kind. No predicate drops the beginning of a deletion with finalizers."""
         predicates = (*self._filters, *self._predicates)
         if predicates and self._finalizers:
             predicates = (any_of(begins_deletion(self._finalizers), all_of(*predicates)),)
-        if own_status is not None:
-            predicates = (*predicates, own_status.passes)  # last: it keeps events that the others pass
+        if own_changes is not None:
+            predicates = (*predicates, own_changes.passes)  # last: it keeps events that the others pass
         return KindSource(self._cache, kind, EnqueueRequestForObject(), predicates=predicates)
 
     def _source(

@@ -70,8 +70,8 @@ class RequestSent(NamedTuple):
         return f"{self.verb} {name}: {self.status or 'no response'}{version}{reason}"
 
 
-class StatusWrite(NamedTuple):
-    """A write of an object's status that named the version before it, so the change is this write alone.
+class OwnChange(NamedTuple):
+    """A write that named the version before it, so the change is this write alone.
 
     Attributes:
         group: of the object's kind.
@@ -92,7 +92,7 @@ class Activity:
     """Collects the reads and requests of a block, and of the tasks that it starts.
 
     Args:
-        enabled: False collects only `status_writes`, also where the block is inside another one.
+        enabled: False collects only `own_changes`, also where the block is inside another one.
 
     >>> with Activity() as activity:
     ...     _ = current_activity() is activity
@@ -107,9 +107,9 @@ class Activity:
         "enabled",
         "more_reads",
         "more_requests",
+        "own_changes",
         "reads",
         "requests",
-        "status_writes",
     )
 
     def __init__(self, *, enabled: bool = True) -> None:
@@ -119,8 +119,8 @@ class Activity:
         """Number of reads above the bound of 64 objects."""
         self.more_requests = 0
         """Number of requests above the bound of 64."""
-        self.status_writes: list[StatusWrite] = []
-        """The newest 64 writes of a status."""
+        self.own_changes: list[OwnChange] = []
+        """The newest 64 writes of a status, and of finalizers, that named the version before them."""
         self._seen: set[tuple[Hashable, Hashable, str]] = set()
         self._reason = ""
         self.enabled = enabled
@@ -171,11 +171,11 @@ class Activity:
         else:
             self.requests.append(request)
 
-    def record_status_write(self, write: StatusWrite) -> None:
-        """Record a write of a status."""
-        self.status_writes.append(write)
-        if len(self.status_writes) > _MAX_REQUESTS:
-            del self.status_writes[0]
+    def record_own_change(self, change: OwnChange) -> None:
+        """Record a write of a status or of finalizers."""
+        self.own_changes.append(change)
+        if len(self.own_changes) > _MAX_REQUESTS:
+            del self.own_changes[0]
 
     def explain(self, reason: str) -> None:
         """Set the reason of the next request. Call it without an await before the request."""
@@ -196,7 +196,7 @@ def current_activity() -> Activity | None:
     return activity if activity is not None and activity.enabled else None
 
 
-def record_status_write(write: StatusWrite) -> None:
-    """Record a write of a status in the activity of the running task, if it belongs to one."""
+def record_own_change(change: OwnChange) -> None:
+    """Record a write in the activity of the running task, if it belongs to one."""
     if (activity := _ACTIVITY.get()) is not None:
-        activity.record_status_write(write)
+        activity.record_own_change(change)

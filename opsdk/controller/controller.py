@@ -19,7 +19,7 @@ from opsdk.aio.waiting import wait_ended
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.cause import ReconcileCause
-from opsdk.client.activity import Activity, StatusWrite
+from opsdk.client.activity import Activity, OwnChange
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context, request_key
 from opsdk.controller.failure_report import FailureReport
@@ -27,7 +27,7 @@ from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
-from opsdk.controller.own_status import OwnStatusWrites
+from opsdk.controller.own_changes import OwnChanges
 from opsdk.controller.reconcile import ContextReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
@@ -82,7 +82,7 @@ class Controller:
         cluster: `Context` reads from and writes to it. Required for finalizers and reconcilers of objects.
         journal: keeps a record of each reconcile.
         requeue: decides when a request is reconciled again.
-        own_status: the status writes whose events a source of the controller drops.
+        own_changes: the writes whose events a source of the controller drops.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Controller:
         cluster: Cluster | None = None,
         journal: Journal | None = None,
         requeue: RequeuePolicy | None = None,
-        own_status: OwnStatusWrites | None = None,
+        own_changes: OwnChanges | None = None,
     ) -> None:
         if not name:
             raise UsageError("a controller needs a name: pass name=...")
@@ -114,7 +114,7 @@ class Controller:
         self.journal = journal
         options = self.options
         self._requeue = requeue or RequeuePolicy(options.retry_limit, options.finalizer_retry_limit)
-        self._own_status = own_status
+        self._own_changes = own_changes
         self._failure_report = self._make_failure_report(kind, cluster)
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
@@ -308,15 +308,15 @@ class Controller:
             Activity(enabled=recorded) as activity,
         ):
             log_started(ctx.causes)
-            if self._own_status is not None:
-                self._own_status.begin(ctx.request.key)
+            if self._own_changes is not None:
+                self._own_changes.begin(ctx.request.key)
             attempt = await self._call_reconciler(ctx)
             if self._failure_report is None:
                 end = self._queue_again(queue_item, attempt)
             else:
                 attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
-            if self._own_status is not None:
-                self._queue_foreign_events(self._own_status, queue_item.item, activity.status_writes)
+            if self._own_changes is not None:
+                self._queue_foreign_events(self._own_changes, queue_item.item, activity.own_changes)
             if self.options.max_interval and end.outcome is ReconcileOutcome.SUCCESS:
                 await self._queue_next_interval(ctx, queue_item)
             seconds = monotonic() - began
@@ -432,8 +432,8 @@ class Controller:
             await report.report_failure(ctx, attempt.error, end)
         return attempt, end
 
-    def _queue_foreign_events(self, own: OwnStatusWrites, request: Request, writes: Sequence[StatusWrite]) -> None:
-        """Queue the request if its object changed during the reconcile, except by the reconcile's own status writes."""
+    def _queue_foreign_events(self, own: OwnChanges, request: Request, writes: Sequence[OwnChange]) -> None:
+        """Queue the request if its object changed during the reconcile, except by the reconcile's own writes."""
         assert self.kind is not None
         gvk, key = self.kind.gvk, request.key
         versions = [

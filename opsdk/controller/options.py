@@ -42,9 +42,9 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
             changes. Empty for no condition.
         max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
             limit. A tenth of it is spread at random.
-        ignore_own_status_writes: the event of a status write of a reconcile does not reconcile its object again.
-            Other changes do, those of other writers in the same moment too, and so do changes that an applied or
-            patched status without the object's resource version makes.
+        ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
+            the finalizers that opsdk adds. All other changes do, and so does a status that was written without the
+            object's resource version: `Context.status` and ``update`` send it.
     """
 
     max_concurrent_reconciles: int = 1

@@ -12,9 +12,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.durations import as_seconds
+from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import MergeFrom
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
@@ -149,11 +151,16 @@ class ReconcilerAdapter:
         ctx.finalizing = is_deleting(obj)
         finalized = await self.finalizers.finalize(obj, ctx)
         if finalized.updated:
+            before = obj.metadata.resource_version
             try:
                 # With a lock: the patch replaces the list, and must not remove what another controller added.
                 await ctx.client.patch(obj, MergeFrom(optimistic_lock=True))
             except NotFoundError:
                 obj = None
+            else:
+                assert self._kind is not None
+                gvk, key = self._kind.gvk, ObjectKey(*ctx.request.key)
+                record_own_change(OwnChange(gvk.group, gvk.kind, key, before, obj.metadata.resource_version))
         finalized.raise_errors()
         for result in finalized.pending:
             if not isinstance(result, Result):

@@ -1,7 +1,7 @@
-"""Tells the events of a reconcile's own status writes from all others. Pure.
+"""Tells the events of a reconcile's own status writes and finalizers from all others. Pure.
 
-A status write that named the resource version before it is known by two versions: the one it named, and the one it
-got. The event with exactly these two shows no other change. The watch may be faster than the response to the write, so
+A write that named the resource version before it is known by two versions: the one it named, and the one it got. The
+event with exactly these two shows no other change. The watch may be faster than the response to the write, so
 events of an object that arrive while it is reconciled wait for the end of the reconcile, as its request would.
 
 Upstream: none; operators filter with GenerationChangedPredicate, which drops changes of other writers too.
@@ -20,35 +20,35 @@ _MAX_HELD = 16
 # Objects whose own writes the watch has not shown yet; a write that is dropped costs one reconcile.
 _MAX_PENDING = 10_000
 
-StatusVersions = tuple[str, str]
-"""The resource versions before and after a status write."""
+Versions = tuple[str, str]
+"""The resource versions before and after a write."""
 
 
-class OwnStatusWrites:
-    """The status writes of one controller that the watch has not shown yet.
+class OwnChanges:
+    """The writes of one controller that the watch has not shown yet.
 
-    >>> own = OwnStatusWrites()
+    >>> own = OwnChanges()
     >>> own.begin(("default", "site"))
     >>> own.end(("default", "site"), [("7", "8")])
     []
     >>> own
-    <OwnStatusWrites: 0 running, 1 pending>
+    <OwnChanges: 0 running, 1 pending>
     """
 
     def __init__(self) -> None:
         self._held: dict[Hashable, list[AnyEvent]] = {}
-        self._pending: LRUCache[Hashable, frozenset[StatusVersions]] = LRUCache(_MAX_PENDING)
+        self._pending: LRUCache[Hashable, frozenset[Versions]] = LRUCache(_MAX_PENDING)
 
     def begin(self, key: Hashable) -> None:
         """A reconcile of an object begins."""
         self._held.setdefault(key, [])
 
-    def end(self, key: Hashable, writes: Collection[StatusVersions]) -> list[AnyEvent]:
+    def end(self, key: Hashable, writes: Collection[Versions]) -> list[AnyEvent]:
         """A reconcile of an object ends.
 
         Args:
             key: namespace and name.
-            writes: its status writes, as the responses named them.
+            writes: its writes of the object's status and finalizers.
 
         Returns the events that arrived during the reconcile and show another change: queue them.
         """
@@ -62,7 +62,7 @@ class OwnStatusWrites:
         return [event for event in held if versions_of(event) not in pending]
 
     def passes(self, event: AnyEvent) -> bool:
-        """Return False for the event of an own status write, and for one that waits for the end of the reconcile."""
+        """Return False for the event of an own write, and for one that waits for the end of the reconcile."""
         key = event.view.key
         if event.type is not EventType.UPDATE or event.resync:
             if event.type is EventType.DELETE:
@@ -78,17 +78,17 @@ class OwnStatusWrites:
         self._forget(key, pending - {versions})
         return False
 
-    def _forget(self, key: Hashable, remaining: frozenset[StatusVersions]) -> None:
+    def _forget(self, key: Hashable, remaining: frozenset[Versions]) -> None:
         if remaining:
             self._pending[key] = remaining
         else:
             del self._pending[key]
 
     def __repr__(self) -> str:
-        return f"<OwnStatusWrites: {len(self._held)} running, {len(self._pending)} pending>"
+        return f"<OwnChanges: {len(self._held)} running, {len(self._pending)} pending>"
 
 
-def versions_of(event: AnyEvent) -> StatusVersions:
+def versions_of(event: AnyEvent) -> Versions:
     """Return the resource versions before and after an update."""
     old, new = event.old, event.new
     return (old.resource_version if old is not None else "", new.resource_version if new is not None else "")

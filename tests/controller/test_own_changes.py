@@ -16,7 +16,7 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import kind_of
 from opsdk.cache.entry import make_entry
 from opsdk.client.patch import merge_patch
-from opsdk.controller.own_status import OwnStatusWrites
+from opsdk.controller.own_changes import OwnChanges
 from opsdk.event.event import AnyEvent, Event, EventType, ObjectView
 
 KEY = ObjectKey("default", "a")
@@ -42,7 +42,7 @@ def test_only_events_of_own_status_writes_are_dropped(writes: list[tuple[bool, i
 
     Each write is own or foreign, and is shown some steps later. A reconcile ends some steps after its write.
     """
-    own = OwnStatusWrites()
+    own = OwnChanges()
     queued: list[tuple[int, int]] = []
     steps: list[tuple[float, int, Callable[[], None]]] = []
 
@@ -80,16 +80,16 @@ def test_only_events_of_own_status_writes_are_dropped(writes: list[tuple[bool, i
 
 def test_a_deletion_forgets_the_writes_of_its_object() -> None:
     """A write that the watch has not shown is kept while its object lives."""
-    own = OwnStatusWrites()
+    own = OwnChanges()
     own.begin(KEY)
     own.end(KEY, [("1", "2")])
     assert own.passes(Event(type=EventType.DELETE, old=view(3)))
-    assert repr(own) == "<OwnStatusWrites: 0 running, 0 pending>"
+    assert repr(own) == "<OwnChanges: 0 running, 0 pending>"
 
 
 def test_a_flood_of_events_does_not_wait() -> None:
     """During a long reconcile, at most 16 events of the object wait; with more, its request is queued at once."""
-    own = OwnStatusWrites()
+    own = OwnChanges()
     own.begin(KEY)
     assert [own.passes(update(n, n + 1)) for n in range(20)] == [False] * 16 + [True] * 4
 
@@ -205,3 +205,24 @@ async def test_no_foreign_change_is_lost(seed: int) -> None:
         await asyncio.sleep(5)
         live = {b.metadata.name: (b.metadata.labels or {}).get("n", "") for b in await client.list(Box)}
         assert labels == live
+
+
+async def test_an_added_finalizer_is_no_second_reconcile() -> None:
+    """The reconcile that adds the finalizer goes on with the object that has it."""
+    operator = Operator("boxes")
+
+    async def clean_up(obj: Box, ctx: Context) -> None: ...
+
+    @operator.reconciler(Box, finalizers={"tests.opsdk.dev/clean-up": clean_up})
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        assert obj.metadata.finalizers == ["tests.opsdk.dev/clean-up"]
+        async with ctx.status(obj) as patch:
+            patch.status.size = 1
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(60)
+        assert len(records(operator)) == 1
+        await client.delete(box())
+        await asyncio.sleep(60)
+        assert await client.get_or_none(Box, "default/a") is None
