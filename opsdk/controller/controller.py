@@ -413,7 +413,9 @@ class Controller:
             return self._requeue.after_success(self.queue, queue_item, attempt.result)
         if attempt.terminal:
             return self._requeue.after_terminal_error(self.queue, queue_item, attempt.error)
-        return self._requeue.after_failure(self.queue, queue_item, attempt.error, finalizing=attempt.finalizing)
+        if attempt.finalizing:
+            return self._requeue.after_finalizer_failure(self.queue, queue_item, attempt.error)
+        return self._requeue.after_failure(self.queue, queue_item, attempt.error)
 
     async def _report(
         self, report: FailureReport, ctx: Context, queue_item: QueueItem[Any], attempt: ReconcileAttempt

@@ -30,10 +30,19 @@ class RequeuePolicy:
     def __init__(self, retry_limit: RetryLimit | None = None, finalizer_retry_limit: RetryLimit | None = None) -> None:
         self._streaks = FailureStreaks(retry_limit, finalizer_retry_limit)
 
-    def after_failure(
-        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, *, finalizing: bool = False
-    ) -> ReconcileEnd:
+    def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
         """Queue the request with the delay of its `TemporaryError` or of the rate limiter, up to its `RetryLimit`."""
+        return self._retry(queue, queue_item, error, finalizing=False)
+
+    def after_finalizer_failure(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException
+    ) -> ReconcileEnd:
+        """Do as `after_failure`, up to the limit of finalizers."""
+        return self._retry(queue, queue_item, error, finalizing=True)
+
+    def _retry(
+        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, *, finalizing: bool
+    ) -> ReconcileEnd:
         item = queue_item.item
         wait = queue.next_delay(item, requested_delay(error))
         gave_up = self._streaks.failed(item, finalizing=finalizing, wait=wait, now=monotonic())

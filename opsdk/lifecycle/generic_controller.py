@@ -75,11 +75,9 @@ class _RequeueHandlers(RequeuePolicy):
         self._retry = retry
         self.scheduled: dict[HandlerRequest, float] = {}
 
-    def after_failure(
-        self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, *, finalizing: bool = False
-    ) -> ReconcileEnd:
+    def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
         if self._retry is RetryPolicy.ALL or not isinstance(error, HandlersFailedError):
-            return super().after_failure(queue, queue_item, error, finalizing=finalizing)
+            return super().after_failure(queue, queue_item, error)
         now = monotonic()
         waits = []
         for name, reason in zip(error.names, error.exceptions, strict=True):
