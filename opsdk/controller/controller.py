@@ -16,6 +16,7 @@ from opsdk.aio.containment import cancellations, is_contained
 from opsdk.aio.randomness import UuidSequence, loop_random
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.waiting import wait_ended
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.base.cause import ReconcileCause
@@ -27,7 +28,7 @@ from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
-from opsdk.controller.own_changes import OwnChanges
+from opsdk.controller.own_changes import OwnChanges, Versions
 from opsdk.controller.reconcile import ContextReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
@@ -308,17 +309,7 @@ class Controller:
             Activity(enabled=recorded) as activity,
         ):
             log_started(ctx.causes)
-            if self._own_changes is not None:
-                self._own_changes.begin(ctx.request.key)
-            attempt = await self._call_reconciler(ctx)
-            if self._failure_report is None:
-                end = self._queue_again(queue_item, attempt)
-            else:
-                attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
-            if self._own_changes is not None:
-                self._queue_foreign_events(self._own_changes, queue_item.item, activity.own_changes)
-            if self.options.max_interval and end.outcome is ReconcileOutcome.SUCCESS:
-                await self._queue_next_interval(ctx, queue_item)
+            attempt, end = await self._attempt(ctx, queue_item, activity)
             seconds = monotonic() - began
             if attempt.error is None:
                 log_result(end, seconds)
@@ -354,6 +345,27 @@ class Controller:
         if self.journal is not None:
             self.journal.add(record)
         return record
+
+    async def _attempt(
+        self, ctx: Context, queue_item: QueueItem[Any], activity: Activity
+    ) -> tuple[ReconcileAttempt, ReconcileEnd]:
+        """Call the reconciler, and queue the request again, if it needs that or if its object changed meanwhile."""
+        own = self._own_changes
+        key = ctx.request.key if own is not None else None
+        if own is not None:
+            own.begin(key)
+        attempt = await self._call_reconciler(ctx)
+        if self._failure_report is None:
+            end = self._queue_again(queue_item, attempt)
+        else:
+            attempt, end = await self._report(self._failure_report, ctx, queue_item, attempt)
+        if own is not None:
+            changes = activity.own_changes
+            for event in own.end(key, self._versions_of(key, changes) if changes else ()):
+                self.queue.add(queue_item.item, cause=cause_of(event))
+        if self.options.max_interval and end.outcome is ReconcileOutcome.SUCCESS:
+            await self._queue_next_interval(ctx, queue_item)
+        return attempt, end
 
     def _started_record(self, ctx: Context) -> ReconcileStarted:
         namespace, name = request_key(ctx.request)
@@ -434,17 +446,11 @@ class Controller:
             await report.report_failure(ctx, attempt.error, end)
         return attempt, end
 
-    def _queue_foreign_events(self, own: OwnChanges, request: Request, writes: Sequence[OwnChange]) -> None:
-        """Queue the request if its object changed during the reconcile, except by the reconcile's own writes."""
+    def _versions_of(self, key: ObjectKey | None, changes: Sequence[OwnChange]) -> Sequence[Versions]:
+        """Return the changes that are of the reconciled object."""
         assert self.kind is not None
-        gvk, key = self.kind.gvk, request.key
-        versions = [
-            (write.before, write.after)
-            for write in writes
-            if write.key == key and write.kind == gvk.kind and write.group == gvk.group
-        ]
-        for event in own.end(key, versions):
-            self.queue.add(request, cause=cause_of(event))
+        gvk = self.kind.gvk
+        return [(c.before, c.after) for c in changes if (c.group, c.kind, c.key) == (gvk.group, gvk.kind, key)]
 
     async def _queue_next_interval(self, ctx: Context, queue_item: QueueItem[Any]) -> None:
         """Queue the request for the longest interval, while its object exists."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable
 
-from cachetools import LRUCache
-
 from opsdk.event.event import AnyEvent, EventType
 
 # Events of one object that wait for the end of its reconcile. With more, one of them is surely foreign.
@@ -37,7 +35,7 @@ class OwnChanges:
 
     def __init__(self) -> None:
         self._held: dict[Hashable, list[AnyEvent]] = {}
-        self._pending: LRUCache[Hashable, frozenset[Versions]] = LRUCache(_MAX_PENDING)
+        self._pending: dict[Hashable, frozenset[Versions]] = {}
 
     def begin(self, key: Hashable) -> None:
         """A reconcile of an object begins."""
@@ -59,24 +57,28 @@ class OwnChanges:
         if remaining := pending.difference(map(versions_of, held)):
             # A list after a gap of the watch shows fewer states than there were: those of the past are never shown.
             self._pending[key] = remaining if len(remaining) <= _MAX_HELD else frozenset(writes)
+            if len(self._pending) > _MAX_PENDING:
+                del self._pending[next(iter(self._pending))]
         return [event for event in held if versions_of(event) not in pending]
 
     def passes(self, event: AnyEvent) -> bool:
         """Return False for the event of an own write, and for one that waits for the end of the reconcile."""
+        if not self._held and not self._pending:
+            return True
         key = event.view.key
         if event.type is not EventType.UPDATE or event.resync:
             if event.type is EventType.DELETE:
                 self._pending.pop(key, None)
             return True
-        held = self._held.get(key)
-        if held is not None and len(held) < _MAX_HELD:
+        if key in self._held and len(held := self._held[key]) < _MAX_HELD:
             held.append(event)
             return False
-        pending = self._pending.get(key)
-        if pending is None or (versions := versions_of(event)) not in pending:
+        if key not in self._pending:
             return True
-        self._forget(key, pending - {versions})
-        return False
+        pending, versions = self._pending[key], versions_of(event)
+        if versions in pending:
+            self._forget(key, pending - {versions})
+        return versions not in pending
 
     def _forget(self, key: Hashable, remaining: frozenset[Versions]) -> None:
         if remaining:

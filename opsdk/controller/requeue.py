@@ -32,15 +32,15 @@ class RequeuePolicy:
 
     def after_failure(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException) -> ReconcileEnd:
         """Queue the request with the delay of its `TemporaryError` or of the rate limiter, up to its `RetryLimit`."""
-        return self._retry(queue, queue_item, error, finalizing=False)
+        return self._queue_retry(queue, queue_item, error, finalizing=False)
 
     def after_finalizer_failure(
         self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException
     ) -> ReconcileEnd:
         """Do as `after_failure`, up to the limit of finalizers."""
-        return self._retry(queue, queue_item, error, finalizing=True)
+        return self._queue_retry(queue, queue_item, error, finalizing=True)
 
-    def _retry(
+    def _queue_retry(
         self, queue: WorkQueue[Any], queue_item: QueueItem[Any], error: BaseException, *, finalizing: bool
     ) -> ReconcileEnd:
         item = queue_item.item
