@@ -12,7 +12,7 @@ import msgspec
 
 from opsdk.structured_merge.value import JsonValue
 
-__all__ = ["Action", "ApiVersion", "Field", "Filter", "Modifier", "SchemaNames", "Scope"]
+__all__ = ["Action", "ApiVersion", "Field", "Filter", "Modifier", "Scope"]
 
 
 class Modifier(Enum):
