@@ -13,7 +13,21 @@ from opsdk.queue.rate_limiters import RateLimiter
 _SYNC_TIMEOUT = 120.0
 
 
-class ControllerOptions(Options, frozen=True, kw_only=True):
+class QueueOptions(Options, frozen=True, kw_only=True):
+    """Options of what processes a work queue.
+
+    Attributes:
+        shutdown_timeout: seconds for running work to finish at stop, before it is cancelled.
+        needs_leader_election: run only on the elected replica.
+        rate_limiter: delays after failures; None for the default.
+    """
+
+    shutdown_timeout: float = 20.0
+    needs_leader_election: bool = True
+    rate_limiter: RateLimiter[Any] | None = None
+
+
+class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     """Options of a `Controller`. Times are in seconds.
 
     Attributes:
@@ -34,10 +48,7 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
     cache_sync_timeout: float | None = None
     sync_policy: SyncPolicy | None = None
     reconciliation_timeout: float = 0.0
-    shutdown_timeout: float = 20.0
-    needs_leader_election: bool = True
     enable_warmup: bool = True
-    rate_limiter: RateLimiter[Any] | None = None
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
