@@ -19,7 +19,21 @@ _SYNC_TIMEOUT = 120.0
 _CONDITION_TYPE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-class ControllerOptions(Options, frozen=True, kw_only=True):
+class QueueOptions(Options, frozen=True, kw_only=True):
+    """Options of what processes a work queue.
+
+    Attributes:
+        shutdown_timeout: seconds for running work to finish at stop, before it is cancelled.
+        needs_leader_election: run only on the elected replica.
+        rate_limiter: delays after failures; None for the default.
+    """
+
+    shutdown_timeout: float = 20.0
+    needs_leader_election: bool = True
+    rate_limiter: RateLimiter[Any] | None = None
+
+
+class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     """Options of a `Controller`. Times are in seconds.
 
     Attributes:
@@ -51,10 +65,7 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
     cache_sync_timeout: float | None = None
     sync_policy: SyncPolicy | None = None
     reconciliation_timeout: float = 0.0
-    shutdown_timeout: float = 20.0
-    needs_leader_election: bool = True
     enable_warmup: bool = True
-    rate_limiter: RateLimiter[Any] | None = None
     retry_limit: RetryLimit | None = None
     finalizer_retry_limit: RetryLimit | None = None
     error_condition: str = ""
