@@ -8,7 +8,7 @@ from typing import Any
 
 from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
-from opsdk.controller.retry_limit import RetryLimit
+from opsdk.controller.retries import RetryLimit
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
 from opsdk.queue.rate_limiters import RateLimiter

@@ -19,6 +19,7 @@ from opsdk.base.durations import as_seconds
 from opsdk.client.activity import OwnChange, record_own_change
 from opsdk.client.patch import MergeFrom
 from opsdk.controller.context import Context
+from opsdk.controller.daemons import Daemons
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import Finalizers
 from opsdk.errors import NotFoundError, UsageError
@@ -103,36 +104,48 @@ class ReconcilerAdapter:
         reconciler: see `AnyReconciler`; or its declaration.
         kind: the reconciled kind; None for a controller with requests of its own.
         finalizers: see `Finalizers`.
+        daemons: see `Daemons`.
 
     Raises:
         UsageError: the declaration cannot work; the message has file and line.
     """
 
     def __init__(
-        self, reconciler: Any, kind: Kind[AnyObject] | None = None, finalizers: Finalizers | None = None
+        self,
+        reconciler: Any,
+        kind: Kind[AnyObject] | None = None,
+        finalizers: Finalizers | None = None,
+        daemons: Daemons | None = None,
     ) -> None:
         is_inspected = isinstance(reconciler, ReconcilerDeclaration)
         self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
         self.finalizers = finalizers or Finalizers()
+        self.daemons = daemons or None
         self._kind = kind
+        if self.daemons is not None and kind is None:
+            raise UsageError("daemons need a reconciled kind: call for_(...)")
         if self.finalizers and kind is None:
             raise UsageError("finalizers need a reconciled kind: call for_(...)")
 
     @property
     def needs_cluster(self) -> bool:
         """Whether objects are read before the reconciler is called."""
-        return self.declaration.form is ReconcilerForm.OBJECT or bool(self.finalizers)
+        return self.declaration.form is ReconcilerForm.OBJECT or bool(self.finalizers) or self.daemons is not None
 
     async def reconcile(self, request: Any, ctx: Context) -> Result | None:
-        """Read the object if it is needed, run the finalizers, and call the reconciler."""
+        """Read the object if it is needed, sync the daemons, run the finalizers, and call the reconciler."""
         declaration = self.declaration
         argument, pending = request, None
-        if declaration.form is ReconcilerForm.OBJECT or self.finalizers:
+        if declaration.form is ReconcilerForm.OBJECT or self.finalizers or self.daemons is not None:
             assert self._kind is not None
             obj = await ctx.client.get_or_none(self._kind, request.key)
+            if self.daemons is not None and (obj is None or is_deleting(obj)):
+                await self.daemons.sync(request, None)  # they have ended before the finalizers run
             if obj is not None and self.finalizers:
                 ctx.object = obj
                 obj, pending = await self._finalize(obj, ctx)
+            if self.daemons is not None and obj is not None and not is_deleting(obj):
+                await self.daemons.sync(request, obj)
             if declaration.form is ReconcilerForm.OBJECT:
                 if obj is None or is_deleting(obj):
                     return pending
