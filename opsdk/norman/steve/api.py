@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
@@ -33,13 +31,14 @@ from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
-from opsdk.norman.collections.kind_lists import KindLists, ListForm, OpenList
+from opsdk.norman.collections.kind_list import KindList, ListForm
+from opsdk.norman.collections.kind_lists import KindLists
 from opsdk.norman.server.reading import is_yaml, parse_body
 from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
 from opsdk.norman.steve.parameters import ListParameters, parse_parameters
 from opsdk.norman.steve.printer_fields import STATE, decorator
-from opsdk.norman.steve.raw_fields import Decorate, raw_fields
+from opsdk.norman.steve.raw_fields import raw_fields
 from opsdk.norman.steve.resources import (
     FIELD_PARAMETERS,
     ResourceLinks,
@@ -213,7 +212,7 @@ class SteveApi(Closing):
         except CacheError as error:
             log.warning("cannot count the objects of %s: %s", schema.id, error)
             return None
-        return await opened.objects.counts(self.visible(user, schema, "list"), STATE)
+        return await opened.counts(self.visible(user, schema, "list"), STATE)
 
     def visible(self, user: User, schema: SteveSchema, verb: str) -> VisibleObjects:
         """Return the objects of a type that a user may list or watch."""
@@ -221,10 +220,9 @@ class SteveApi(Closing):
         return access.visible(verb, schema.group, schema.resource, namespaced=schema.namespaced)
 
     # -------------------------------------------------------------- collections
-    async def list_of(self, schema: SteveSchema) -> OpenList:
+    async def list_of(self, schema: SteveSchema) -> KindList:
         """Return the cached list of a type. Raises `CacheError` if the cluster denies it."""
-        kind, source = Kind(schema.gvk, Unstructured), _form_source(schema)
-        return await self._lists.open(schema.id, kind, source, lambda: _form_of(decorator(schema)))
+        return await self._lists.open(schema.id, schema.gvk, _form_of(schema))
 
     async def _on_collection(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
         """Create an object, or list: encode the objects of a page in slices, so that other requests run meanwhile."""
@@ -267,14 +265,14 @@ class SteveApi(Closing):
         namespaces = frozenset({target.namespace}) if target.namespace else None
         if (selected := parameters.projects_or_namespaces) is not None:
             project_of = await self._project_of()
-            candidates = opened.objects.objects.namespaces if namespaces is None else namespaces
+            candidates = opened.objects.namespaces if namespaces is None else namespaces
             namespaces = frozenset(name for name in candidates if selected.selects(name, project_of(name)))
         visible = self.visible(target.user, schema, "list")
-        return await opened.objects.page(parameters.query(visible, namespaces)), opened.rows
+        return await opened.page(parameters.query(visible, namespaces)), opened.rows
 
     async def _uncached_page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
         """List a type that cannot be watched, as the user."""
-        form = _form_of(decorator(target.schema))
+        form = _form_of(target.schema)
         objects = IndexedList(form.read, self.options.lists)
         for tree in await self._store(target).list(target):
             metadata = {"resourceVersion": "1", **tree["metadata"]}
@@ -299,7 +297,7 @@ class SteveApi(Closing):
         opened = await self.list_of(schema) if schema is not None else None
 
         def project_of(namespace: str) -> str:
-            entry = opened.objects.objects.get(ObjectKey("", namespace)) if opened is not None else None
+            entry = opened.objects.get(ObjectKey("", namespace)) if opened is not None else None
             return entry.labels.get(self.options.project_label, "") if entry is not None else ""
 
         return project_of
@@ -361,8 +359,9 @@ def _form_source(schema: SteveSchema) -> object:
     return (schema.gvk, tuple(schema.columns))
 
 
-def _form_of(decorate: Decorate) -> ListForm:
-    return ListForm(raw_fields(decorate), lambda tree: own_fields(decorate(tree)))
+def _form_of(schema: SteveSchema) -> ListForm:
+    decorate = decorator(schema)
+    return ListForm(_form_source(schema), raw_fields(decorate), lambda tree: own_fields(decorate(tree)))
 
 
 def error_response(error: OpsdkError) -> HttpResponse:

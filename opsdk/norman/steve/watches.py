@@ -19,8 +19,7 @@ from opsdk.errors import UsageError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import query_error
 from opsdk.norman.collections.indexed_list import Counts
-from opsdk.norman.collections.kind_list import WatchScope
-from opsdk.norman.collections.kind_lists import OpenList
+from opsdk.norman.collections.kind_list import KindList, WatchScope
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.norman.steve.resources import SteveUrls, count_resource
@@ -123,9 +122,9 @@ class UserWatches:
         if "watch" not in schema.access:
             raise ErrorCode.PERMISSION_DENIED.error(f"watch not allowed: {self._user.name} may not watch {schema.id}")
         opened = await self._api.list_of(schema)
-        revision = _revision(frame) if frame.resource_version else opened.objects.objects.revision
+        revision = _revision(frame) if frame.resource_version else opened.objects.revision
         scope = self._scope(frame, schema)
-        opened.objects.changes.events_after(revision)
+        opened.changes.events_after(revision)
         return self._events(schema, opened, scope, revision, notify=frame.mode == NOTIFICATIONS)
 
     def _scope(self, frame: SubscribeFrame, schema: SteveSchema) -> WatchScope:
@@ -142,11 +141,11 @@ class UserWatches:
         )
 
     async def _events(
-        self, schema: SteveSchema, opened: OpenList, scope: WatchScope, revision: int, *, notify: bool
+        self, schema: SteveSchema, opened: KindList, scope: WatchScope, revision: int, *, notify: bool
     ) -> AsyncGenerator[SubscriptionEvent, None]:
         # Uses the current permissions: the watch ends when they change.
         encode = self._api.encoder(opened.rows, Target(user=self._user, schema=schema), self._urls)
-        async for event in opened.objects.watch(scope, revision=revision):
+        async for event in opened.watch(scope, revision=revision):
             data: JsonObject | msgspec.Raw = {} if notify else msgspec.Raw(encode(event.entry))
             yield SubscriptionEvent(event.type.value, event.revision, data)
 
@@ -168,7 +167,7 @@ class UserWatches:
         removals = [self._api.catalog.listen(lambda _: wake.set())]
         for identity in last:
             opened = await self._api.list_of(schemas[identity])
-            removals.append(opened.objects.changes.listen(partial(mark, identity)))
+            removals.append(opened.changes.listen(partial(mark, identity)))
         return self._count_events(schemas, changed, wake, last, removals)
 
     async def _count_events(

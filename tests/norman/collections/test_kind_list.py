@@ -20,7 +20,7 @@ from opsdk.client.client import Client
 from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
-from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, WatchScope
+from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, ListForm, WatchScope
 from opsdk.norman.steve.printer_fields import STATE
 from opsdk.norman.steve.raw_fields import raw_fields
 
@@ -40,7 +40,7 @@ async def config_maps() -> AsyncIterator[tuple[KindList, Client, Callable[[str],
         cached = await cluster.cache.informer_for(ConfigMap)
         async with (
             AccessSetStore(cluster.cache) as store,
-            KindList(cached, raw_fields(lambda tree: tree)) as objects,
+            KindList(cached, ListForm("", raw_fields(lambda tree: tree), lambda tree: tree)) as objects,
         ):
             yield objects, client, lambda verb: store.access_for(ANN).visible(verb, "", "configmaps", namespaced=True)
 
