@@ -22,6 +22,7 @@ from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
 from opsdk.errors import NormanError
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.column import Column, ReaderFor
 from opsdk.norman.collections.field_path import FieldPath, format_path, texts
@@ -279,7 +280,7 @@ class IndexedList:
             return snapshot
         if revision < self.revision:
             message = f"the revision {revision} is too old: list again without revision and continue"
-            raise NormanError(message, status=410, code="Expired", field_name="revision")
+            raise ErrorCode.GONE.error(message, field_name="revision")
         if revision > self.revision:
             message = f"unknown revision {revision}: the list is at {self.revision}, try again"
             raise NormanError(message, status=400, code="UnknownRevision", field_name="revision")

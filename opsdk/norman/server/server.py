@@ -16,7 +16,7 @@ from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, UpgradeResponse
 from opsdk.norman.access import AllAccess, NoAccess
-from opsdk.norman.codes import ErrorCode
+from opsdk.norman.codes import ErrorCode, as_norman_error
 from opsdk.norman.model import AccessControl, ApiContext, RequestHandler, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import Action, ApiVersion, Scope
@@ -30,7 +30,6 @@ from opsdk.norman.server.url_parsing import parse_url
 from opsdk.norman.server.writing import (
     PAGE_HEADER,
     PageRenderer,
-    as_norman_error,
     error_to_wire,
     response_format,
     write,

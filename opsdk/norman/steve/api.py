@@ -21,7 +21,7 @@ from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import CacheError, OpsdkError
+from opsdk.errors import ApiError, CacheError, NormanError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, json_response
@@ -145,8 +145,8 @@ class SteveApi(Closing):
         """Return the response to the request of a user; errors become responses too. `urls` builds the links."""
         try:
             return await self._route(request, user, urls)
-        except OpsdkError as error:
-            return error_response(error)
+        except Exception as error:  # noqa: BLE001 - templates and stores may raise anything
+            return error_response(request, error)
 
     async def _route(self, request: HttpRequest, user: User, urls: SteveUrls) -> HttpResponse:
         """Call what serves the first segment of the path: a built-in resource, or the type of that name."""
@@ -364,8 +364,10 @@ def _form_of(schema: SteveSchema) -> ListForm:
     return ListForm(_form_source(schema), raw_fields(decorate), lambda tree: own_fields(decorate(tree)))
 
 
-def error_response(error: OpsdkError) -> HttpResponse:
-    """Return the response for an error."""
+def error_response(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Return the response for an error, and log one that the response does not explain."""
+    if not isinstance(error, NormanError | ApiError):
+        log.error("%s %s failed: %s", request.method, request.path, error, exc_info=error)
     body = error_body(error)
     return json_response(body, status=int(body["status"]))
 

@@ -6,14 +6,13 @@ Upstream: github.com/rancher/steve/pkg/server/router/router.go, pkg/proxy/proxy.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import quote
 
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.base.version import VERSION
-from opsdk.errors import ApiError, BadRequestError, ForbiddenError, NormanError, OpsdkError
+from opsdk.errors import ApiError, BadRequestError, ForbiddenError, NormanError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
@@ -33,8 +32,6 @@ from opsdk.norman.tokens import Authenticator
 from opsdk.norman.urls import RequestUrls
 from opsdk.rest.request import RestRequest
 from opsdk.structured_merge.value import JsonObject
-
-log = logging.getLogger(__name__)
 
 _MAX_BODY = 3 << 20
 """Maximum bytes of a body, as in kube-apiserver."""
@@ -86,11 +83,8 @@ class SteveApp:
             user = await self._user_of(request if is_api else _without_cookies(request))
             cookie = check_csrf(request, request.method)
             response = await self._route(request, user, is_api=is_api)
-        except OpsdkError as error:
-            return protect(error_response(error))
-        except Exception:
-            log.exception("%s %s failed", request.method, request.path)
-            return protect(error_response(ErrorCode.SERVER_ERROR.error("internal error; see the server log")))
+        except Exception as error:  # noqa: BLE001 - an authenticator may raise anything
+            return protect(error_response(request, error))
         if not is_api:
             return protect_proxied(response)
         if cookie:

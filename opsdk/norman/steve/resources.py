@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from opsdk.errors import ApiError, NormanError, OpsdkError
+from opsdk.norman.codes import as_norman_error, error_fields
 from opsdk.norman.collections.access_set import AccessSet
 from opsdk.norman.collections.indexed_list import Counts, IndexedPage
 from opsdk.norman.mappers.paths import get_value, put_value
@@ -235,28 +235,11 @@ def select_fields(resource: JsonObject, query: Sequence[tuple[str, str]]) -> Jso
 FIELD_PARAMETERS = frozenset({"include", "exclude", "excludeValues"})
 """The parameters of `select_fields`."""
 
-_REASONS = {"Forbidden": "PermissionDenied", "MethodNotAllowed": "MethodNotAllow", "AlreadyExists": "NotUnique"}
 
-
-def error_body(error: OpsdkError) -> JsonObject:
-    """Return the body of an error. Errors without an HTTP status are 500, and 503 if the cluster did not respond.
+def error_body(error: Exception) -> JsonObject:
+    """Return the body of an error.
 
     >>> error_body(NormanError("no such type", status=404, code="NotFound"))["message"]
     'no such type'
     """
-    if isinstance(error, NormanError):
-        status, code, message, field = error.status, error.code, error.message, error.field_name
-    elif isinstance(error, ApiError):
-        status, field = error.code, ""
-        code, message = _REASONS.get(error.reason, error.reason or "ServerError"), error.message
-    else:
-        status, code, message, field = 503, "ClusterUnavailable", str(error), ""
-    body: JsonObject = {
-        "type": "error",
-        "links": {},
-        "actions": {},
-        "status": status,
-        "code": code,
-        "message": message,
-    }
-    return {**body, "fieldName": field} if field else body
+    return {"type": "error", "links": {}, "actions": {}, **error_fields(as_norman_error(error))}
