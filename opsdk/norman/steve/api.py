@@ -114,10 +114,10 @@ class SteveApi(Closing):
         """Read RBAC and the schemas. Raises `OpsdkError` if the cluster denies them."""
         await self.access.__aenter__()
         await self.catalog.__aenter__()
-        self.catalog.listen(self._on_schemas)
+        self.catalog.changes.listen(self._on_schemas)
         return self
 
-    def _on_schemas(self, schemas: Mapping[str, SteveSchema]) -> None:
+    def _on_schemas(self, _: int, schemas: Mapping[str, SteveSchema]) -> None:
         self._visible.clear()
         sources = {identity: _form_source(schema) for identity, schema in schemas.items()}
         self._tasks.start(self._lists.retain(sources), name="close lists")

@@ -13,7 +13,8 @@ from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
 from opsdk.norman.steve.api import SteveApi
 from opsdk.norman.steve.resources import SteveUrls
-from opsdk.norman.steve.watches import SubscribeFrame, SubscriptionEvent, UserWatches
+from opsdk.norman.steve.watches import SubscribeFrame, UserWatches
+from opsdk.structured_merge.value import JsonObject
 
 ADMIN = User(name="admin", groups=("system:masters",))
 ID = "demo.dev.widget"
@@ -28,10 +29,10 @@ async def install(client: Client, api: SteveApi) -> Unstructured:
     return definition
 
 
-async def rest(events: AsyncGenerator[SubscriptionEvent, None]) -> list[str]:
+async def rest(messages: AsyncGenerator[JsonObject, None]) -> list[str]:
     """The names of what comes until the watch ends."""
     async with asyncio.timeout(60):
-        return [event.name async for event in events]
+        return [message["name"] async for message in messages]
 
 
 async def test_the_watches_of_a_type_and_of_counts_end_with_its_definition() -> None:
@@ -42,8 +43,8 @@ async def test_the_watches_of_a_type_and_of_counts_end_with_its_definition() -> 
         by_name: dict[str, object] = {}
 
         async def read() -> None:
-            async for event in schemas:
-                by_name[event.name] = event.data["id"]
+            async for message in schemas:
+                by_name[message["name"]] = message["data"]["id"]
 
         reading = asyncio.create_task(read())
         await asyncio.sleep(0)
