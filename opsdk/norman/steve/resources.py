@@ -14,7 +14,7 @@ import msgspec
 from opsdk.norman.codes import as_norman_error, error_fields
 from opsdk.norman.collections.access_set import AccessSet
 from opsdk.norman.collections.indexed_list import Counts, IndexedPage
-from opsdk.norman.mappers.paths import get_value, put_value
+from opsdk.norman.mappers.paths import ABSENT, get_value, put_value
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.norman.steve.parameters import ListParameters
 from opsdk.norman.steve.printer_fields import RESERVED, undecorate
@@ -217,7 +217,7 @@ def select_fields(resource: JsonObject, query: Sequence[tuple[str, str]]) -> Jso
         api_fields: JsonObject = {name: resource[name] for name in RESERVED if name in resource}
         for path in included:
             value = get_value(resource, path)
-            if value is not None:
+            if value is not ABSENT:
                 put_value(api_fields, path, value)
         resource = api_fields
     for name, text in query:

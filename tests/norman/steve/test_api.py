@@ -128,9 +128,10 @@ async def test_fields_are_left_out_as_the_request_says() -> None:
         assert not any("data" in item or "managedFields" in item["metadata"] for item in page["data"])
         _, one = await admin("GET", "/v1/configmaps/n/a?excludeValues=data")
         assert (one["data"], one["metadata"]["name"]) == ({"size": ""}, "a")
-        _, page = await admin("GET", f"/v1/configmaps/n?{OWN}&include=metadata.name")
+        _, page = await admin("GET", f"/v1/configmaps/n?{OWN}&include=metadata.name&include=spec.absent&include=data.x")
         assert [item["metadata"] for item in page["data"]] == [{"name": "a"}, {"name": "b"}]
         assert page["data"][0]["links"]["self"] == f"{HOST}/v1/configmaps/n/a"
+        assert page["data"][0].keys() == {"id", "type", "links", "actions", "metadata"}
 
 
 async def test_the_fields_of_columns_are_paths_of_queries() -> None:
