@@ -55,14 +55,12 @@ class NormanOptions(Options, frozen=True, kw_only=True):
         page: renders the web page for browsers; None sends JSON.
         trust_forwarded: build links from ``X-Forwarded-Host`` and its like, where a proxy sets all of them. Without it
             links have the host of the request.
-        roots: paths of other APIs of this server, for the list at ``/``.
         max_subscriptions: open subscriptions of one user, live tables included; further ones are 429.
     """
 
     authenticate: Authenticator | None = None
     page: PageRenderer | None = None
     trust_forwarded: bool = False
-    roots: tuple[str, ...] = ()
     max_subscriptions: int = MAX_SESSIONS
 
 
@@ -92,7 +90,7 @@ class NormanServer:
         self.access: AccessControl = access or AllAccess()
         self.options = options or NormanOptions()
         self._sessions = SessionLimit(self.options.max_subscriptions)
-        for schema in meta_schemas(self.options.roots):
+        for schema in meta_schemas():
             schemas.add(schema)
         schemas.raise_errors()
 
