@@ -20,7 +20,7 @@ from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.store import Delta, DeltaType
-from opsdk.errors import NormanError
+from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.broadcast import Broadcaster
 from opsdk.norman.collections.column import ReaderFor
@@ -221,14 +221,14 @@ class KindList(Closing):
             revision: begin after it; None begins now.
 
         Raises:
-            NormanError: the revision is too old (410), or the reader is too slow (429).
+            NormanError: Gone; the revision is too old, or the reader is too slow.
         """
         async with aclosing(self.changes.subscribe(revision)) as changes:
             async for number, change in changes:
                 if (event := scope.event(number, change)) is not None:
                     yield event
             if changes.is_dropped:
-                raise NormanError("the client is too slow: list again", status=429, code="TooSlow")
+                raise ErrorCode.GONE.error("the client is too slow: list again")
 
     async def aclose(self) -> None:
         """Stop following the informer, and end the watches. Idempotent. The informer stays with the cache."""
