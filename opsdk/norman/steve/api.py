@@ -33,7 +33,7 @@ from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrF
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.collections.kind_list import KindList, ListForm
 from opsdk.norman.collections.kind_lists import KindLists
-from opsdk.norman.server.reading import is_yaml, parse_body
+from opsdk.norman.server.reading import read_body, read_raw
 from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
 from opsdk.norman.steve.parameters import ListParameters, parse_parameters
@@ -228,7 +228,7 @@ class SteveApi(Closing):
         """Create an object, or list: encode the objects of a page in slices, so that other requests run meanwhile."""
         _check_method(request, target.schema.collection_methods)
         if request.method == "POST":
-            tree = await self._store(target).create(target, from_resource(await _read_body(request)))
+            tree = await self._store(target).create(target, from_resource(await _read_object(request)))
             return json_response(self.resource(tree, target, urls), status=201)
         parameters = parse_parameters(target.query)
         page, rows = await self._page(target, parameters)
@@ -311,9 +311,9 @@ class SteveApi(Closing):
         store = self._store(target)
         match request.method:
             case "PUT":
-                tree = await store.update(target, from_resource(await _read_body(request)))
+                tree = await store.update(target, from_resource(await _read_object(request)))
             case "PATCH":
-                tree = await store.patch(target, request.header("content-type"), await request.body(_MAX_BODY))
+                tree = await store.patch(target, request.header("content-type"), await read_raw(request, _MAX_BODY))
             case "DELETE":
                 remaining = await store.delete(target)
                 if remaining is None:
@@ -328,8 +328,7 @@ class SteveApi(Closing):
         if handler is None:
             raise ErrorCode.INVALID_ACTION.error(f"{target.schema.id} has no action {action!r}")
         await self._store(target).get(target)  # the user must be allowed to see the object
-        body = await _read_body(request) if await request.body(_MAX_BODY) else {}
-        return json_response(await handler(target, body))
+        return json_response(await handler(target, await _read_body(request)))
 
     def _store(self, target: Target) -> SteveStore:
         return self.templates.store(target.schema, self._default_store)
@@ -392,10 +391,12 @@ def _namespace_and_name(schema: SteveSchema, rest: Sequence[str]) -> tuple[str, 
 
 
 async def _read_body(request: HttpRequest) -> JsonObject:
+    return await read_body(request, limit=_MAX_BODY, forms=False)
+
+
+async def _read_object(request: HttpRequest) -> JsonObject:
     """Decode the body, JSON or YAML. Raises `NormanError` (422) unless it is an object."""
-    content_type = request.header("content-type")
-    # Forms are JSON without its types, so they are not read here.
-    tree = await parse_body(await request.body(_MAX_BODY), content_type if is_yaml(content_type) else "")
-    if not isinstance(tree, dict) or not isinstance(tree.get("metadata", {}), dict):
+    raw, tree = await read_raw(request, _MAX_BODY), await _read_body(request)
+    if not raw.strip() or not isinstance(tree.get("metadata", {}), dict):
         raise ErrorCode.INVALID_BODY_CONTENT.error("the body is not an object: send one with metadata")
     return tree

@@ -184,6 +184,18 @@ async def test_a_body_of_another_media_type_is_refused() -> None:
         assert (form.status, msgspec.json.decode(form.body)["code"]) == (422, "InvalidBodyContent")
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+async def test_a_body_that_is_empty_or_too_large_is_refused_as_by_norman(method: str) -> None:
+    """Both are a 422 with the code InvalidBodyContent; an empty patch is the cluster's to refuse."""
+    async with steve() as (admin, _, _client):
+        url = "/v1/namespaces" if method == "POST" else "/v1/namespaces/n"
+        for body in (b"{" + b" " * (3 << 20), b"" if method != "PATCH" else b"["):
+            response = await admin.send(method, url, body)
+            code = "InvalidBodyContent" if body != b"[" else "BadRequest"
+            assert msgspec.json.decode(response.body)["code"] == code
+            assert response.status == (422 if body != b"[" else 400)
+
+
 # ------------------------------------------------------------------ collections
 async def test_lists_are_filtered_sorted_and_paged() -> None:
     """filter, sort, page, pagesize, summary, limit and continue, with count, revision and pages."""
