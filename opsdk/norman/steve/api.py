@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
-from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apiserver.auth.user import User
 from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
@@ -33,8 +32,9 @@ from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrF
 from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.collections.kind_list import KindList, ListForm
 from opsdk.norman.collections.kind_lists import KindLists
+from opsdk.norman.collections.query import ObjectQuery
 from opsdk.norman.server.reading import read_body, read_raw
-from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, visible_schemas
+from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, schema_id, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of
 from opsdk.norman.steve.parameters import ListParameters, parse_parameters
 from opsdk.norman.steve.printer_fields import STATE, decorator
@@ -256,51 +256,37 @@ class SteveApi(Closing):
         return encode
 
     async def _page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
-        schema = target.schema
-        if (schema.group, schema.resource) == ("", "namespaces"):
-            parameters = self._filter_by_namespaces(parameters)
+        schema, filters = target.schema, await self._namespace_filters(target, parameters)
         if not schema.watchable or self.templates.custom_store(schema):
-            return await self._uncached_page(target, parameters)
+            return await self._uncached_page(target, parameters, filters)
         opened = await self.list_of(schema)
-        namespaces = frozenset({target.namespace}) if target.namespace else None
-        if (selected := parameters.projects_or_namespaces) is not None:
-            project_of = await self._project_of()
-            candidates = opened.objects.namespaces if namespaces is None else namespaces
-            namespaces = frozenset(name for name in candidates if selected.selects(name, project_of(name)))
-        visible = self.visible(target.user, schema, "list")
-        return await opened.page(parameters.query(visible, namespaces)), opened.rows
+        query = parameters.query(self.visible(target.user, schema, "list"), filters)
+        return await opened.page(query), opened.rows
 
-    async def _uncached_page(self, target: Target, parameters: ListParameters) -> tuple[IndexedPage, EncodedObjects]:
+    async def _uncached_page(
+        self, target: Target, parameters: ListParameters, filters: tuple[OrFilter, ...] = ()
+    ) -> tuple[IndexedPage, EncodedObjects]:
         """List a type that cannot be watched, as the user."""
         form = _form_of(target.schema)
         objects = IndexedList(form.read, self.options.lists)
         for tree in await self._store(target).list(target):
             metadata = {"resourceVersion": "1", **tree["metadata"]}
             objects.put(make_entry(msgspec.json.encode({**tree, "metadata": metadata}))[0])
-        query = replace(parameters.query(EVERYTHING), revision=None)
+        query = replace(parameters.query(EVERYTHING, filters), revision=None)
         return objects.page(query), EncodedObjects(form.show, 0)
 
-    def _filter_by_namespaces(self, parameters: ListParameters) -> ListParameters:
-        """Return the parameters with projectsornamespaces as name filters, because Namespaces are cluster-scoped."""
+    async def _namespace_filters(self, target: Target, parameters: ListParameters) -> tuple[OrFilter, ...]:
+        """Return the filters of the namespace in the URL, and of the projects and namespaces of the parameters."""
+        filters = (_in_namespaces(target.namespace),) if target.namespace else ()
         selected = parameters.projects_or_namespaces
         if selected is None:
-            return parameters
-        operator = FilterOperator.NOT_IN if selected.exclude else FilterOperator.IN
-        names = tuple(sorted(selected.names))
-        paths = (("metadata", "name"), ("metadata", "labels", self.options.project_label))
-        conditions = [FilterCondition(path, operator, names) for path in paths]
-        added = [OrFilter([c]) for c in conditions] if selected.exclude else [OrFilter(conditions)]
-        return replace(parameters, filters=(*parameters.filters, *added), projects_or_namespaces=None)
-
-    async def _project_of(self) -> Callable[[str], str]:
-        schema = self.catalog.schemas.get("namespace")
-        opened = await self.list_of(schema) if schema is not None else None
-
-        def project_of(namespace: str) -> str:
-            entry = opened.objects.get(ObjectKey("", namespace)) if opened is not None else None
-            return entry.labels.get(self.options.project_label, "") if entry is not None else ""
-
-        return project_of
+            return filters
+        of_namespaces = selected.filters(self.options.project_label)
+        if (target.schema.group, target.schema.resource) == ("", "namespaces"):
+            return of_namespaces
+        namespaces = await self.list_of(self.catalog.schemas[schema_id("", "Namespace")])
+        page = await namespaces.page(ObjectQuery(filters=of_namespaces))
+        return (*filters, _in_namespaces(*(entry.key.name for entry in page.entries)))
 
     # -------------------------------------------------------------- objects
     async def _on_resource(self, request: HttpRequest, target: Target, urls: SteveUrls) -> HttpResponse:
@@ -369,6 +355,10 @@ def error_response(request: HttpRequest, error: Exception) -> HttpResponse:
         log.error("%s %s failed: %s", request.method, request.path, error, exc_info=error)
     body = error_body(error)
     return json_response(body, status=int(body["status"]))
+
+
+def _in_namespaces(*names: str) -> OrFilter:
+    return OrFilter([FilterCondition(("metadata", "namespace"), FilterOperator.IN, names)])
 
 
 def _require_get(request: HttpRequest) -> None:

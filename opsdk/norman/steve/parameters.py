@@ -16,7 +16,7 @@ import msgspec
 
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.field_path import FieldPath, parse_path
-from opsdk.norman.collections.filter import OrFilter, query_error
+from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter, query_error
 from opsdk.norman.collections.indexed_list import IndexedPage
 from opsdk.norman.collections.query import ObjectQuery, SortKey
 from opsdk.norman.steve.filter_language import parse_filter
@@ -46,13 +46,16 @@ class ProjectsOrNamespaces(msgspec.Struct, frozen=True):
     names: frozenset[str]
     exclude: bool = False
 
-    def selects(self, namespace: str, project: str) -> bool:
-        """Whether a namespace that belongs to a project is selected. The project is empty for none.
+    def filters(self, project_label: str) -> tuple[OrFilter, ...]:
+        """Return the filters that select these Namespaces; the label has the project of one.
 
-        >>> ProjectsOrNamespaces(frozenset({"p1"}), exclude=True).selects("default", "p1")
-        False
+        >>> [str(item) for item in ProjectsOrNamespaces(frozenset({"p1"})).filters("project")]
+        ['metadata.name in (p1),metadata.labels.project in (p1)']
         """
-        return (namespace in self.names or (project != "" and project in self.names)) != self.exclude
+        operator = FilterOperator.NOT_IN if self.exclude else FilterOperator.IN
+        paths = (("metadata", "name"), ("metadata", "labels", project_label))
+        conditions = [FilterCondition(path, operator, tuple(sorted(self.names))) for path in paths]
+        return tuple(OrFilter([c]) for c in conditions) if self.exclude else (OrFilter(conditions),)
 
 
 class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,8 +85,8 @@ class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
     summary: tuple[FieldPath, ...] = ()
     summary_only: bool = False
 
-    def query(self, visible: VisibleObjects, namespaces: frozenset[str] | None = None) -> ObjectQuery:
-        """Return the query for a user.
+    def query(self, visible: VisibleObjects, filters: tuple[OrFilter, ...] = ()) -> ObjectQuery:
+        """Return the query for a user, with more filters.
 
         Raises:
             NormanError: the continue token is not valid, or belongs to another filter or order (400).
@@ -91,11 +94,10 @@ class ListParameters(msgspec.Struct, frozen=True, kw_only=True):
         token = self._token()
         size = min(filter(None, (self.page_size, self.limit)), default=0)
         return ObjectQuery(
-            filters=self.filters,
+            filters=(*self.filters, *filters),
             sort=self.sort,
             summary=self.summary,
             visible=visible,
-            namespaces=namespaces,
             limit=size,
             first=(token.offset if token is not None else 0) + (self.page - 1) * size,
             revision=self.revision,

@@ -81,7 +81,7 @@ class ProxyStore:
                     raise
                 # The permission was revoked after the namespaces were found.
                 continue
-            trees += [to_tree(obj) for obj in objects if query.contains(*_key_of(obj))]
+            trees += [to_tree(obj) for obj in objects if query.visible.contains(*_key_of(obj))]
         return ResourceList(items=[self._external(context, schema, tree) for tree in trees])
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
@@ -243,8 +243,6 @@ def _namespaces_of(schema: Schema, query: ObjectQuery) -> list[str] | None:
         first = item[0]
         if first.path in _NAMESPACE_FIELDS and first.operator is FilterOperator.EQUALS and len(item) == 1:
             return [name for name in first.values if not path_segment(name)]
-    if query.namespaces is not None:
-        return sorted(query.namespaces)
     return None if query.visible.everything else sorted(query.visible.namespaces)
 
 

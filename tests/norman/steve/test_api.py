@@ -219,6 +219,10 @@ async def test_projects_select_namespaces_and_their_objects() -> None:
         assert await admin.ids(f"/v1/configmaps?{OWN}&projectsornamespaces!=p-m") == ["n/a", "n/b"]
         assert await admin.ids("/v1/namespaces?projectsornamespaces=p-m,n") == ["m", "n"]
         assert set(await admin.ids("/v1/namespaces?projectsornamespaces!=p-m,n")).isdisjoint({"m", "n"})
+        for path, ids in (("namespaces", ["m", "n"]), ("configmaps/m", ["m/a", "m/b"])):
+            _, first = await admin("GET", f"/v1/{path}?{OWN if '/' in path else ''}&projectsornamespaces=p-m,n&limit=1")
+            assert [item["id"] for item in first["data"]] == ids[:1]
+            assert await admin.ids(first["pagination"]["next"].removeprefix(HOST)) == ids[1:]
 
 
 async def test_a_user_of_two_names_sees_just_these_until_the_permissions_are_taken_away() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
+from msgspec.structs import replace
 from stevekit import entry
 
 from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.indexed_list import IndexedList, IndexedPage
-from opsdk.norman.collections.query import SortKey
+from opsdk.norman.collections.query import ObjectQuery, SortKey
 from opsdk.norman.steve.parameters import MAX_CONDITIONS, ListParameters, ProjectsOrNamespaces, parse_parameters
 from opsdk.norman.steve.raw_fields import raw_fields
 
@@ -94,7 +95,12 @@ def test_projects_or_namespaces_include_or_exclude() -> None:
     """``projectsornamespaces!=`` selects the others."""
     excluded = parse_parameters("projectsornamespaces!=p1,n1").projects_or_namespaces
     assert excluded == ProjectsOrNamespaces(frozenset({"p1", "n1"}), exclude=True)
-    assert [excluded.selects(n, p) for n, p in (("n1", ""), ("n2", "p1"), ("n2", ""))] == [False, False, True]
+    objects = IndexedList(raw_fields(lambda tree: tree))
+    for name, labels in (("n1", {}), ("n2", {"project": "p1"}), ("n3", {"project": "p2"}), ("n4", {})):
+        objects.put(entry(name, labels=labels))
+    included = replace(excluded, exclude=False)
+    for selected, namespaces in ((excluded, ["n3", "n4"]), (included, ["n1", "n2"])):
+        assert names(objects.page(ObjectQuery(filters=selected.filters("project")))) == namespaces
 
 
 @pytest.mark.parametrize(
