@@ -13,7 +13,6 @@ from functools import partial
 
 import msgspec
 
-from opsdk.apimachinery.integers import parse_int
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UsageError
@@ -114,8 +113,8 @@ class UserWatches:
         if "watch" not in schema.access:
             raise ErrorCode.PERMISSION_DENIED.error(f"watch not allowed: {self._user.name} may not watch {schema.id}")
         opened = await self._api.list_of(schema)
-        revision = _revision(frame) if frame.resource_version else opened.objects.revision
-        scope = self._scope(frame, schema)
+        scope, since = self._scope(frame, schema), opened.changes.parse_revision(frame.resource_version)
+        revision = opened.changes.revision if since is None else since
         opened.changes.events_after(revision)
         return self._objects(frame, opened, schema, opened.watch(scope, revision=revision))
 
@@ -200,10 +199,3 @@ class UserWatches:
 
     def __repr__(self) -> str:
         return f"<UserWatches of {self._user.name}>"
-
-
-def _revision(frame: SubscribeFrame) -> int:
-    revision = parse_int(frame.resource_version)
-    if revision is None or revision < 0:
-        raise query_error("resourceVersion", 0, f"{frame.resource_version[:40]!r} is not a resource version")
-    return revision

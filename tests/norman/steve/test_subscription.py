@@ -104,7 +104,7 @@ async def test_a_watch_sends_objects_from_start_to_stop() -> None:
 
 
 async def test_a_watch_resumes_at_a_resource_version() -> None:
-    """It sends what came since; a version before the cache is an error that says to list again."""
+    """It sends what came since; a version before the cache, or of no server, is an error that says to list again."""
     async with subscribed(ADMIN) as (peer, client, api):
         await api.list_of(api.schema_for(ADMIN, "configmap"))
         created = await config_map(client, "default", "a")
@@ -112,9 +112,10 @@ async def test_a_watch_resumes_at_a_resource_version() -> None:
         peer.say(resourceType="configmaps", resourceVersion=created.metadata.resource_version)
         await peer.hear("resource.start")
         assert (await peer.hear("resource.create"))["data"]["id"] == "default/b"
-        peer.say(resourceType="configmaps", resourceVersion="1", id="default/a")
-        assert "list again" in (await peer.hear("resource.error"))["data"]["error"]
-        await peer.hear("resource.stop")
+        for version in ("1", "-1", "x", "9" * 40):
+            peer.say(resourceType="configmaps", resourceVersion=version, id="default/a")
+            assert "list again" in (await peer.hear("resource.error"))["data"]["error"]
+            await peer.hear("resource.stop")
 
 
 async def test_a_user_whose_permissions_are_taken_away_gets_a_stop_and_nothing_more() -> None:
