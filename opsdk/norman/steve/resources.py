@@ -239,7 +239,7 @@ FIELD_PARAMETERS = frozenset({"include", "exclude", "excludeValues"})
 def error_body(error: Exception) -> JsonObject:
     """Return the body of an error.
 
-    >>> error_body(NormanError("no such type", status=404, code="NotFound"))["message"]
-    'no such type'
+    >>> error_body(ZeroDivisionError())["code"]
+    'ServerError'
     """
     return {"type": "error", "links": {}, "actions": {}, **error_fields(as_norman_error(error))}

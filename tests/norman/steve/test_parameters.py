@@ -71,19 +71,20 @@ def test_a_foreign_continue_token_is_refused(token: str) -> None:
 def test_defaults_are_those_of_steve() -> None:
     """100,000 objects, the first page, no pages; a negative limit is no limit."""
     query = parse_parameters("unknown=1")
-    assert (query.limit, query.page, query.page_size, query.revision) == (100_000, 1, 0, None)
+    assert (query.limit, query.page, query.page_size, query.selection.revision) == (100_000, 1, 0, None)
     assert parse_parameters("limit=-1").limit == 0
 
 
 def test_repeated_filters_are_kept_apart_and_commas_are_alternatives() -> None:
     """Repeated parameters must all hold, parts of one are alternatives."""
     query = parse_parameters("filter=a=1,b=2&filter=c%3E3")
-    assert [len(item) for item in query.filters] == [2, 1]
+    assert [len(item) for item in query.selection.filters] == [2, 1]
 
 
 def test_a_sort_has_orders_labels_and_addresses() -> None:
     """A minus is descending, brackets hold labels, ip() sorts addresses."""
-    (arch, name, ip) = parse_parameters("sort=-metadata.labels[kubernetes.io/arch],metadata.name,ip(status.podIP)").sort
+    text = "sort=-metadata.labels[kubernetes.io/arch],metadata.name,ip(status.podIP)"
+    (arch, name, ip) = parse_parameters(text).selection.sort
     assert arch == SortKey(
         ("metadata", "labels", "kubernetes.io/arch"), descending=True, fold_case=True, absent_last=True
     )
@@ -151,7 +152,7 @@ def test_a_parameter_has_a_budget(parameter: str, text: str) -> None:
 
 def test_the_filters_of_a_request_share_their_budget() -> None:
     """Many parameters have no more conditions and values than one."""
-    assert len(parse_parameters([("filter", "a=b")] * MAX_CONDITIONS).filters) == MAX_CONDITIONS
+    assert len(parse_parameters([("filter", "a=b")] * MAX_CONDITIONS).selection.filters) == MAX_CONDITIONS
     for text, count in (("a=b", MAX_CONDITIONS + 1), ("a in (" + ",".join(map(str, range(1000))) + ")", 11)):
         with pytest.raises(NormanError, match="too many"):
             parse_parameters([("filter", text)] * count)
