@@ -46,7 +46,7 @@ def get_value(data: JsonObject, path: Sequence[str]) -> JsonValue:
     """Return the value at a path, or `ABSENT`.
 
     >>> get_value({"spec": {"replicas": 3}}, ["spec", "replicas"]), get_value({}, ["spec", "replicas"])
-    (3, ABSENT)
+    (3, UNSET)
     """
     value: JsonValue = data
     for name in path:
