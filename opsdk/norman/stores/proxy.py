@@ -28,7 +28,7 @@ from opsdk.norman.query import format_id, split_id
 from opsdk.norman.schema_parts import Scope
 from opsdk.norman.store_results import ResourceEvent, ResourceEventType, ResourceList
 from opsdk.norman.stores.fan_in import fan_in
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 __all__ = ["ProxyStore"]
 
@@ -94,10 +94,7 @@ class ProxyStore:
         metadata = tree.setdefault("metadata", {})
         if schema.scope is Scope.NAMESPACE:
             field = "namespaceId" if "namespaceId" in schema.resource_fields else "namespace"
-            if not metadata.get("namespace"):
-                raise ErrorCode.MISSING_REQUIRED.error(field_name=field)
-            if reasons := path_segment(metadata["namespace"]):
-                raise ErrorCode.INVALID_FORMAT.error("; ".join(reasons), field_name=field)
+            check_namespace(metadata.get("namespace"), field)
         for name in ("labels", "annotations"):
             metadata[name] = {k: v for k, v in (metadata.get(name) or {}).items() if not is_protected(k)}
         if context.user is not None and context.user.username:
@@ -204,6 +201,14 @@ class ProxyStore:
 
     def __repr__(self) -> str:
         return f"<ProxyStore of {self.kind.gvk}>"
+
+
+def check_namespace(namespace: JsonValue, field: str) -> None:
+    """Check the namespace of a new object. Raises `NormanError` MissingRequired or InvalidFormat of the field."""
+    if not namespace:
+        raise ErrorCode.MISSING_REQUIRED.error(field_name=field)
+    if reasons := path_segment(namespace) if isinstance(namespace, str) else ["not a string"]:
+        raise ErrorCode.INVALID_FORMAT.error("; ".join(reasons), field_name=field)
 
 
 def generate_name_prefix(type_name: str) -> str:
