@@ -7,10 +7,11 @@ github.com/rancher/steve/pkg/resources/common/formatter.go, pkg/stores/partition
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
+from opsdk.http.server.request_rules import query_pairs
 from opsdk.norman.codes import as_norman_error, error_fields
 from opsdk.norman.collections.access_set import AccessSet
 from opsdk.norman.collections.indexed_list import Counts, IndexedPage
@@ -39,6 +40,17 @@ class SteveUrls(msgspec.Struct, frozen=True):
     def base(self) -> str:
         """The URL of the API."""
         return f"{self.root}{self.prefix}"
+
+    def continued(self, token: str = "") -> str:
+        """Return the URL of the request for another part of the list; without a token, of the first one.
+
+        >>> SteveUrls("http://localhost", current="http://localhost/v1/pods?continue=a&limit=9").continued("b")
+        'http://localhost/v1/pods?limit=9&continue=b'
+        """
+        path, _, query = self.current.partition("?")
+        pairs = [pair for pair in query_pairs(query) if pair[0] != "continue"]
+        pairs += [("continue", token)] if token else []
+        return f"{path}?{urlencode(pairs)}" if pairs else path
 
     def collection(self, schema: SteveSchema) -> str:
         """Return the URL of all objects of a type."""
@@ -159,11 +171,10 @@ def collection(
         body["pages"] = pages
     token = parameters.next_token(page)
     if token or parameters.continue_token:
-        pagination: JsonObject = {"limit": parameters.limit, "first": urls.current, "partial": True}
+        pagination: JsonObject = {"limit": parameters.limit, "first": urls.continued(), "partial": True}
         if token:
             body["continue"] = token
-            separator = "&" if "?" in urls.current else "?"
-            pagination["next"] = f"{urls.current}{separator}continue={token}"
+            pagination["next"] = urls.continued(token)
         body["pagination"] = pagination
     if page.summary:
         body["summary"] = [

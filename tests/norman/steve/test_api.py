@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import pytest
@@ -210,6 +211,21 @@ async def test_lists_are_filtered_sorted_and_paged() -> None:
         assert first["summary"] == [{"property": "data.size", "counts": {"a": {"total": 2}, "b": {"total": 2}}}]
         assert first["pagination"]["next"].endswith(f"continue={first['continue']}")
         assert await admin.ids(first["pagination"]["next"].removeprefix(HOST)) == ["n/b"]
+
+
+async def test_a_walk_by_next_keeps_its_parameters_and_one_token() -> None:
+    """However many parts it has; the link to the first part has no token."""
+    async with steve() as (admin, _, _client):
+        start = f"/v1/configmaps?{OWN}&limit=1"
+        url, walked = start, []
+        while url:
+            _, part = await admin("GET", url)
+            walked += [item["id"] for item in part["data"]]
+            pagination = part["pagination"]
+            assert parse_qsl(urlsplit(pagination["first"]).query) == parse_qsl(urlsplit(start).query)
+            url = pagination.get("next", "").removeprefix(HOST)
+            assert url.count("continue=") <= 1
+        assert walked == ["m/a", "m/b", "n/a", "n/b"]
 
 
 async def test_projects_select_namespaces_and_their_objects() -> None:
