@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 import msgspec
+from cachetools import LRUCache
 from msgspec.structs import replace
 
 from opsdk.aio.closing import Closing
@@ -25,7 +26,7 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.norman.codes import ErrorCode
-from opsdk.norman.collections.access_set import EVERYTHING, AccessSet, VisibleObjects
+from opsdk.norman.collections.access_set import EVERYTHING, VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.encoded_objects import EncodedObjects
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
@@ -108,7 +109,7 @@ class SteveApi(Closing):
         self.transports = UserTransports(cluster.config)
         self._default_store = ClusterStore(self.transports)
         self._tasks = TaskOwner("steve")
-        self._visible: dict[str, Mapping[str, SteveSchema]] = {}
+        self._visible: LRUCache[str, Mapping[str, SteveSchema]] = LRUCache(self.options.max_users)
 
     async def __aenter__(self) -> Self:
         """Read RBAC and the schemas. Raises `OpsdkError` if the cluster denies them."""
@@ -122,19 +123,17 @@ class SteveApi(Closing):
         sources = {identity: _form_source(schema) for identity, schema in schemas.items()}
         self._tasks.start(self._lists.retain(sources), name="close lists")
 
-    def schemas_for(self, user: User) -> tuple[AccessSet, Mapping[str, SteveSchema]]:
-        """Return the access set of a user, and the schemas that the user sees."""
+    def schemas_for(self, user: User) -> Mapping[str, SteveSchema]:
+        """Return the schemas that a user sees."""
         access = self.access.access_for(user)
         schemas = self._visible.get(access.id)
         if schemas is None:
-            if len(self._visible) >= self.options.max_users:
-                self._visible.clear()
             schemas = self._visible[access.id] = visible_schemas(self.catalog.schemas, access)
-        return access, schemas
+        return schemas
 
     def schema_for(self, user: User, name: str) -> SteveSchema:
         """Return the schema with an id or plural name. Raises `NormanError` (404) if the user does not see it."""
-        schema = lookup(self.schemas_for(user)[1], name)
+        schema = lookup(self.schemas_for(user), name)
         if schema is None:
             # Rancher's UI looks for these words.
             raise ErrorCode.NOT_FOUND.error(f"failed to find schema {name[:200]}")
@@ -166,7 +165,7 @@ class SteveApi(Closing):
         return await (self._on_resource if name else self._on_collection)(request, target, urls)
 
     def _root(self, user: User, urls: SteveUrls) -> JsonObject:
-        base, types = urls.base, self.schemas_for(user)[1].values()
+        base, types = urls.base, self.schemas_for(user).values()
         links = {schema.plural_name: urls.collection(schema) for schema in types}
         links |= {name: f"{base}/{name}" for name in ("schemas", "counts", "subscribe")}
         return {"id": urls.prefix.strip("/"), "type": "apiRoot", "links": {"self": base, **links}}
@@ -174,7 +173,7 @@ class SteveApi(Closing):
     async def _schemas(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
         if identity:
             return self.schema_for(user, identity).as_json(urls.base)
-        schemas = self.schemas_for(user)[1]
+        schemas = self.schemas_for(user)
         return plain_collection("schema", [schema.as_json(urls.base) for schema in schemas.values()], urls)
 
     async def _definition(self, user: User, urls: SteveUrls, identity: str) -> JsonObject:
@@ -200,7 +199,7 @@ class SteveApi(Closing):
         """
         schemas = [
             schema
-            for schema in self.schemas_for(user)[1].values()
+            for schema in self.schemas_for(user).values()
             if schema.watchable and "watch" in schema.access and (of is None or schema.id in of)
         ]
         results = await asyncio.gather(*(self._count(user, schema) for schema in schemas))

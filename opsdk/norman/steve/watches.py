@@ -157,7 +157,7 @@ class UserWatches:
             changed[identity] = None
             wake.set()
 
-        schemas = self._api.schemas_for(self._user)[1]
+        schemas = self._api.schemas_for(self._user)
         removals = [self._api.catalog.changes.listen(lambda *_: wake.set())]
         for identity in last:
             opened = await self._api.list_of(schemas[identity])
@@ -165,7 +165,7 @@ class UserWatches:
 
         async def messages() -> AsyncGenerator[JsonObject, None]:
             try:
-                while self._api.schemas_for(self._user)[1] is schemas:
+                while self._api.schemas_for(self._user) == schemas:
                     counted = await self._api.counts(self._user, of=tuple(changed))
                     changed.clear()
                     news = {identity: counts for identity, counts in counted.items() if last.get(identity) != counts}
@@ -183,10 +183,10 @@ class UserWatches:
 
     async def _schemas(self, frame: SubscribeFrame) -> AsyncGenerator[JsonObject, None]:
         """Send created, changed and removed schemas."""
-        previous = self._api.schemas_for(self._user)[1]
+        previous = self._api.schemas_for(self._user)
         async with aclosing(self._api.catalog.changes.subscribe()) as changes:
             async for _ in changes:
-                current = self._api.schemas_for(self._user)[1]
+                current = self._api.schemas_for(self._user)
                 for identity in sorted(previous.keys() | current.keys()):
                     before, after = previous.get(identity), current.get(identity)
                     if before == after:

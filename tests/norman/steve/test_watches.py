@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from stevekit import WIDGETS, running_cluster
+from stevekit import WIDGETS, config_map, running_cluster
 
 import envtest
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
-from opsdk.norman.steve.api import SteveApi
+from opsdk.norman.steve.api import SteveApi, SteveOptions
 from opsdk.norman.steve.resources import SteveUrls
 from opsdk.norman.steve.watches import SubscribeFrame, UserWatches
 from opsdk.structured_merge.value import JsonObject
@@ -60,3 +60,17 @@ async def test_the_watches_of_a_type_and_of_counts_end_with_its_definition() -> 
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
         assert "admin" in repr(watches)
+
+
+async def test_counts_go_on_while_other_users_come() -> None:
+    """Their permissions may take the place of the user's in the cache of the API; the types are the same."""
+    options = SteveOptions(max_users=1)
+    async with envtest.Environment() as env, running_cluster(env) as cluster, SteveApi(cluster, options) as api:
+        watches = UserWatches(api, ADMIN, SteveUrls("http://steve"))
+        counts = await watches.watch(SubscribeFrame(resource_type="count"))
+        waiting = asyncio.ensure_future(anext(counts))
+        await asyncio.sleep(1)
+        api.schemas_for(User(name="ann"))
+        await config_map(cluster.uncached, "default", "a")
+        assert list((await waiting)["data"]["counts"]) == ["configmap"]
+        await counts.aclose()
