@@ -77,12 +77,12 @@ class AccessSetStore(Closing):
 
     def listen(self, user: User, listener: _AccessListener) -> Callable[[], None]:
         """Call a listener when the permissions of a user change. Returns the function that removes it; idempotent."""
-        key, known = user_key(user), self.access_for(user).id
+        key, access_id = user_key(user), self.access_for(user).id
 
         def on_change(_: int, subjects: frozenset[SubjectKey]) -> None:
-            nonlocal known
-            if touches(subjects, key) and (access := self.access_for(user)).id != known:
-                known = access.id
+            nonlocal access_id
+            if touches(subjects, key) and (access := self.access_for(user)).id != access_id:
+                access_id = access.id
                 listener(access)
 
         return self._changes.listen(on_change)
