@@ -26,7 +26,7 @@ from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
-from opsdk.builder.rbac import operator_rules
+from opsdk.builder.rbac import operator_rules, option_rules
 from opsdk.builder.reconciler_options import ReconcilerDecorator, ReconcilerOptions, check_declaration, declare
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
@@ -171,7 +171,12 @@ class Operator:
         has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
             lambda: ControllerKinds(
-                kind=declared_kind, owns=owns, watches=watches, has_finalizers=has_finalizers, rules=rules
+                kind=declared_kind,
+                owns=owns,
+                watches=watches,
+                has_finalizers=has_finalizers,
+                implied=tuple(option_rules(declared_kind, options.get("options") or self.options.controller)),
+                rules=rules,
             )
         )
         return ReconcilerDecorator(

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import Any
 
+from opsdk.base.durations import as_seconds
 from opsdk.base.options import Options
+from opsdk.controller.retry_limit import RetryLimit
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
 from opsdk.queue.rate_limiters import RateLimiter
 
 # Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
 _SYNC_TIMEOUT = 120.0
+# metav1.Condition's type.
+_CONDITION_TYPE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-class ControllerOptions(Options, frozen=True, kw_only=True):
+class QueueOptions(Options, frozen=True, kw_only=True):
+    """Options of what processes a work queue.
+
+    Attributes:
+        shutdown_timeout: seconds for running work to finish at stop, before it is cancelled.
+        needs_leader_election: run only on the elected replica.
+        rate_limiter: delays after failures; None for the default.
+    """
+
+    shutdown_timeout: float = 20.0
+    needs_leader_election: bool = True
+    rate_limiter: RateLimiter[Any] | None = None
+
+
+class ControllerOptions(QueueOptions, frozen=True, kw_only=True):
     """Options of a `Controller`. Times are in seconds.
 
     Attributes:
@@ -27,21 +47,48 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
         enable_warmup: start the sources before this replica leads, so that its caches are full when it
             does. Reconciles start with leadership only.
         rate_limiter: delays after failures; default: per key from 5 ms to 1000 s. Each controller gets a copy of its
-            own, so that options may be shared.
+            own, so that options may be shared. ``ItemExponentialFailureRateLimiter(base=1, cap=60)`` waits 1 to 60 s.
+        retry_limit: when a request that fails is given up: it waits for the next event. None for never. The object gets
+            a Warning Event ``RetryLimitExceeded``.
+        finalizer_retry_limit: the same for finalizers of an object that is being deleted.
+        error_condition: a condition of the object's status that a failed reconcile sets to True, with the error as
+            reason and message, and a successful one to False; such as ``Stalled``. Nothing is written while nothing
+            changes. Empty for no condition.
+        max_interval: the longest time between two reconciles of an object, in seconds or as a timedelta; 0 for no
+            limit. A tenth of it is spread at random.
+        ignore_own_status_writes: the status that a reconcile writes does not reconcile its object again, and neither do
+            the finalizers that opsdk adds. All other changes do, and so does a status that was written without the
+            object's resource version: `Context.status` and ``update`` send it.
     """
 
     max_concurrent_reconciles: int = 1
     cache_sync_timeout: float | None = None
     sync_policy: SyncPolicy | None = None
     reconciliation_timeout: float = 0.0
-    shutdown_timeout: float = 20.0
-    needs_leader_election: bool = True
     enable_warmup: bool = True
-    rate_limiter: RateLimiter[Any] | None = None
+    retry_limit: RetryLimit | None = None
+    finalizer_retry_limit: RetryLimit | None = None
+    error_condition: str = ""
+    max_interval: float | timedelta = 0.0
+    ignore_own_status_writes: bool = True
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
+        for name in ("retry_limit", "finalizer_retry_limit"):
+            limit = getattr(self, name)
+            if limit is not None and not isinstance(limit, RetryLimit):
+                raise UsageError(f"{name} is {limit!r}: write {name}=RetryLimit(attempts=10)")
+        condition: object = self.error_condition
+        if not isinstance(condition, str) or (condition and not _CONDITION_TYPE.fullmatch(condition)):
+            raise UsageError(f'error_condition is {condition!r}: name a condition, such as "Stalled"')
+        if as_seconds(self.max_interval) is None:
+            raise UsageError(f"max_interval is {self.max_interval!r}: pass seconds, at least 0, or a timedelta")
+
+    @property
+    def max_seconds(self) -> float:
+        """`max_interval` in seconds."""
+        return as_seconds(self.max_interval) or 0.0
 
     @property
     def sync_timeout(self) -> float:

@@ -34,6 +34,7 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
         owns: kinds of owned objects.
         watches: other watched kinds.
         has_finalizers: whether finalizers are added to the reconciled kind.
+        implied: what the controller's options need.
         rules: declared beside the reconciler.
     """
 
@@ -41,6 +42,7 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
     owns: tuple[Kind[AnyObject], ...] = ()
     watches: tuple[Kind[AnyObject], ...] = ()
     has_finalizers: bool = False
+    implied: tuple[RbacRule, ...] = ()
     rules: tuple[RbacRule, ...] = ()
 
     def rbac_rules(self) -> Iterator[RbacRule]:
@@ -53,6 +55,7 @@ class ControllerKinds(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind is not None and self.owns:
             # An owner reference that blocks the owner's deletion: OwnerReferencesPermissionEnforcement asks for this.
             yield RbacRule("update", self.kind, subresource="finalizers")
+        yield from self.implied
         yield from self.rules
 
 
