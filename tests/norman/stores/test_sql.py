@@ -95,7 +95,6 @@ queries = st.builds(
     ),
     limit=st.integers(0, 3),
     marker=st.text("abcÄ\x00", max_size=3),
-    namespaces=st.none() | st.frozensets(st.sampled_from(["", "x"]), max_size=2),
     visible=st.just(EVERYTHING) | st.builds(VisibleObjects, names=st.just({None: frozenset({"a", "b"})})),
 )
 

@@ -168,7 +168,8 @@ class ConfigMaps(Delegating):
         return await super().by_id(context, _STORED, object_id)
 
     async def list(self, context: ApiContext, schema: Schema, query: ObjectQuery) -> ResourceList:
-        return await super().list(context, _STORED, replace(query, namespaces=frozenset(["default"])))
+        own = condition("namespaceId", Modifier.EQ, "default")
+        return await super().list(context, _STORED, replace(query, filters=(*query.filters, *own)))
 
     async def create(self, context: ApiContext, schema: Schema, data: JsonObject) -> JsonObject:
         try:
