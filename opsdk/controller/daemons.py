@@ -38,6 +38,8 @@ from opsdk.telemetry.context import log_context
 from opsdk.telemetry.describe import repr_of
 from opsdk.telemetry.safe_logger import SafeLogger
 
+__all__ = ["DaemonSpec"]
+
 log = SafeLogger(__name__)
 
 DaemonFunction = Callable[[Any, Any], Awaitable[object]]

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from opsdk.errors import ApiError, CacheError, NoMatchError, NormanError, TransportError
+from opsdk.errors import ApiError, CacheError, NoMatchError, TransportError
+from opsdk.norman.errors import NormanError
 from opsdk.structured_merge.value import JsonObject
 
 __all__ = ["ErrorCode"]

@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 
 import msgspec
 
-from opsdk.errors import ConnectionLostError, NormanError
+from opsdk.errors import ConnectionLostError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import StreamResponse, UpgradeResponse
 from opsdk.http.server.websocket import WebSocket, accept_websocket, wants_websocket
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.errors import NormanError
 from opsdk.norman.origin import check_origin
 from opsdk.structured_merge.value import JsonObject
 

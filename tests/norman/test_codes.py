@@ -13,11 +13,11 @@ from opsdk.errors import (
     ForbiddenError,
     GoneError,
     MethodNotAllowedError,
-    NormanError,
     NotFoundError,
     UsageError,
 )
 from opsdk.norman.codes import as_norman_error, revision_too_old
+from opsdk.norman.errors import NormanError
 from opsdk.norman.server.writing import error_to_wire
 from opsdk.norman.steve.resources import error_body
 

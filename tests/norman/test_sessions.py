@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from normankit import V3, api_context
 
-from opsdk.errors import NormanError
 from opsdk.http.server.response import StreamResponse
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import Schema
 from opsdk.norman.schema_parts import Field
 from opsdk.norman.server.subscribe import serve

@@ -21,7 +21,6 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry
 from opsdk.cache.own_writes import revision_of
-from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.column import Column, ReaderFor
@@ -31,6 +30,7 @@ from opsdk.norman.collections.list_order import DerivedSlots, ListOrder, complet
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
 from opsdk.norman.collections.query_view import QueryView
 from opsdk.norman.collections.recently_used import RecentlyUsed
+from opsdk.norman.errors import NormanError
 
 __all__ = ["IndexedListOptions"]
 

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from opsdk.base.options import Options
-from opsdk.errors import NormanError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, StreamResponse, UpgradeResponse
 from opsdk.norman.access import AllAccess, NoAccess
 from opsdk.norman.codes import ErrorCode, as_norman_error
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import AccessControl, ApiContext, RequestHandler, RequestResult, Schema
 from opsdk.norman.registry import SchemaRegistry
 from opsdk.norman.schema_parts import Action, ApiVersion, Scope

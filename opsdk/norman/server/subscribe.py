@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from opsdk.errors import NormanError
 from opsdk.http.server.response import HttpResponse
 from opsdk.http.server.websocket import WebSocket
 from opsdk.norman.access import may_list
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import parse_query
 from opsdk.norman.server.handlers import store_of

@@ -10,10 +10,10 @@ from typing import Protocol
 import msgspec
 import yaml
 
-from opsdk.errors import NormanError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.norman.codes import error_fields
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, GenericCollection, RawResource, RequestResult
 from opsdk.norman.server.csrf import is_browser
 from opsdk.norman.server.output import collection_to_wire, resource_to_wire

@@ -21,7 +21,7 @@ from opsdk.base.options import Options
 from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.cache.slicer import Slicer
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import ApiError, CacheError, NormanError
+from opsdk.errors import ApiError, CacheError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, json_response
@@ -34,6 +34,7 @@ from opsdk.norman.collections.indexed_list import Counts, IndexedList, IndexedLi
 from opsdk.norman.collections.kind_list import KindList, ListForm
 from opsdk.norman.collections.kind_lists import KindLists
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.server.reading import read_body, read_raw
 from opsdk.norman.steve.cluster_schemas import SteveSchema, lookup, schema_id, visible_schemas
 from opsdk.norman.steve.definitions import definitions_of

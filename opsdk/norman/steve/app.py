@@ -12,7 +12,7 @@ from urllib.parse import quote
 from opsdk.apiserver.auth.delegated import user_of_info
 from opsdk.apiserver.auth.user import User
 from opsdk.base.version import VERSION
-from opsdk.errors import ApiError, NormanError
+from opsdk.errors import ApiError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
@@ -20,6 +20,7 @@ from opsdk.http.server.request_rules import query_pairs
 from opsdk.http.server.response import HttpResponse, StreamResponse, json_response
 from opsdk.http.server.websocket import WebSocket
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.errors import NormanError
 from opsdk.norman.server.csrf import check_csrf
 from opsdk.norman.server.response_headers import protect, protect_proxied
 from opsdk.norman.sessions import MAX_SESSIONS, SessionLimit, accept_subscription

@@ -12,8 +12,8 @@ import msgspec
 
 from opsdk.apimachinery.validation import path_segment
 from opsdk.apiserver.auth.user import User
-from opsdk.errors import NormanError
 from opsdk.norman.codes import ErrorCode
+from opsdk.norman.errors import NormanError
 from opsdk.norman.steve.cluster_schemas import SteveSchema
 from opsdk.norman.stores.proxy import check_namespace, generate_name_prefix
 from opsdk.norman.user_transports import UserTransports

@@ -13,7 +13,8 @@ from contextlib import aclosing
 
 import msgspec
 
-from opsdk.errors import NormanError, OpsdkError
+from opsdk.errors import OpsdkError
+from opsdk.norman.errors import NormanError
 from opsdk.norman.sessions import Session
 from opsdk.norman.steve.watches import NOTIFICATIONS, SubscribeFrame, UserWatches
 from opsdk.structured_merge.value import JsonObject

@@ -18,10 +18,11 @@ from opsdk.apimachinery.object import AnyObject, Unstructured, to_tree
 from opsdk.apimachinery.validation import path_segment
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.client import Client
-from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError, NotFoundError
+from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NotFoundError
 from opsdk.norman.codes import ErrorCode, not_found
 from opsdk.norman.collections.filter import FilterOperator
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.merging import is_protected, merge_update
 from opsdk.norman.model import ApiContext, Schema
 from opsdk.norman.query import format_id, split_id

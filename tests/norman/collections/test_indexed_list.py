@@ -14,13 +14,13 @@ from stevekit import entry, query_of
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.cache.entry import StoreEntry
-from opsdk.errors import NormanError
 from opsdk.norman.collections import list_order
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.field_path import cell_at, texts
 from opsdk.norman.collections.filter import FilterCondition, FilterOperator, OrFilter
 from opsdk.norman.collections.indexed_list import IndexedList, IndexedListOptions, IndexedPage
 from opsdk.norman.collections.query import ID, ObjectQuery, SortKey
+from opsdk.norman.errors import NormanError
 from opsdk.norman.steve.raw_fields import raw_fields
 
 ALL = VisibleObjects(everything=True)

@@ -17,10 +17,10 @@ from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.auth.user import User
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.client.client import Client
-from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.access_set_store import AccessSetStore
 from opsdk.norman.collections.kind_list import Change, KindEventType, KindList, ListForm, WatchScope
+from opsdk.norman.errors import NormanError
 from opsdk.norman.steve.printer_fields import STATE
 from opsdk.norman.steve.raw_fields import raw_fields
 

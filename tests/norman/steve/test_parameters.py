@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 from stevekit import entry
 
-from opsdk.errors import NormanError
 from opsdk.norman.collections.access_set import VisibleObjects
 from opsdk.norman.collections.indexed_list import IndexedList, IndexedPage
 from opsdk.norman.collections.query import ObjectQuery, SortKey
+from opsdk.norman.errors import NormanError
 from opsdk.norman.steve.parameters import MAX_CONDITIONS, ListParameters, ProjectsOrNamespaces, parse_parameters
 from opsdk.norman.steve.raw_fields import raw_fields
 

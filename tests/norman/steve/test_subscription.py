@@ -15,7 +15,8 @@ import envtest
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apiserver.auth.user import User
 from opsdk.client.client import Client
-from opsdk.errors import ConnectionLostError, NormanError
+from opsdk.errors import ConnectionLostError
+from opsdk.norman.errors import NormanError
 from opsdk.norman.sessions import MAX_WAITING
 from opsdk.norman.steve import subscription
 from opsdk.norman.steve.api import SteveApi

@@ -14,8 +14,9 @@ from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import CacheNotStartedError, ForbiddenError, NormanError
+from opsdk.errors import CacheNotStartedError, ForbiddenError
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.query import apply_query, condition, sort_by
 from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope

@@ -16,8 +16,9 @@ from opsdk.api.authentication.v1 import UserInfo
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.rbac.v1 import PolicyRule, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.errors import ConflictError, DeadlineError, ForbiddenError, NormanError
+from opsdk.errors import ConflictError, DeadlineError, ForbiddenError
 from opsdk.norman.collections.query import ObjectQuery
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import Schema, SchemaLookup
 from opsdk.norman.query import condition
 from opsdk.norman.registry import SchemaRegistry

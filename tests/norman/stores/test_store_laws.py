@@ -22,10 +22,11 @@ from postgres import PostgresServer, postgres_server
 from envtest import Environment
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import AlreadyExistsError, NormanError
+from opsdk.errors import AlreadyExistsError
 from opsdk.norman.codes import ErrorCode
 from opsdk.norman.collections.filter import OrFilter
 from opsdk.norman.collections.query import ObjectQuery, SortKey
+from opsdk.norman.errors import NormanError
 from opsdk.norman.model import ApiContext, Schema, SchemaLookup, Store
 from opsdk.norman.query import condition, sort_by
 from opsdk.norman.schema_parts import Field, Filter, Modifier, Scope
