@@ -6,7 +6,7 @@ Upstream: none; Crossplane's ``Synced`` condition and kstatus's ``Stalled`` have
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,6 +36,39 @@ _MAX_MESSAGE = 1024
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
 
+class _Desired(NamedTuple):
+    """The condition after a reconcile.
+
+    Attributes:
+        status: "True" after a failure.
+        reason: the error's.
+        message: the error's text, with the end of the retries before it.
+        error: the error's text alone, of a request that is given up.
+    """
+
+    status: str
+    reason: str
+    message: str
+    error: str = ""
+
+    def given_up(self, why_not: str) -> _Desired:
+        """Return the condition of a request that is not retried any more."""
+        return _Desired(self.status, GAVE_UP, f"{why_not}: {self.message}", self.message)
+
+    def is_shown_by(self, existing: Condition | None, generation: int) -> bool:
+        """Whether a write would change nothing. An object that never failed needs no condition that says so.
+
+        A request that was given up is tried again after a restart. While it fails as before, its condition stays.
+        """
+        if self.status == "False":
+            return existing is None or existing.status == "False"
+        if existing is None or existing.status != "True":
+            return False
+        if existing.reason == GAVE_UP and existing.observed_generation == generation:
+            return existing.message.endswith(f": {self.error or self.message}")
+        return (existing.reason, existing.message) == (self.reason, self.message)
+
+
 class FailureReport:
     """Writes the outcome of reconciles to their objects.
 
@@ -55,26 +88,31 @@ class FailureReport:
     async def report_success(self, ctx: Context) -> None:
         """Set the condition to False if it is True. Raises the error of a write that failed."""
         if self._condition:
-            await self._write(ctx, "False", "Succeeded", "the last reconcile succeeded")
+            await self._write(ctx, _Desired("False", "Succeeded", "the last reconcile succeeded"))
 
-    async def report_failure(self, ctx: Context, error: BaseException, end: ReconcileEnd) -> None:
-        """Set the condition to True, and record an Event if the request is given up. An error of the API is logged."""
+    async def report_failure(self, ctx: Context, error: BaseException, end: ReconcileEnd) -> bool:
+        """Set the condition to True, and record an Event if the request is given up.
+
+        Returns False if that was not possible; the error of the API is logged.
+        """
         text = text_of(error)[:_MAX_MESSAGE]
         try:
+            if self._condition:
+                desired = _Desired("True", reason_of(error), text)
+                await self._write(ctx, desired.given_up(end.gave_up) if end.gave_up else desired)
             if end.gave_up:
                 await self._record_event(ctx, f"{end.gave_up}: {text}")
-            if self._condition:
-                reason, message = (GAVE_UP, f"{end.gave_up}: {text}") if end.gave_up else (reason_of(error), text)
-                await self._write(ctx, "True", reason, message)
         except OpsdkError as failure:
             log.warning("the failure of %s could not be written to the object: %s", ctx.request, failure)
+            return False
+        return True
 
     async def _record_event(self, ctx: Context, note: str) -> None:
         obj = await ctx.client.get_or_none(self._kind, ctx.request.key)
         if obj is not None:
             ctx.event(GAVE_UP, note, type="Warning", regarding=obj, action="Reconcile")
 
-    async def _write(self, ctx: Context, status: str, reason: str, message: str) -> None:
+    async def _write(self, ctx: Context, desired: _Desired) -> None:
         """Write the condition unless the object has it; after a conflict, to a newer state of the object."""
         for attempt in range(_TRIES):
             obj: Any = await ctx.client.get_or_none(self._kind, ctx.request.key, uncached=attempt > 0)
@@ -84,9 +122,17 @@ class FailureReport:
             conditions = (to_tree(obj).get("status") or {}).get("conditions") or []
             place = next((i for i, item in enumerate(conditions) if item.get("type") == self._condition), None)
             own = [] if place is None else [msgspec.convert(conditions[place], Condition)]
-            if _is_current(own[0] if own else None, status, reason, message):
+            generation = obj.metadata.generation
+            if desired.is_shown_by(own[0] if own else None, generation):
                 return
-            set_condition(own, self._condition, status, reason, message, observed_generation=obj.metadata.generation)
+            set_condition(
+                own,
+                self._condition,
+                desired.status,
+                desired.reason,
+                desired.message,
+                observed_generation=generation,
+            )
             conditions[slice(len(conditions), None) if place is None else slice(place, place + 1)] = to_builtins(own)
             patch = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
             try:
@@ -101,15 +147,6 @@ class FailureReport:
 
     def __repr__(self) -> str:
         return f"<FailureReport of {self._kind.name}: {self._condition or 'Events only'}>"
-
-
-def _is_current(existing: Condition | None, status: str, reason: str, message: str) -> bool:
-    """Whether a write would change nothing. An object that never failed needs no condition that says so."""
-    if existing is None:
-        return status == "False"
-    if status == "False":
-        return existing.status == "False"
-    return (existing.status, existing.reason, existing.message) == (status, reason, message)
 
 
 def reason_of(error: BaseException) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from box_simulation import BOXES
+
 import envtest
 from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request, Result, crd_for, deep_copy
 from opsdk.api.apps.v1 import Deployment
@@ -296,4 +298,4 @@ def make_doubtful_operator() -> Operator:
 
 DOUBTFUL = replace(FAMILIES, operator=make_doubtful_operator)
 
-ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS}
+ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS, "boxes": BOXES}
