@@ -52,7 +52,7 @@ def test_all_namespaces_stands_for_those_that_are_not_named() -> None:
 
 
 def test_a_field_selector_for_a_namespace_is_a_namespaced_list() -> None:
-    """It needs fewer permissions."""
+    """A selector for one namespace becomes a list of that namespace, which needs fewer permissions."""
     [scope] = scopes(CacheOptions(field_selector=FieldSelector.equal({"metadata.namespace": "a"})), MAPPING).values()
     assert (scope.namespace, str(scope.field_selector)) == ("a", "")
 

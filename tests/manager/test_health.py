@@ -101,14 +101,14 @@ async def test_excluding() -> None:
 
 
 async def test_only_its_own_paths() -> None:
-    """Other endpoints, unknown checks and deeper paths are none of its business; with checks there is no ping."""
+    """Other paths and unknown checks are 404; with checks of its own the endpoint has no ping."""
     health = checks(a=good)
     for target in ("/readyz", "/healthzz", "/healthz/x", "/healthz/a/b", "/", "/healthz/ping"):
         assert await answer(health, target) is None
 
 
 async def test_a_check_of_the_same_name_is_replaced() -> None:
-    """The last one counts."""
+    """The check that was added last is called."""
     health = checks(a=bad)
     health.add("a", good)
     assert await answer(health, "/healthz") == (200, "ok")
@@ -143,7 +143,7 @@ def test_half_brackets() -> None:
 
 @pytest.mark.behaviour(110)
 def test_zero_and_empty_switch_off() -> None:
-    """As in controller-runtime."""
+    """The addresses "0" and "" switch an endpoint off, as in controller-runtime."""
     assert [is_enabled(a) for a in ("", "0", ":0", ":8081")] == [False, False, True, True]
     assert not servers(Manager(ManagerOptions(health_probe_bind_address="0", metrics_bind_address="")))
 

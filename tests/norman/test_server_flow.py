@@ -859,8 +859,8 @@ async def test_a_body_refers_to_a_limited_number_of_objects() -> None:
 
 
 # ----------------------------------------------------------- authentication
-async def test_requests_of_nobody_are_refused() -> None:
-    """The authenticator names the user; without one each request is 401."""
+async def test_requests_without_a_user_are_refused() -> None:
+    """A request that the authenticator knows no user for is a 401."""
     from opsdk.api.authentication.v1 import UserInfo
 
     async def authenticate(request: Any) -> UserInfo | None:
