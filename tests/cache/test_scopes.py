@@ -26,8 +26,8 @@ def stripped(tree: JsonObject) -> JsonObject:
     return tree
 
 
-def test_precedence() -> None:
-    """A kind's options for a namespace, the kind's, the cache's for a namespace, the cache's: the first that is set."""
+def test_the_first_set_option_of_four_levels_wins() -> None:
+    """The order is: the kind's options for a namespace, the kind's, the cache's for a namespace, the cache's."""
     own = ByObject(label_selector=RED, resync=5.0)
     options = CacheOptions(
         namespaces={"a": NamespaceOptions(label_selector=BLUE, transform=stripped), "b": NamespaceOptions()},

@@ -67,8 +67,8 @@ def checks(**named: Any) -> Checks:
 
 
 @pytest.mark.behaviour(132)
-async def test_well() -> None:
-    """200 and ok; without checks there is ping; with ?verbose each check has a line."""
+async def test_passing_checks_are_200() -> None:
+    """The body is ok; without checks there is ping, and ``?verbose`` has a line for each check."""
     assert await answer(checks(), "/healthz") == (200, "ok")
     assert await answer(checks(), "/healthz/ping") == (200, "ok")
     assert await answer(checks(a=good), "/healthz/") == (200, "ok")
@@ -87,8 +87,8 @@ async def test_not_well() -> None:
 
 
 @pytest.mark.behaviour(132)
-async def test_excluding() -> None:
-    """An excluded check is not asked; several may be named; a name that is not there is noted."""
+async def test_excluded_checks_are_not_called() -> None:
+    """Several checks may be excluded; a name without a check is noted."""
     health = checks(a=good, b=bad, c=bad)
     assert await answer(health, "/healthz?exclude=b&exclude=c") == (200, "ok")
     assert await answer(health, "/healthz?exclude=b&exclude=c&exclude=x&verbose") == (
@@ -123,8 +123,8 @@ async def test_a_check_of_the_same_name_is_replaced() -> None:
         ("localhost:65535", ("localhost", 65535)),
     ],
 )
-def test_addresses(text: str, expected: tuple[str, int]) -> None:
-    """Host and port, or a port on every interface."""
+def test_an_address_is_host_and_port(text: str, expected: tuple[str, int]) -> None:
+    """An address without a host is the port on every interface."""
     assert parse_address(text) == expected
 
 
