@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -192,14 +191,6 @@ def members(value: object, keyword: str) -> Collection[Any]:
     if keyword == "watches" and not isinstance(value, WatchSpec):
         member = f"WatchSpec(kind={member}, handler=...)"
     raise UsageError(f"{keyword} takes a list, but got {_shown(value)}: write {keyword}=[{member}]")
-
-
-def caller_place() -> str:
-    """Return ``FILE:LINE`` of the closest caller outside of opsdk."""
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
-    while str(frame.f_globals.get("__name__", "")).partition(".")[0] == "opsdk" and frame.f_back is not None:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class located:  # noqa: N801 - used as a function

@@ -21,7 +21,8 @@ from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.builder.arguments import OwnsSpec, caller_place, check_rules, located
+from opsdk.base.place import caller_place
+from opsdk.builder.arguments import OwnsSpec, check_rules, located
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions

@@ -114,6 +114,7 @@ class Controller:
             name,
             rate_limiter=copy.deepcopy(self.options.rate_limiter),
             item_type=adapter.declaration.request_type,
+            fairness=self.options.fairness,
         )
         self.queue.hooks = self.hook.queue_hooks(name, self.queue.core)
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from opsdk.base.options import Options
+from opsdk.base.place import caller_place
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
+from opsdk.queue.fairness import Fairness
 from opsdk.queue.rate_limiters import RateLimiter
 
 # Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
@@ -28,6 +30,8 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
             does. Reconciles start with leadership only.
         rate_limiter: delays after failures; default: per key from 5 ms to 1000 s. Each controller gets a copy of its
             own, so that options may be shared.
+        fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
+            for the requests of another one; None reconciles requests of one priority in the order they became ready.
     """
 
     max_concurrent_reconciles: int = 1
@@ -38,10 +42,16 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
     needs_leader_election: bool = True
     enable_warmup: bool = True
     rate_limiter: RateLimiter[Any] | None = None
+    fairness: Fairness | None = None
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
             raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
+        if self.fairness is not None and not isinstance(self.fairness, Fairness):
+            raise UsageError(
+                f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
+                "write fairness=Fairness()"
+            )
 
     @property
     def sync_timeout(self) -> float:

@@ -9,7 +9,8 @@ States of an item::
 Invariants, after every call:
     * one worker at a time processes an item; an item added during processing is returned again after `done`;
     * several adds of one item are returned once, with the highest priority and the earliest time among them;
-    * the ready item with the highest priority is returned first, and equal ones in the order they became ready;
+    * the ready item with the highest priority is returned first, and equal ones in the order they became ready, or in
+      the order of `opsdk.queue.fairness`;
     * no item added before `shut_down` is lost, but after it only a draining queue returns items.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue/priorityqueue.go
@@ -29,6 +30,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from opsdk.base.cause import ReconcileCause, ReconcileCauses
+from opsdk.queue.fairness import FairOrder
 
 K = TypeVar("K", bound=Hashable)
 
@@ -114,6 +116,9 @@ class QueueItem(msgspec.Struct, Generic[K], frozen=True):
 class QueueCore(Generic[K]):
     """The state of a work queue.
 
+    Args:
+        fair_order: orders the ready items; None orders them by priority and time only.
+
     >>> q = QueueCore()
     >>> q.add("a", now=0.0), q.add("b", now=0.0, priority=5), q.add("a", now=0.0)
     (True, True, False)
@@ -121,8 +126,9 @@ class QueueCore(Generic[K]):
     'b'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fair_order: FairOrder[K] | None = None) -> None:
         self.state = QueueState.OPEN
+        self._fair = fair_order
         self._entries: dict[K, _Entry] = {}
         self._processing: dict[K, float] = {}
         self.delayed: list[tuple[float, int, K]] = []
@@ -202,6 +208,10 @@ class QueueCore(Generic[K]):
         entry = self._entries.get(place[2])
         return entry is not None and entry.ticket == place[1]
 
+    def _has_ticket(self, ticket: int, item: K) -> bool:
+        entry = self._entries.get(item)
+        return entry is not None and entry.ticket == ticket
+
     def _schedule(self, item: K, entry: _Entry, now: float) -> None:
         entry.ticket = next(self._tickets)
         if item in self._processing:
@@ -215,9 +225,14 @@ class QueueCore(Generic[K]):
 
     def _make_ready(self, item: K, entry: _Entry) -> None:
         entry.ready = True
-        heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
-        if len(self._ready) > _SMALL_HEAP:
-            self._compact_heaps()
+        if self._fair is not None:
+            self._fair.push(entry.priority, entry.ticket, item)
+            if self._fair.places > _SMALL_HEAP and self._fair.places > 2 * len(self._entries):
+                self._fair.compact(self._has_ticket)
+        else:
+            heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
+            if len(self._ready) > _SMALL_HEAP:
+                self._compact_heaps()
         self._change_depth(entry.priority, 1)
 
     def _change_depth(self, priority: int, change: int) -> None:
@@ -243,6 +258,8 @@ class QueueCore(Generic[K]):
             return None
         if self.delayed:
             self.advance(now)
+        if self._fair is not None and (place := self._fair.pop(self._has_ticket)) is not None:
+            heapq.heappush(self._ready, (0, *place))  # the next one, whatever its priority
         while self._ready:
             _, ticket, item = heapq.heappop(self._ready)
             entry = self._entries.get(item)
