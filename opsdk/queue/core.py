@@ -181,7 +181,7 @@ class QueueCore(Generic[K]):
         higher = priority > entry.priority
         if earlier or higher:
             if entry.ready and item not in self._processing:
-                self._change_depth(entry.priority, -1)
+                self._leave_ready(item, entry)
             entry.ready_at = min(entry.ready_at, ready_at)
             entry.priority = max(entry.priority, priority)
             entry.ready = False
@@ -193,7 +193,12 @@ class QueueCore(Generic[K]):
         entry = self._entries.pop(item)
         self.dropped += 1
         if entry.ready:
-            self._change_depth(entry.priority, -1)
+            self._leave_ready(item, entry)
+
+    def _leave_ready(self, item: K, entry: _Entry) -> None:
+        self._change_depth(entry.priority, -1)
+        if self._fair is not None:
+            self._fair.discard(entry.priority, item)
 
     def _compact_heaps(self) -> None:
         """Rebuild a heap that holds mostly outdated places: a delay of hours would keep each of them for hours."""
@@ -207,10 +212,6 @@ class QueueCore(Generic[K]):
     def _is_valid(self, place: tuple[float, int, K]) -> bool:
         entry = self._entries.get(place[2])
         return entry is not None and entry.ticket == place[1]
-
-    def _has_ticket(self, ticket: int, item: K) -> bool:
-        entry = self._entries.get(item)
-        return entry is not None and entry.ticket == ticket
 
     def _schedule(self, item: K, entry: _Entry, now: float) -> None:
         entry.ticket = next(self._tickets)
@@ -226,9 +227,7 @@ class QueueCore(Generic[K]):
     def _make_ready(self, item: K, entry: _Entry) -> None:
         entry.ready = True
         if self._fair is not None:
-            self._fair.push(entry.priority, entry.ticket, item)
-            if self._fair.places > _SMALL_HEAP and self._fair.places > 2 * len(self._entries):
-                self._fair.compact(self._has_ticket)
+            self._fair.push(entry.priority, item)
         else:
             heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
             if len(self._ready) > _SMALL_HEAP:
@@ -258,13 +257,18 @@ class QueueCore(Generic[K]):
             return None
         if self.delayed:
             self.advance(now)
-        if self._fair is not None and (place := self._fair.pop(self._has_ticket)) is not None:
-            heapq.heappush(self._ready, (0, *place))  # the next one, whatever its priority
-        while self._ready:
-            _, ticket, item = heapq.heappop(self._ready)
-            entry = self._entries.get(item)
-            if entry is None or entry.ticket != ticket:
-                continue  # outdated
+        while self._fair is not None or self._ready:
+            if self._fair is not None:
+                item = self._fair.pop()
+                if item is None:
+                    return None
+                entry = self._entries[item]
+            else:
+                _, ticket, item = heapq.heappop(self._ready)
+                queued = self._entries.get(item)
+                if queued is None or queued.ticket != ticket:
+                    continue  # outdated
+                entry = queued
             del self._entries[item]
             self._change_depth(entry.priority, -1)
             self._processing[item] = now

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import heapq
 import inspect
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from itertools import count
 from typing import Any, Generic, TypeVar
@@ -41,6 +41,8 @@ DEFAULT_WEIGHT = 1.0
 """The weight of a flow that has none of its own."""
 WEIGHT_RANGE = "a weight is a number from 0.001 to 1000"
 _MIN_WEIGHT, _MAX_WEIGHT = 0.001, 1000.0
+# Fewer turns may stay after their flows.
+_MANY_TURNS = 64
 
 
 class Fairness(Options, frozen=True, kw_only=True):
@@ -93,6 +95,19 @@ def _error(text: str) -> UsageError:
     return UsageError(f"{caller_place()}: {text}")
 
 
+class _Flow(Generic[K]):
+    """A flow of one priority: its ready items in the order in which they became ready."""
+
+    __slots__ = ("had_turn", "items", "key", "step")
+
+    def __init__(self, key: Hashable, weight: float) -> None:
+        self.key = key
+        self.step = 1.0 / weight
+        self.had_turn = False
+        # Not a dict: that one takes longer and longer to return its first key while others are removed before it.
+        self.items: OrderedDict[K, None] = OrderedDict()
+
+
 class _Level(Generic[K]):
     """The flows of one priority."""
 
@@ -100,9 +115,9 @@ class _Level(Generic[K]):
 
     def __init__(self) -> None:
         self.time = 0.0
-        self.flows: dict[Hashable, deque[tuple[int, K]]] = {}
-        # One turn for each flow: its start, whether it had a turn in this round, and a number for the order of ties.
-        self.turns: list[tuple[float, bool, int, Hashable]] = []
+        self.flows: dict[Hashable, _Flow[K]] = {}
+        # The next turn of each flow: its start, whether it had one in this round, and a number for the order of ties.
+        self.turns: list[tuple[float, bool, int, _Flow[K]]] = []
 
 
 class FairOrder(Generic[K]):
@@ -110,76 +125,72 @@ class FairOrder(Generic[K]):
 
     Args:
         flow_of: the flow of an item.
-        weight_of: the weight of a flow, from 0.001 to 1000.
+        weight_of: the weight of a flow, from 0.001 to 1000; asked when a flow gets its first ready item.
 
     >>> order = FairOrder(flow_of=lambda item: item[0], weight_of=lambda flow: 1.0)
-    >>> for ticket, item in enumerate(["a1", "a2", "a3", "b1"]):
-    ...     order.push(0, ticket, item)
-    >>> [order.pop(lambda ticket, item: True)[1] for _ in range(4)]
-    ['a1', 'b1', 'a2', 'a3']
+    >>> for item in ["a1", "a2", "a3", "b1"]:
+    ...     order.push(0, item)
+    >>> [order.pop() for _ in range(5)]
+    ['a1', 'b1', 'a2', 'a3', None]
     """
 
     def __init__(self, flow_of: Callable[[K], Hashable], weight_of: Callable[[Hashable], float]) -> None:
         self._flow_of = flow_of
         self._weight_of = weight_of
         self._levels: dict[int, _Level[K]] = {}
+        # The negative priorities of the levels: a heap.
         self._priorities: list[int] = []
-        """The negative priorities of the levels: a heap."""
         self._numbers = count()
-        self.places = 0
-        """Items, with places that are outdated because the item got another one."""
 
-    def push(self, priority: int, ticket: int, item: K) -> None:
-        """Add an item that became ready. `ticket` identifies the place; later ones are larger."""
+    def push(self, priority: int, item: K) -> None:
+        """Add an item that became ready. It must not be here already."""
         level = self._levels.get(priority)
         if level is None:
             level = self._levels[priority] = _Level()
             heapq.heappush(self._priorities, -priority)
-        flow = self._flow_of(item)
-        places = level.flows.get(flow)
-        if places is None:
-            places = level.flows[flow] = deque()
+        key = self._flow_of(item)
+        flow = level.flows.get(key)
+        if flow is None:
+            flow = level.flows[key] = _Flow(key, self._weight_of(key))
             heapq.heappush(level.turns, (level.time, False, next(self._numbers), flow))
-        places.append((ticket, item))
-        self.places += 1
+        flow.items[item] = None
 
-    def pop(self, is_valid: Callable[[int, K], bool]) -> tuple[int, K] | None:
-        """Remove and return the next place; None if there is none. `is_valid` tells it from outdated ones."""
+    def pop(self) -> K | None:
+        """Remove and return the next item; None if there is none."""
         while self._priorities:
             level = self._levels[-self._priorities[0]]
             while level.turns:
-                start, _, _, flow = heapq.heappop(level.turns)
+                start, _, _, flow = level.turns[0]
                 level.time = start
-                place = self._next_place(level.flows[flow], is_valid)
-                if place is None:
-                    del level.flows[flow]  # a whole round without a ready item
+                if not flow.items:
+                    heapq.heappop(level.turns)
+                    self._forget(level, flow)  # a whole round without a ready item
                     continue
-                next_start = start + 1.0 / self._weight_of(flow)
-                heapq.heappush(level.turns, (next_start, True, next(self._numbers), flow))
-                return place
+                flow.had_turn = True
+                heapq.heapreplace(level.turns, (start + flow.step, True, next(self._numbers), flow))
+                return flow.items.popitem(last=False)[0]
             del self._levels[-heapq.heappop(self._priorities)]
         return None
 
-    def _next_place(self, places: deque[tuple[int, K]], is_valid: Callable[[int, K], bool]) -> tuple[int, K] | None:
-        while places:
-            place = places.popleft()
-            self.places -= 1
-            if is_valid(*place):
-                return place
-        return None
-
-    def compact(self, is_valid: Callable[[int, K], bool]) -> None:
-        """Remove the outdated places."""
-        self.places = 0
-        for level in self._levels.values():
-            for flow, places in level.flows.items():
-                level.flows[flow] = deque(place for place in places if is_valid(*place))
-            # A flow without a turn in this round has no place to keep.
-            level.turns = [turn for turn in level.turns if turn[1] or level.flows[turn[3]]]
+    def discard(self, priority: int, item: K) -> None:
+        """Remove an item, which uses no turn. Its flow may be another one than it was."""
+        level = self._levels[priority]
+        flow = level.flows.get(self._flow_of(item))
+        if flow is None or item not in flow.items:
+            flow = next(flow for flow in level.flows.values() if item in flow.items)
+        del flow.items[item]
+        if flow.items or flow.had_turn:
+            return
+        # A flow without a turn in this round has no place to keep.
+        self._forget(level, flow)
+        if len(level.turns) > _MANY_TURNS and len(level.turns) > 2 * len(level.flows):
+            level.turns = [turn for turn in level.turns if level.flows.get(turn[3].key) is turn[3]]
             heapq.heapify(level.turns)
-            kept = {turn[3] for turn in level.turns}
-            level.flows = {flow: places for flow, places in level.flows.items() if flow in kept}
-            self.places += sum(map(len, level.flows.values()))
+
+    @staticmethod
+    def _forget(level: _Level[K], flow: _Flow[K]) -> None:
+        if level.flows.get(flow.key) is flow:
+            del level.flows[flow.key]
 
     def flows(self) -> int:
         """Return the number of flows that take memory, counted for each priority."""

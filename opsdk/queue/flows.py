@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from opsdk.aio.containment import contain
@@ -11,11 +12,13 @@ from opsdk.queue.fairness import DEFAULT_WEIGHT, WEIGHT_RANGE, Fairness, FairOrd
 from opsdk.telemetry.failures import FunctionFailures
 
 
-def fair_order(name: str, fairness: Fairness) -> FairOrder[Any]:
-    """Return the order of the queue of this name."""
+def fair_order(name: str, fairness: Fairness, item_type: type = object) -> FairOrder[Any]:
+    """Return the order of the queue of this name, and of items of this class."""
     flows = _Flows(name, fairness)
+    # A function in C where the class has the attribute: each request that becomes ready calls it.
+    namespace_of = attrgetter("namespace") if hasattr(item_type, "namespace") else _namespace_of
     return FairOrder(
-        flow_of=_namespace_of if fairness.flow is None else flows.flow_of,
+        flow_of=namespace_of if fairness.flow is None else flows.flow_of,
         weight_of=flows.known_weight_of if isinstance(fairness.weights, Mapping) else flows.weight_of,
     )
 

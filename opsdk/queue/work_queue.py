@@ -62,7 +62,9 @@ class WorkQueue(Generic[K]):
         self.rate_limiter: RateLimiter[K] = (
             rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
         )
-        self.core: QueueCore[K] = QueueCore(fair_order(name, fairness) if fairness is not None else None)
+        self.core: QueueCore[K] = QueueCore(
+            fair_order(name, fairness, self.item_type) if fairness is not None else None
+        )
         self.hooks = hooks
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None

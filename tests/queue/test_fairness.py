@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from container_sizes import container_sizes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -177,28 +178,42 @@ def test_no_memory_grows_with_the_names_of_flows() -> None:
     assert order.flows() == 0
 
 
-def test_items_that_are_raised_again_and_again_leave_no_places() -> None:
-    """Outdated places are removed when they are the majority."""
+async def test_items_that_are_raised_again_and_again_leave_no_flows() -> None:
+    """A thousand tenants are raised out of a priority that gets no turns: their flows go at once."""
     order: FairOrder[tuple[str, int]] = FairOrder(lambda item: item[0], lambda _: 1.0)
     core = QueueCore(order)
-    for number in range(100):
-        core.add(("a", number), now=0.0, priority=-5_000)
-    for priority in range(-4_999, 0):
-        core.add(("a", priority % 100), now=0.0, priority=priority)
-    assert order.places <= 2 * 100 + 64
-    assert len(served(core, 100)) == 100
+    core.add(("live", 0), now=0.0)
+    for number in range(1000):
+        core.add((f"tenant-{number}", 0), now=0.0, priority=LOW_PRIORITY)
+        core.add((f"tenant-{number}", 0), now=0.0)
+        core.add(("live", number), now=0.0)
+        served(core, 2)
+        assert order.flows() <= 5
+    assert container_sizes(order)["_Level.turns"] <= 5 * 65  # each of at most 65 turns has four fields
+
+
+def test_an_item_whose_flow_changed_while_it_was_ready_is_raised() -> None:
+    """A flow function may read a table that changes: the item is found in its old flow."""
+    teams = {"a": "red", "b": "red"}
+    order: FairOrder[str] = FairOrder(teams.__getitem__, lambda _: 1.0)
+    core = QueueCore(order)
+    for item in "ab":
+        core.add(item, now=0.0, priority=LOW_PRIORITY)
+    teams["b"] = "blue"
+    core.add("b", now=0.0)
+    assert [taken.item for _ in range(2) if (taken := core.take(0.0)) is not None] == ["b", "a"]
     assert core.take(0.0) is None
 
 
-def test_the_removal_of_outdated_places_keeps_the_place_of_a_flow() -> None:
-    """A tenant that had its turn, and has no items now, is not first again after a compaction."""
-    order: FairOrder[str] = FairOrder(lambda item: item[0], lambda _: 1.0)
-    for ticket, item in enumerate(["a1", "b1", "b2", "c1"]):
-        order.push(0, ticket, item)
-    assert order.pop(lambda *_: True) == (0, "a1")
-    order.compact(lambda _, item: item != "c1")
-    order.push(0, 4, "a2")
-    assert [order.pop(lambda *_: True) for _ in range(4)] == [(1, "b1"), (4, "a2"), (2, "b2"), None]
+def test_a_standby_queue_with_fairness_drops_the_oldest_items() -> None:
+    """The limit of a queue holds with fairness, and dropped items are not served."""
+    core = fair_core()
+    core.limit = 10
+    for number in range(30):
+        core.add((f"tenant-{number % 3}", number), now=0.0)
+    assert (len(core), core.dropped) == (10, 20)
+    assert len(served(core, 10)) == 10
+    assert core.take(0.0) is None
 
 
 @given(
@@ -277,8 +292,8 @@ async def test_a_mapping_that_changes_later_changes_no_weight() -> None:
     weights = {"a": 1.0}
     order = fair_order("q", Fairness(weights=weights))
     weights["a"] = 0.0
-    order.push(0, 1, Request("a", "0"))
-    assert order.pop(lambda *_: True) == (1, Request("a", "0"))
+    order.push(0, Request("a", "0"))
+    assert order.pop() == Request("a", "0")
 
 
 async def asynchronous(_: Any) -> str:
