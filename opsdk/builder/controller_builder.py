@@ -30,6 +30,7 @@ from opsdk.controller.declaration import ReconcilerDeclaration, inspect_reconcil
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
+from opsdk.controller.pausing import or_pause_changes
 from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.event.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
@@ -207,6 +208,7 @@ class ControllerBuilder(Generic[T]):
             owns=tuple(kind_of(owned.kind) for owned in self._owns),
             watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),
             has_finalizers=bool(self._finalizers),
+            has_pause_condition=(self._options or ControllerOptions()).has_pause_condition,
             rules=self._rules,
         )
 
@@ -252,8 +254,10 @@ class ControllerBuilder(Generic[T]):
     def _kind_sources(self) -> list[EventSource]:
         sources: list[EventSource] = []
         if self._kind is not None:
+            pausable = (self._options or ControllerOptions()).pausing is not None and self._cluster is not None
+            handler: EventHandler = EnqueueRequestForObject()
             sources.append(
-                self._source(self._kind, EnqueueRequestForObject(), self._predicates, None, self._finalizers)
+                self._source(self._kind, handler, self._predicates, None, self._finalizers, pausable=pausable)
             )
             for owned in self._owns:
                 handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
@@ -271,8 +275,12 @@ class ControllerBuilder(Generic[T]):
         predicates: Sequence[PredicateFunc],
         sync_policy: SyncPolicy | None,
         finalizers: Collection[str] = (),
+        *,
+        pausable: bool = False,
     ) -> EventSource:
         passed = (*self._filters, *predicates)
+        if passed and pausable:
+            passed = (or_pause_changes(passed),)
         if passed and finalizers:
             passed = (any_of(begins_deletion(finalizers), all_of(*passed)),)
         return KindSource(self._cache, kind, handler, predicates=passed, sync_policy=sync_policy)

@@ -111,7 +111,7 @@ class Operator:
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[RbacRule] = []
         self._implied: list[RbacRule] = []
-        self._declared: list[Callable[[], ControllerKinds]] = []
+        self._declared: list[ControllerKinds] = []
         self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
@@ -169,10 +169,15 @@ class Operator:
         self._finalizers.update(options.get("finalizers", {}))
         owns = tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ()))
         watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
-        has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
+        controller_options = options.get("options") or self.options.controller
         self._declared.append(
-            lambda: ControllerKinds(
-                kind=declared_kind, owns=owns, watches=watches, has_finalizers=has_finalizers, rules=rules
+            ControllerKinds(
+                kind=declared_kind,
+                owns=owns,
+                watches=watches,
+                has_finalizers=bool(options.get("finalizers")),
+                has_pause_condition=controller_options.has_pause_condition,
+                rules=tuple(options.get("rbac", ())),
             )
         )
         return ReconcilerDecorator(
@@ -216,7 +221,7 @@ class Operator:
     def _declared_kinds(self) -> list[ControllerKinds]:
         if self._cluster is not None:
             return [builder.declared_kinds() for builder in self._controller_builders]
-        return [kinds() for kinds in self._declared]
+        return list(self._declared)
 
     def _collect_rules(
         self,

@@ -26,7 +26,9 @@ from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.outcome import ReconcileAttempt, ReconcileEnd
-from opsdk.controller.reconcile import ContextReconciler, ReconcilerAdapter
+from opsdk.controller.pause_gate import PauseGate
+from opsdk.controller.pausing import HeldBack
+from opsdk.controller.reconcile import AdaptedReconciler, ReconcilerAdapter
 from opsdk.controller.requeue import RequeuePolicy
 from opsdk.controller.source_group import SourceGroup
 from opsdk.errors import ShutdownTimeoutError, UsageError
@@ -100,16 +102,19 @@ class Controller:
         self._kind_name = str(kind.gvk) if kind is not None else ""
         self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
-        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers))
+        self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
+        gate: PauseGate | None = None
+        if self.options.pausing is not None and kind is not None and cluster is not None:
+            gate = PauseGate(name, kind, self.options.pausing, cluster, self.hook)
+        adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers), gate=gate)
         if adapter.needs_cluster and cluster is None:
             raise UsageError(f"controller {name} reads objects: pass cluster=...")
-        self.reconciler: ContextReconciler = adapter
+        self.reconciler: AdaptedReconciler = adapter
         self.journal = journal
         self._requeue = requeue or RequeuePolicy()
         self._reconcile_ids = UuidSequence()
         self._cluster = cluster
         self._cluster_name = cluster.name if cluster is not None else ""
-        self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
             rate_limiter=copy.deepcopy(self.options.rate_limiter),
@@ -325,7 +330,9 @@ class Controller:
             result=end.outcome._value_,  # `value` is a property: two calls
             detail=end.detail,
         )
-        if self.journal is not None:
+        # Later events of a paused object are no news: they would replace other reconciles.
+        is_repeated = isinstance(attempt.result, HeldBack) and not attempt.result.is_new
+        if self.journal is not None and not is_repeated:
             self.journal.add(record)
         return record
 
@@ -381,6 +388,8 @@ class Controller:
 
     def _queue_again(self, queue_item: QueueItem[Any], attempt: ReconcileAttempt) -> ReconcileEnd:
         """Queue the request again, if its attempt needs that."""
+        if isinstance(attempt.result, HeldBack):
+            return self._requeue.after_pause(self.queue, queue_item, attempt.result.pause)
         if attempt.error is None:
             return self._requeue.after_success(self.queue, queue_item, attempt.result)
         if attempt.terminal:

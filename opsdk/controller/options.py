@@ -6,6 +6,7 @@ from typing import Any
 
 from opsdk.base.options import Options
 from opsdk.base.place import caller_place
+from opsdk.controller.pausing import Pausing
 from opsdk.errors import UsageError
 from opsdk.event.sources import SyncPolicy
 from opsdk.queue.fairness import Fairness
@@ -32,6 +33,8 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
             own, so that options may be shared.
         fairness: shares the workers between namespaces, or between other groups of requests, so that no tenant waits
             for the requests of another one; None reconciles requests of one priority in the order they became ready.
+        pausing: how paused objects are treated, see `opsdk.controller.pausing`; None ignores the annotation.
+            Controllers without a kind, or without a cluster, have no pauses.
     """
 
     max_concurrent_reconciles: int = 1
@@ -43,6 +46,7 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
     enable_warmup: bool = True
     rate_limiter: RateLimiter[Any] | None = None
     fairness: Fairness | None = None
+    pausing: Pausing | None = Pausing()
 
     def __post_init__(self) -> None:
         if self.max_concurrent_reconciles < 1:
@@ -52,6 +56,16 @@ class ControllerOptions(Options, frozen=True, kw_only=True):
                 f"{caller_place()}: fairness takes the options of fairness, but got {self.fairness!r}: "
                 "write fairness=Fairness()"
             )
+        if self.pausing is not None and not isinstance(self.pausing, Pausing):
+            raise UsageError(
+                f"{caller_place()}: pausing takes the options of pauses, but got {self.pausing!r}: "
+                "write pausing=Pausing(...), or pausing=None to ignore pauses"
+            )
+
+    @property
+    def has_pause_condition(self) -> bool:
+        """Whether a condition shows pauses."""
+        return self.pausing is not None and bool(self.pausing.condition)
 
     @property
     def sync_timeout(self) -> float:

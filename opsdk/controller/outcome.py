@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from opsdk.aio.containment import is_panic, leaf_errors
+from opsdk.controller.pausing import HeldBack
 from opsdk.controller.reconcile import Result
 from opsdk.errors import TerminalError
 from opsdk.telemetry.describe import text_of
@@ -18,14 +19,14 @@ class ReconcileAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One call of the reconciler: what it returned or raised.
 
     Attributes:
-        result: what it returned.
+        result: what it returned, or why a pause held it back.
         error: the exception, or None.
         timed_out: it took longer than ``reconciliation_timeout``.
         terminal: the error is not retried.
         panicked: the error is no ``Exception``.
     """
 
-    result: Result | None = None
+    result: Result | HeldBack | None = None
     error: BaseException | None = None
     timed_out: bool = False
     terminal: bool = False

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from opsdk.aio.clock import utc_now
 from opsdk.base.cause import ReconcileCause
 from opsdk.controller.outcome import ReconcileEnd, shorten_error
+from opsdk.controller.pausing import Pause, format_time
 from opsdk.controller.reconcile import Result
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import WorkQueue
@@ -51,6 +53,15 @@ class RequeuePolicy:
             return ReconcileEnd(Outcome.REQUEUE)
         queue.forget(item)
         return ReconcileEnd(Outcome.SUCCESS)
+
+    def after_pause(self, queue: WorkQueue[Any], queue_item: QueueItem[Any], pause: Pause) -> ReconcileEnd:
+        """Queue the request for the end of the pause. Without an end, the change of the annotation queues it."""
+        queue.forget(queue_item.item)
+        if pause.until is not None:
+            after = max((pause.until - utc_now()).total_seconds(), 0.0)
+            cause = ReconcileCause("pause", detail=f"ended at {format_time(pause.until)}")
+            queue.add(queue_item.item, after=after, priority=queue_item.priority, cause=cause, timer=True)
+        return ReconcileEnd(Outcome.PAUSED, detail=str(pause))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

@@ -36,6 +36,11 @@ class StatusPatch(Generic[S]):
     The object then has the written status. It has the new resource version if only the status has changed since it was
     read; otherwise a later update of it raises `ConflictError`.
 
+    Args:
+        client: writes the difference.
+        obj: the object.
+        observe_generation: set ``observed_generation``; False for a change that did not look at the spec.
+
     Attributes:
         status: the status; change it. A missing one was created.
 
@@ -45,8 +50,9 @@ class StatusPatch(Generic[S]):
         UsageError: the object has no status, or its status has required fields and is missing.
     """
 
-    def __init__(self, client: Client, obj: TypedObject | Unstructured) -> None:
+    def __init__(self, client: Client, obj: TypedObject | Unstructured, *, observe_generation: bool = True) -> None:
         self._client = client
+        self._observes = observe_generation
         self._object: Any = obj
         self._is_unstructured = isinstance(obj, Unstructured)
         self._original: JsonObject | None = None
@@ -67,7 +73,8 @@ class StatusPatch(Generic[S]):
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         if kind is not None:
             return
-        self._observe_generation()
+        if self._observes:
+            self._observe_generation()
         if difference := self._difference():
             await self._write(difference)
 

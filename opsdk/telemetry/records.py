@@ -29,6 +29,7 @@ __all__ = [
     "Hooks",
     "Leadership",
     "LoopStalled",
+    "PausedObjects",
     "QueueHooks",
     "QueueView",
     "Queued",
@@ -54,6 +55,8 @@ class ReconcileOutcome(Enum):
     REQUEUE = "requeue"
     REQUEUE_AFTER = "requeue_after"
     ERROR = "error"
+    PAUSED = "paused"
+    """The object is paused, so the reconciler was not called. controller-runtime has no such value."""
 
 
 class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,6 +295,18 @@ class Contended(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
+class PausedObjects(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of a controller was paused, or is not paused any more.
+
+    Attributes:
+        controller: the controller's name.
+        count: number of objects whose requests wait for the end of a pause.
+    """
+
+    controller: str
+    count: int
+
+
 Record = (
     Reconciled
     | Workers
@@ -304,6 +319,7 @@ Record = (
     | WebhookServed
     | CertificateRead
     | Contended
+    | PausedObjects
 )
 
 _NO_BLOCK: AbstractContextManager[None] = nullcontext()

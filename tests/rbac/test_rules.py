@@ -18,6 +18,8 @@ from opsdk.builder.options import OperatorOptions
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.controller.context import Context
+from opsdk.controller.options import ControllerOptions
+from opsdk.controller.pausing import Pausing
 from opsdk.errors import UsageError
 from opsdk.event.handlers import EnqueueRequestForObject
 from opsdk.event.request import Request
@@ -120,6 +122,8 @@ def test_a_declaration_implies_what_it_surely_uses() -> None:
     assert granted(*ControllerKinds(watches=(kind_of(Pod),)).rbac_rules()) == granted(reads(Pod))
     finalizes = ControllerKinds(kind=kind_of(Site), has_finalizers=True)
     assert granted(*finalizes.rbac_rules()) == granted(reads(Site), RbacRule("patch", Site))
+    shows_pauses = ControllerKinds(kind=kind_of(Site), has_pause_condition=True)
+    assert granted(*shows_pauses.rbac_rules()) == granted(reads(Site), patches_status(Site))
     owns = ControllerKinds(kind=kind_of(Site), owns=(kind_of(Pod),))
     assert granted(*owns.rbac_rules()) == granted(reads(Site, Pod), RbacRule("update", Site, subresource="finalizers"))
 
@@ -127,6 +131,7 @@ def test_a_declaration_implies_what_it_surely_uses() -> None:
 def test_both_forms_of_a_controller_declare_the_same() -> None:
     """The decorator and the builder give equal rules, before and after the operator is prepared."""
     handler = EnqueueRequestForObject()
+    options = ControllerOptions(pausing=Pausing(condition="Paused"))
     decorated = Operator("x")
     decorated.reconciler(
         Site,
@@ -134,6 +139,7 @@ def test_both_forms_of_a_controller_declare_the_same() -> None:
         watches=[WatchSpec(kind=Node, handler=handler)],
         finalizers={"demo.opsdk.dev/x": clean_up},
         rbac=[applies(Pod)],
+        options=options,
     )(reconcile)
     before = decorated.rules()
     decorated.prepare(Config(host="http://localhost:1"))
@@ -141,7 +147,7 @@ def test_both_forms_of_a_controller_declare_the_same() -> None:
 
     @built.setup
     def controllers(operator: Operator) -> None:
-        builder: ControllerBuilder[Site] = operator.controller_for(Site)
+        builder: ControllerBuilder[Site] = operator.controller_for(Site, options=options)
         builder.owns(Pod).owns(metadata_only(ConfigMap)).watches(Node, handler).rbac(applies(Pod))
         builder.finalizer("demo.opsdk.dev/x", clean_up).reconciler(reconcile).complete()
 
