@@ -31,8 +31,11 @@ from opsdk.event.predicates import Predicate, PredicateFunc, all_of
 __all__ = ["PAUSED_ANNOTATION", "PAUSE_REASON_ANNOTATION", "RECONCILE_ANNOTATION", "Pausing"]
 
 PAUSED_ANNOTATION: Final = "opsdk.dev/paused"
+"""Pauses an object: ``true``, ``false``, or the end of the pause."""
 PAUSE_REASON_ANNOTATION: Final = "opsdk.dev/paused-reason"
+"""Says why, for people."""
 RECONCILE_ANNOTATION: Final = "opsdk.dev/reconcile"
+"""Reconciles an object once for each new value."""
 _ANNOTATIONS = (PAUSED_ANNOTATION, PAUSE_REASON_ANNOTATION, RECONCILE_ANNOTATION)
 # What an object's JSON holds if it has one of them: most have none, so their annotations stay undecoded.
 _MARK = b'"opsdk.dev/'
