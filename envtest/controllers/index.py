@@ -17,9 +17,6 @@ class ObjectIndex(Generic[V]):
     def __repr__(self) -> str:
         return f"<ObjectIndex of {len(self._keys)} values>"
 
-    def __len__(self) -> int:
-        return len(self._keys)
-
     def update(self, key: str, before: Iterable[V], after: Iterable[V]) -> None:
         """Replace the values of an object: `before` of its previous state, `after` of its current one."""
         old, new = dict.fromkeys(before), dict.fromkeys(after)

@@ -138,7 +138,7 @@ class ServiceResolver:
         return (f"{name}.{namespace}.svc", port) if address in ("", "None") else (address, port)
 
     def _endpoint(self, namespace: str, name: str, port: str) -> tuple[str, int] | None:
-        """Return the address of a ready endpoint of a Service; None if there is none."""
+        """Return the address of a ready endpoint of a Service, or None without one."""
         for obj in self._stores["discovery.k8s.io/endpointslices"].list_now(namespace):
             if (obj["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
                 continue

@@ -64,7 +64,7 @@ class IdleTimeout:
         self._timer = self._loop.call_at(when, self._check)
 
     def _check(self) -> None:
-        """End the wait that is too long. The timer goes on for a younger one, and ends if there is none."""
+        """Cancel the current wait if it took too long. For a wait that began later, set the timer again."""
         self._timer = None
         if self._waiting is None or self.seconds is None:
             return

@@ -319,23 +319,24 @@ class InformerStore:
 
         If it has not, the server went back, or another client has just deleted the object: the server is asked.
         """
-        watched = self._tables.entries.get(entry.key)
-        has_shown = (
-            watched is not None
-            and watched.uid == entry.uid
-            and (revision_of(watched.resource_version) or 0) >= revision
-        )
-        if not has_shown and not self.own.is_deleted(entry.uid):
+        watched = self._watched_since(entry.key, revision)
+        is_shown = watched is not None and watched.uid == entry.uid
+        if not is_shown and not self.own.is_deleted(entry.uid):
             self.own.record_unknown(entry.key)
+
+    def _watched_since(self, key: ObjectKey, revision: int) -> StoreEntry | None:
+        """Return the watched object of `key` if its resource version is `revision` or later."""
+        watched = self._tables.entries.get(key)
+        if watched is None or (revision_of(watched.resource_version) or 0) < revision:
+            return None
+        return watched
 
     def write_unknown(self, key: ObjectKey, resource_version: str = "") -> None:
         """Record that the result of an own write is not known, except for its resource version."""
         revision = revision_of(resource_version)
         if revision is None or revision > self.revision:
             self.own.record_unknown(key, revision=revision)
-            return
-        watched = self._tables.entries.get(key)
-        if watched is None or (revision_of(watched.resource_version) or 0) < revision:
+        elif self._watched_since(key, revision) is None:
             # The watch has passed this version, and not shown it: as for `_check_passed`, the server is asked.
             self.own.record_unknown(key)
 

@@ -142,7 +142,7 @@ class _Checker:
 
     # -------------------------------------------------------------- names
     def _lookup(self, node: Expr, name: str) -> Type | None:
-        """Return the type of a local variable, a variable, or a type's name; None if there is none."""
+        """Return the type of a name: of a local variable, a variable, or a type. None for an unknown name."""
         bare = name.removeprefix(".")
         if not name.startswith("."):
             for scope in reversed(self._locals):

@@ -144,7 +144,7 @@ def encode_applied(tree: JsonObject) -> str:
 
 
 def decode_applied(text: str) -> JsonObject | None:
-    """Return the applied object of an annotation; None if there is none, or it does not decode."""
+    """Return the applied object of an annotation, or None without the annotation or if it does not decode."""
     try:
         content = text.encode() if text.startswith("{") else _unzip(base64.b64decode(text + "=" * (-len(text) % 4)))
         return msgspec.json.decode(content, type=dict)

@@ -186,7 +186,7 @@ def _new_status(cls: type[TypedObject]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _status_class(cls: type[TypedObject]) -> type | None:
-    """Return the class of the status; None if there is none."""
+    """Return the class of the status, or None for a kind without a status."""
     hints = {field.name: field.type for field in msgspec.structs.fields(cls)}
     parts = getattr(hints.get("status"), "__args__", (hints.get("status"),))
     return next((part for part in parts if isinstance(part, type) and part is not NoneType), None)

@@ -88,7 +88,7 @@ def record_at(metadata: ObjectMeta, annotation: str) -> CreateRecord | None:
 
 
 def created_record(metadata: ObjectMeta, names: LifecycleNames) -> CreateRecord | None:
-    """Return the record that ``create`` has succeeded for exactly this object; None if there is none."""
+    """Return the record that ``create`` has succeeded for exactly this object, or None."""
     records = (record_at(metadata, annotation) for annotation in names.annotations)
     return next((record for record in records if record is not None), None)
 

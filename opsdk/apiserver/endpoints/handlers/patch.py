@@ -9,7 +9,9 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/patch.go (v1.36).
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -102,9 +104,9 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     gate = RequestAdmission(admission, call, served, options.tree, context)
     if apply:
         config = await context.compute(_configuration, call, served, options, raw)
-        patcher: _Patcher | _ApplyPatcher = _ApplyPatcher(call, served, gate, options, config)
+        patcher: _Patcher = _ApplyPatcher(call, served, gate, options, config)
     else:
-        patcher = _Patcher(call, served, gate, options, partial(parse_patch, media, served, raw))
+        patcher = _MergePatcher(call, served, gate, options, cache(partial(parse_patch, media, served, raw)))
     stored, created = await served.storage.update(
         context, call.info.name, patcher.transform, gate.validate, force_create=apply and not served.info.subresource
     )
@@ -150,41 +152,45 @@ def parse_patch(media: str, served: InstalledResource, raw: bytes) -> ParsedPatc
     return ParsedPatch(merge, document=patch, complaints=parsed.complaints)
 
 
-class _Patcher:
+@dataclass(frozen=True, slots=True)
+class _Patcher(ABC):
+    """Makes the desired object of one request."""
+
+    call: Call
+    served: InstalledResource
+    gate: RequestAdmission
+    options: WriteQueryOptions
+
+    @abstractmethod
+    async def transform(self, current: JsonObject | None) -> JsonObject:
+        """Return the desired object in its storage version."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MergePatcher(_Patcher):
     """Applies a JSON patch, merge patch or strategic merge patch.
 
-    The patch is parsed at its first use: a missing object is reported before an error in the patch.
+    Attributes:
+        patch: parses the patch at its first call: a missing object is reported before an error in the patch.
     """
 
-    def __init__(
-        self,
-        call: Call,
-        served: InstalledResource,
-        gate: RequestAdmission,
-        options: WriteQueryOptions,
-        parse: Callable[[], ParsedPatch],
-    ) -> None:
-        self._call = call
-        self._served = served
-        self._gate = gate
-        self._options = options
-        self._parsed = cache(parse)
+    patch: Callable[[], ParsedPatch]
 
     async def transform(self, current: JsonObject | None) -> JsonObject:
         """Return the desired object in its storage version."""
         if current is None:
-            raise api_errors.not_found(self._served.info, self._call.info.name)
-        desired = await self._gate.context.compute(self._desired, current)
-        manager = self._options.field_manager
-        return await finish(self._call, self._served, self._gate, current, desired, manager=manager)
+            raise api_errors.not_found(self.served.info, self.call.info.name)
+        desired = await self.gate.context.compute(self._desired, current)
+        manager = self.options.field_manager
+        return await finish(self.call, self.served, self.gate, current, desired, manager=manager)
 
     def _desired(self, current: JsonObject) -> JsonObject:
         """Return the patched object with its defaults, in the served version."""
-        model, patch = self._served.model, self._parsed()
+        model, patch = self.served.model, self.patch()
         live = model.from_storage(current)
         desired = self._decode(patch, self._apply(patch, live))
-        if self._served.info.raw_field:
-            forget_text(desired, self._served.info.raw_field, live)
+        if self.served.info.raw_field:
+            forget_text(desired, self.served.info.raw_field, live)
         return model.default(desired)
 
     def _apply(self, patch: ParsedPatch, live: JsonObject) -> JsonObject:
@@ -195,11 +201,11 @@ class _Patcher:
             raise patch.refused(error) from None
         if not isinstance(patched, dict):
             raise InvalidError("the server rejected our request due to an error in our request")
-        return _checked_kind(self._served, patch, patched)
+        return _checked_kind(self.served, patch, patched)
 
     def _decode(self, patch: ParsedPatch, patched: JsonObject) -> JsonObject:
         """Decode the patched tree, and report unknown and repeated fields. The result shares nothing that changes."""
-        model, validation = self._served.model, self._options.validation
+        model, validation = self.served.model, self.options.validation
         try:
             decoded = model.decode(patched, memory=patch.document is not None)
             if len(decoded.problems) > 1 and patch.document is None:
@@ -211,8 +217,8 @@ class _Patcher:
         if problems and validation == "Strict":
             reason = f"strict decoding error: {', '.join(problems)}"
             raise patch.undecodable(patched, reason, custom=not model.typed)
-        check_identity(self._call, self._served, decoded.obj)
-        body.report_complaints(self._call, self._served.info, problems, validation)
+        check_identity(self.call, self.served, decoded.obj)
+        body.report_complaints(self.call, self.served.info, problems, validation)
         return decoded.obj
 
 
@@ -248,42 +254,31 @@ def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> No
     check_name(call, obj)
 
 
-class _ApplyPatcher:
+@dataclass(frozen=True, slots=True)
+class _ApplyPatcher(_Patcher):
     """Applies a configuration with server-side apply."""
 
-    def __init__(
-        self,
-        call: Call,
-        served: InstalledResource,
-        gate: RequestAdmission,
-        options: WriteQueryOptions,
-        config: JsonObject,
-    ) -> None:
-        self._call = call
-        self._served = served
-        self._gate = gate
-        self._options = options
-        self._config = config
+    config: JsonObject
 
     async def transform(self, current: JsonObject | None) -> JsonObject:
         """Return the desired object in its storage version."""
-        model, context = self._served.model, self._gate.context
+        model, context = self.served.model, self.gate.context
         live = None if current is None else await context.compute(model.from_storage, current)
         merge = partial(self._merge, live, managed_fields.stamp())
-        desired = await managed_fields.with_field_manager(self._served, context, merge)
-        applied = await self._gate.mutate(await context.compute(self._decode, desired, live), live)
+        desired = await managed_fields.with_field_manager(self.served, context, merge)
+        applied = await self.gate.mutate(await context.compute(self._decode, desired, live), live)
         if live is not None:
             # Compare again after decoding: 1024Mi over 1Gi is no change (IgnoreManagedFieldsTimestampsTransformer).
             applied = await context.compute(keep_times, live, applied)
         return model.to_storage(applied)
 
     def _merge(self, live: JsonObject | None, now: str, field_manager: FieldManager) -> JsonObject:
-        options, config = self._options, copy_tree(self._config)
+        options, config = self.options, copy_tree(self.config)
         return field_manager.apply(live, config, manager=options.field_manager, force=bool(options.force), now=now)
 
     def _decode(self, desired: JsonObject, live: JsonObject | None) -> JsonObject:
         """Decode the merged object, and complete it with its defaults."""
-        served = self._served
+        served = self.served
         try:
             decoded = served.model.decode(desired, memory=True)
         except DecodeError as error:
@@ -292,7 +287,7 @@ class _ApplyPatcher:
             raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
         if served.info.raw_field:
             forget_text(decoded.obj, served.info.raw_field, live)
-        check_identity(self._call, served, decoded.obj)
+        check_identity(self.call, served, decoded.obj)
         return served.model.default(decoded.obj, nulls=True)
 
 
