@@ -127,7 +127,7 @@ def read_pause(annotations: Mapping[str, str], *, now: datetime) -> Pause | None
     reason = annotations.get(PAUSE_REASON_ANNOTATION, "")
     if value == "true":
         return Pause(reason=reason)
-    until = _parse_time(value)
+    until = parse_time(value)
     if until is None:
         shown = value if len(value) <= _MAX_SHOWN else f"{value[: _MAX_SHOWN - 3]}..."
         problem = (
@@ -138,7 +138,7 @@ def read_pause(annotations: Mapping[str, str], *, now: datetime) -> Pause | None
     return Pause(until=until, reason=reason) if now < until else None
 
 
-def _parse_time(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
     """Return an RFC 3339 time in UTC; None for any other text."""
     try:
         time = datetime.fromisoformat(text)

@@ -350,7 +350,9 @@ async def test_an_annotation_that_is_not_understood_is_a_warning() -> None:
         await asyncio.sleep(30)
         (event,) = await world.events()
         assert (event.reason, event.regarding.name if event.regarding else "") == ("InvalidPause", "a")
-        assert (event.note or "").startswith('the annotation opsdk.dev/paused is "1h": write "true", "false", or the end')
+        assert (event.note or "").startswith(
+            'the annotation opsdk.dev/paused is "1h": write "true", "false", or the end'
+        )
         lamp = await world.lamp()
         assert lamp.status is not None
         assert lamp.status.conditions[0].reason == "InvalidPause"
